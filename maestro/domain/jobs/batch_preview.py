@@ -17,7 +17,7 @@ from maestro.domain.values import View
 
 @dataclass(frozen=True, slots=True)
 class CallAttempt:
-    """An attempt at a model call."""
+    """An attempt at a model call of a job, with its state and its cost."""
 
     purpose: CallPurpose
     number: int

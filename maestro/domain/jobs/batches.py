@@ -18,7 +18,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.values import Page, View
 
 MOST = 100_000
-"""The largest number of jobs in one batch: a preview of so many takes a few seconds."""
+"""The largest number of jobs in one batch: a preview of that many jobs takes a few seconds."""
 
 AT_ONCE = 50
 """The largest number of open jobs of all batches: as many as one dispatcher runs at a time (ADR 18)."""
@@ -166,7 +166,7 @@ class BatchView(View):
     """The progress of a batch; ``filter`` is null for jobs that were selected by id.
 
     Of the ``total``, some jobs are ``waiting`` to start, ``begun``, ``refused``, or ``skipped`` because the batch was
-    ``stopped``. ``endedAt`` is the time when none was waiting any more. Of the begun jobs, some are ``completed``,
+    ``stopped``. ``endedAt`` is the time when no job was waiting any more. Of the begun jobs, some are ``completed``,
     ``failed`` or still ``open``; ``otherwise`` counts those that were cancelled, dropped or merged. ``estimatedEnd`` is
     null while no job has ended, and when all have.
     """

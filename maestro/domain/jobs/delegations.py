@@ -1,4 +1,4 @@
-"""Delegation: which agent may give a task to which, and the prompts of both.
+"""Delegation: the rules by which an agent gives a task to another one, and the prompts of both agents.
 
 See docs/decisions.md: delegation.
 """

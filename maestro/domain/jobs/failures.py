@@ -14,7 +14,7 @@ ANY = "*"
 """The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
 
 LONGEST = 200
-"""The most characters of a pattern: reasons that differ only beyond them are of the same kind."""
+"""The most characters of a pattern: reasons that differ only after that are of the same kind."""
 
 OUTAGE_GAP = timedelta(minutes=30)
 """An outage ends after this time without a failure; the next failure of its kind begins another outage."""
@@ -127,7 +127,7 @@ class Outage:
 
     def narrow_filter(self, job_filter: JobFilter) -> JobFilter:
         """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
-        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter is exclusive
+        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter excludes its own moment
         own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
         return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 

@@ -14,7 +14,7 @@ from maestro.domain.values import Value
 
 SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
-"""The validator of times: it refuses those that cannot be converted to UTC or stored."""
+"""The validator of times: it refuses times that cannot be converted to UTC or stored."""
 
 AROUND = timedelta(minutes=2)
 """The most time between ``at`` and the creation or end of a job: users remember times to the minute."""

@@ -30,7 +30,7 @@ class StepOutcome(Value):
 
 
 class RouteOutcome(StepOutcome):
-    """The agent that answers, or why none does.
+    """The agent that answers, or the reason why no agent answers.
 
     ``typing``: the process that routed the message has started the typing indicator. ``media``: files have to be
     fetched first.
@@ -162,7 +162,7 @@ class ModelStep(StepRef):
 
 
 class ModelOutcome(StepOutcome):
-    """The model, tokens and cost of a model call, and the names of the tools that it asks for.
+    """The model, tokens and cost of a model call, and the names of the tools that the model asks for.
 
     The answer itself stays in the store.
     """
@@ -202,7 +202,7 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The payload of the step that makes a job wait: the names of the steps that have to be repeated after the wait.
+    """The payload of the step that makes a job wait: the names of the steps that wait.
 
     During the wait the job frees its lane and keeps its position there.
     """

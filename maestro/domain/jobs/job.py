@@ -168,7 +168,7 @@ def new_notice_job(job: Job, notice_id: str, text: str, now: datetime) -> Job:
 
 
 class StepState(StrEnum):
-    """The state of an attempt at a step; interrupted: its process died; waiting: another attempt follows the wait."""
+    """The state of an attempt at a step; interrupted: the process died; waiting: another attempt follows the wait."""
 
     RUNNING = "running"
     WAITING = "waiting"

@@ -30,7 +30,7 @@ def replay_refusal(
     ``newest`` is the job that now answers the same message or does the same task: the job itself or a restart of it.
     ``led_to`` are the jobs that its answer started. ``held`` means that a chunk of its answer is unconfirmed and was
     not sent again; a resume sends it. A message is answered once: only the newest job may be resumed, and no restart
-    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so there may be any number.
+    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so any number may run.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."

@@ -41,7 +41,7 @@ NUMBERED = re.compile(r"^(?P<kind>[a-z-]+?)(?P<numbers>(-\d+)+)$")
 class StepKind(StrEnum):
     """A kind of step, in the order of the flow: its name, its purpose for operators, and the type of its result.
 
-    A job may have several steps of some kinds. They are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
+    If a job may have several steps of one kind, they are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
     """
 
     purpose: str

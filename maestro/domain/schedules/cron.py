@@ -23,7 +23,7 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SUNDAY = 7
-"""The second number of Sunday in cron, equal to 0."""
+"""The number that means Sunday in cron, besides 0."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Field:
         first = self._read_number(start)
         last = self._read_number(end) if dash else (self.last if slash else first)
         if last < first:
-            raise InvalidEdit(f"a range of the {self.name} runs backwards; write it as two, such as 22-23,0-6")
+            raise InvalidEdit(f"a range of the {self.name} runs backwards; write two ranges, such as 22-23,0-6")
         return range(first, last + 1, every)
 
     def _read_number(self, written: str) -> int:

@@ -17,7 +17,7 @@ _UNITS = (
 _WEEKDAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
 _WEEKS = {frozenset(range(7)): "", frozenset(range(1, 6)): "on working days", frozenset({0, 6}): "at weekends"}
 _MOST_TIMES = 4
-"""Up to this many times of a day are listed; above it, the description gives a rhythm or a count."""
+"""The most times of a day that are listed; for more times, the description gives a rhythm or a count."""
 
 
 def describe_schedule(schedule: Schedule, zone: ZoneInfo) -> str:

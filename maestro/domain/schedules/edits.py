@@ -127,9 +127,9 @@ class BackfillRequest(View):
 def check_has_work(kind: str, prompt: str, script: str) -> None:
     """Raise ``InvalidEdit`` if a schedule has neither prompt nor script, or if a cron has a script."""
     if script and kind != ScheduleKind.HEARTBEAT:
-        raise InvalidEdit("script: only a heartbeat can have one; make it a heartbeat with this schedule")
+        raise InvalidEdit("script: only a heartbeat can have a script; create a heartbeat with this schedule")
     if not (prompt.strip() or script):
-        raise InvalidEdit("prompt: is missing; add it")
+        raise InvalidEdit("prompt: is missing; write what the agent is to do")
 
 
 def changed_columns(

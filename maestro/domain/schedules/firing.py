@@ -65,7 +65,7 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
 
 
 def new_run_job(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
-    """Return the job of a run, with the client that pays, if any; ``slot`` is None for a run started by hand."""
+    """Return the job of a run, with the client that pays, if any; ``slot`` is None for an operator's extra run."""
     return Job(
         id=job_id,
         kind=planned.kind,

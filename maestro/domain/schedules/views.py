@@ -84,7 +84,7 @@ class ScheduleView(View):
 
 
 class SchedulePage(Page[ScheduleView]):
-    """A page of schedules: heartbeats first, oldest first."""
+    """A page of schedules: heartbeats before crons, each kind oldest first."""
 
 
 class SchedulePreview(View):
@@ -120,7 +120,7 @@ class BackfillView(View):
 
 
 class ScheduleFilter(Value):
-    """A filter for schedules; a field that is None does not restrict."""
+    """A filter for schedules; a field that is None does not restrict the result."""
 
     kind: ScheduleKind | None = Field(default=None, description="only heartbeats, or only crons")
     agent: str | None = Field(default=None, description="only schedules of this agent")
@@ -136,7 +136,7 @@ def schedule_state(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 
 
 def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: datetime) -> ScheduleView:
-    """Build the view of a schedule; ``job`` is that of its last run, None if it was deleted or there was none."""
+    """Build the view of a schedule; ``job`` is that of the last run, None without a run or if the job was deleted."""
     state = schedule_state(planned, agent)
     when, next_runs = planned.schedule, tuple[datetime, ...]()
     with suppress(InvalidEdit):  # an invalid expression is shown as text, without times

@@ -53,7 +53,7 @@ def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str
         elif entries:
             entries[-1][1].append(line.rstrip())
         elif line.strip():
-            raise InvalidEdit("the fields begin with a line that has no key; write each as key: value")
+            raise InvalidEdit("the fields begin with a line that has no key; write each field as key: value")
     fields: dict[str, JsonValue] = {}
     for key, lines in entries:
         if key in fields:

@@ -90,7 +90,10 @@ async def test_a_heartbeat_may_have_a_script_in_the_place_of_a_prompt(http: http
     assert (heartbeat["ref"], heartbeat["when"], heartbeat["jitterSeconds"]) == ("heartbeat-1", "every hour", 60)
     assert heartbeat["script"]["url"] == script["url"]
     without = await http.patch(f"{API}/heartbeat-1", json={"script": None})
-    assert (without.status_code, without.json()["message"]) == (400, "prompt: is missing; add it")
+    assert (without.status_code, without.json()["message"]) == (
+        400,
+        "prompt: is missing; write what the agent is to do",
+    )
     changed = await http.patch(f"{API}/heartbeat-1", json={"script": None, "prompt": "Look."})
     assert (changed.json()["script"], changed.json()["prompt"]) == (None, "Look.")
 
