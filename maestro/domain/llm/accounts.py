@@ -136,7 +136,7 @@ class AccountChoice:
 
     @property
     def keys(self) -> tuple[AccountModel, AccountModel]:
-        """The keys of a cool-down of the whole account and of one of this model."""
+        """The keys of the cool-downs of the whole account and of this model."""
         account_id = self.account.id or 0
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
@@ -210,7 +210,7 @@ def first_recovery(
     return min(filter(None, (choice.cool_down_end(limited) for choice in fit)), default=None)
 
 
-def cool_down(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
+def cool_down_length(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
     """Return the length of a cool-down: the provider's requested wait, or the ladder's step if that is longer.
 
     ``strikes`` counts the limits in a row, this one included. ``retry_after`` is None if the provider named no wait.

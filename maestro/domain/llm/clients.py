@@ -50,7 +50,7 @@ class ClientView(View):
 
 
 class ClientPage(Page[ClientView]):
-    """A page of clients by name."""
+    """A page of clients, sorted by name."""
 
 
 def client_page(

@@ -243,7 +243,7 @@ def api_name(provider: str, model: str) -> str:
 
 
 def _longest_match(model: str, table: Mapping[str, Entry]) -> Entry | None:
-    """Return the entry with the longest key with which the model's own name begins, None without one."""
+    """Return the entry with the longest key that begins the model's own name, None without one."""
     name = _base_name(model)
     keys = [key for key in table if _matches_key(name, key)]
     return table[max(keys, key=len)] if keys else None

@@ -24,7 +24,7 @@ NO_BLANKS = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Japanese, Chinese
     "\U00020000-\U0003ffff"
 )
-"""Characters of scripts without blanks between words."""
+"""The characters of scripts that write no blanks between words."""
 
 _UNSPACED = re.compile(f"([{NO_BLANKS}])")
 _RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
@@ -32,13 +32,13 @@ _BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 NEAR = 90.0
-"""The similarity of the sorted words from which two facts are compared in detail (rapidfuzz ``ratio``, 0 to 100)."""
+"""The least similarity of sorted words for a detailed comparison of two facts (rapidfuzz ``ratio``, 0 to 100)."""
 
 MOST_NEAR = 5
 """The most facts to compare with a new one in detail; a thousand facts may differ only in a number."""
 
 SPELT_ALIKE = 0.93
-"""The similarity (0 to 1) from which two words are spelling variants: one extra letter in fourteen."""
+"""The least similarity (0 to 1) of two spelling variants of a word: one extra letter in fourteen."""
 
 MOST_PARTS = 4
 """The most parts of a fact for which every order is compared: 24 orders."""
@@ -174,7 +174,7 @@ def _number_texts(words: Sequence[_Word]) -> list[str]:
 def _are_variants(one: _Word, other: _Word) -> bool:
     if one.text == other.text:
         return True
-    if one.exact or other.exact or one.text[0] != other.text[0]:  # such as comfortable, uncomfortable
+    if one.exact or other.exact or one.text[0] != other.text[0]:  # comfortable is no variant of uncomfortable
         return False
     return Indel.normalized_similarity(one.text, other.text) >= SPELT_ALIKE
 

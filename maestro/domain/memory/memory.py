@@ -48,7 +48,7 @@ class MemoryFact(SQLModel, table=True):
     last counted access or of the last repeat of the fact.
 
     ``place`` is the key of the conversation to which the fact is limited, empty for all conversations. ``likeness`` is
-    the key that finds repeats (``likeness_key``), ``words`` the text for the search index (``indexed``).
+    the key that finds repeats (``likeness_key``), ``words`` the text for the search index (``index_text``).
     """
 
     __tablename__ = "memory_facts"
@@ -77,7 +77,7 @@ class MemoryFact(SQLModel, table=True):
 
 
 class MemoryState(SQLModel, table=True):
-    """A value that an agent stores under a key; a new value replaces the old one. ``place`` is as for a fact."""
+    """A value that an agent stores under a key, in place of the old one. ``place`` is as in ``MemoryFact``."""
 
     __tablename__ = "memory_state"
     __table_args__ = (UniqueConstraint("agent_id", "place", "key"),)

@@ -53,7 +53,7 @@ class FactView(View):
 
 
 class StateView(View):
-    """A value stored under a key; ``place`` is as for a fact."""
+    """A value stored under a key; ``place`` is the key of a conversation, as in ``FactView``."""
 
     key: str
     value: str
@@ -76,7 +76,7 @@ class MemoryPage(View):
 class FactFilter(Value):
     """A filter for facts; ``q`` is a search text, ``place`` also includes facts without a place.
 
-    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation of this id.
+    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation with this id.
     """
 
     q: str | None = None

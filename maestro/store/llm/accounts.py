@@ -17,7 +17,7 @@ from maestro.domain.llm.accounts import (
     AccountSource,
     AccountStatus,
     ModelAccount,
-    cool_down,
+    cool_down_length,
 )
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
@@ -202,7 +202,7 @@ class Accounts(Repository):
         if limit.strikes and limit.is_in_force(self._now):
             return self._hold(account, limit, asked or timedelta())
         limit.strikes += 1
-        return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
+        return self._hold(account, limit, cool_down_length(limit.strikes, asked, ladder))
 
     def quota(self, name: str, asked: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""

@@ -216,7 +216,7 @@ async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, ref: str)
     [
         ({"kind": "message"}, 400, "body kind"),
         ({"prompt": ""}, 400, "prompt: is missing"),
-        ({"script": {"url": "https://example.com", "template": "x"}}, 400, "only a heartbeat can have one"),
+        ({"script": {"url": "https://example.com", "template": "x"}}, 400, "only a heartbeat can have a script"),
         ({"jitterSeconds": 3601}, 400, "the jitter must be from 0 to 3600"),
         ({"schedule": "every 1m", "jitterSeconds": 30}, 400, "less than half of the interval"),
         ({"timezone": "Europe/Amsterdm"}, 400, "did you mean Europe/Amsterdam"),
