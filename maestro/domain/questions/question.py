@@ -144,7 +144,7 @@ class Question(SQLModel, table=True):
         return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
 
     def answer_text(self, words: str) -> str:
-        """Return the text of an answer; the number of a choice is replaced by the text of the choice."""
+        """Return the text of an answer; the number of a choice becomes the text of that choice."""
         return pick_choice(self.offered, words) or words
 
     def status_at(self, now: datetime) -> QuestionStatus:

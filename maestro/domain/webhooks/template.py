@@ -12,7 +12,7 @@ from maestro.domain.webhooks.webhook import ROOT, Webhook
 
 FORM = "application/x-www-form-urlencoded"
 DEEPEST = 100
-"""The most levels of nested lists and objects; deeper payloads are taken for attacks and refused."""
+"""The most levels of nested lists and objects; deeper payloads count as attacks and are refused."""
 MOST_FIELDS = 1000
 
 LONGEST = 20_000
@@ -116,11 +116,11 @@ def fill_template(template: str, values: object, to_text: Callable[[object], str
     texts, missing = dict[str, str](), list[str]()
     for path in sorted(filter(_PATH.fullmatch, {path.strip() for path in _PLACEHOLDER.findall(template)})):
         value = value_at(values, path)
-        texts[path] = MISSING if value is NOTHING else shortened(storable(to_text(value)), LONGEST)
+        texts[path] = MISSING if value is NOTHING else shorten_middle(storable(to_text(value)), LONGEST)
         if value is NOTHING:
             missing.append(path)
     text = _PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1].strip(), placeholder[0]), template)
-    return FilledTemplate(shortened(storable(text), LONGEST), tuple(missing))
+    return FilledTemplate(shorten_middle(storable(text), LONGEST), tuple(missing))
 
 
 def checked_template(template: str, root: str = "") -> str:
@@ -145,13 +145,13 @@ def checked_template(template: str, root: str = "") -> str:
 
 
 def checked_prompt(template: str, root: str = "") -> str:
-    """Return the template of a prompt; raises ``ValueError`` if it is empty, and as ``checked_template`` does."""
+    """Return the template of a prompt; raises ``ValueError`` if it is empty or not a valid template."""
     if not template.strip():
         raise ValueError("is empty; write what the agent is to do")
     return checked_template(template, root)
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten_middle(text: str, longest: int) -> str:
     """Return a text of at most ``longest`` characters; in a longer text, a note replaces the middle."""
     if len(text) <= longest:
         return text

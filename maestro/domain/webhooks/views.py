@@ -113,7 +113,7 @@ class WebhookPage(Page[WebhookView]):
 
 
 class DeliveryResult(View):
-    """The job of a delivery; it existed before if the delivery is a ``duplicate``."""
+    """The job of a delivery; for a ``duplicate``, the job of the earlier delivery."""
 
     job_id: str
     duplicate: bool

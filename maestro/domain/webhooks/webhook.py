@@ -19,7 +19,7 @@ ROOT = "payload"
 """The first key of every placeholder in a prompt template."""
 
 TOLERANCE = timedelta(minutes=5)
-"""The most difference between the sender's clock and the local one: an older delivery may be a replay attack."""
+"""The largest difference between the sender's clock and the local one: an older delivery may be a replay attack."""
 KEY_PREFIX = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 16, 512
 """The least and the most bytes of a signing secret."""
@@ -84,7 +84,8 @@ class Webhook(SQLModel, table=True):
 class WebhookDelivery(SQLModel, table=True):
     """An accepted delivery: the sender's id of it, and the job that it started.
 
-    ``digest`` is its signature: the same signature is not accepted again under another id, which GitHub does not sign.
+    ``digest`` is its signature: the same signature is not accepted under another id, because GitHub does not sign the
+    id.
     """
 
     __tablename__ = "webhook_deliveries"
@@ -142,7 +143,7 @@ def check_signature(
     macs = (_decode_base64(part.removeprefix("v1,")) for part in signatures.split(" ") if part.startswith("v1,"))
     if not any(hmac.compare_digest(candidate, mac) for candidate in macs):
         raise BadSignature("The signature does not match this body, or was made with another secret.")
-    # The time is checked after the signature, so that a sender without the secret learns nothing of this clock.
+    # Without a valid signature, the reply must not depend on the local clock, so the time is checked last.
     if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
         raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
     return SignedDelivery(delivery_id, mac.hex())
