@@ -135,14 +135,14 @@ class JobSelection(View):
     @model_validator(mode="after")
     def _check_one_is_present(self) -> "JobSelection":
         if (self.filter is None) == (self.ids is None):
-            raise ValueError("expected either filter or ids")
+            raise ValueError("expected either filter or ids, and not both")
         return self
 
 
 def check_edits(action: str, edits: JobEdits | None) -> None:
     """Raise ``ValueError`` for edits with an action other than restart."""
     if edits is not None and edits.any and action != BatchAction.RESTART:
-        raise ValueError("edits need the mode restart")
+        raise ValueError("edits need the mode restart; leave the edits out, or restart the jobs")
 
 
 class BatchRequest(JobSelection):

@@ -272,7 +272,7 @@ def job_details(job_id: str, dashboard: str) -> str:
 
 def _check_prompt(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected a text; leave it out to use the original text")
+        raise ValueError("expected a text; leave the prompt out to use the original text")
     return storable(text)
 
 

@@ -314,7 +314,7 @@ def operator_answer(question: Question, words: str | None, approves: bool | None
     if question.approval and approves is None:
         raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
     if not question.approval and not answer:
-        raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
+        raise InvalidMessage(f"question {question.id} is no approval: answer it with a text")
     if question.approval:
         return QuestionAnswer(question, "yes" if approves else "no", approves)
     return QuestionAnswer(question, question.answer_text(answer))

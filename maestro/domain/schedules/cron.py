@@ -110,7 +110,7 @@ def read_cron(written: str) -> CronTimes:
     """Parse a cron expression; raises ``InvalidEdit`` that names the invalid field, or says that no date matches."""
     words = written.split()
     if len(words) == 1 and words[0].lower() in _NICKNAMES:
-        raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} for {words[0].lower()}")
+        raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} instead of {words[0].lower()}")
     if len(words) != 5:
         seconds = ", and no seconds" if len(words) == 6 else ""
         raise InvalidEdit(

@@ -133,7 +133,7 @@ def checked_template(template: str, root: str = "") -> str:
     if "{{" in _PLACEHOLDER.sub("", template):
         raise ValueError(f"after {{{{ there must be the path of a field and }}}}, such as {example}")
     if len(placeholders) > MOST_PLACEHOLDERS:
-        raise ValueError(f"there are {len(placeholders)} placeholders; {MOST_PLACEHOLDERS} are the most")
+        raise ValueError(f"the template has {len(placeholders)} placeholders; at most {MOST_PLACEHOLDERS} are allowed")
     for path in map(str.strip, placeholders):
         if not _PATH.fullmatch(path):
             raise ValueError(
