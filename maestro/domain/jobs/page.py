@@ -113,10 +113,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
 
 
 def current_step(job: JobDetail) -> StepView | None:
-    """Return the running or waiting step of an open job.
-
-    None before the first step, between two steps and after the end of the job.
-    """
+    """Return the running or waiting step of an open job, None between two steps and after the end of the job."""
     if job.status.ended or not job.steps:
         return None
     last = job.steps[-1]
