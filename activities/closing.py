@@ -10,7 +10,7 @@ from activities.schedules import pause_failing, skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep, ParkOutcome, ParkStep
-from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, notice_of
+from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
 from maestro.domain.jobs.retries import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
@@ -95,7 +95,7 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
         if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
             return
         if _needs_notice(tx, job):
-            notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
+            notice = new_notice_job(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
             notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
             tx.jobs.add(notice)
             tx.jobs.update(job.id, told_to_wait=True)

@@ -18,7 +18,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import answer_text
 from maestro.domain.conversations.conversation import MessageColumns, is_compaction_due
 from maestro.domain.errors import Stopped
-from maestro.domain.jobs.background import worth_posting
+from maestro.domain.jobs.background import without_silent_lines
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome, Preparation, PreparationOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, is_background
 from maestro.domain.jobs.steps import PREPARATION, StepKind
@@ -30,7 +30,7 @@ from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
-from maestro.domain.tags.actions import is_news
+from maestro.domain.tags.actions import needs_report
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
 from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.jobs.steps import OwnAttempt
@@ -148,7 +148,7 @@ class PreparationActivities:
             began = time.monotonic()
             outcomes[kind] = self._journal.run(self._steps[kind], StepRef(job_id=start.job_id, step=kind))
             milliseconds.append(round((time.monotonic() - began) * 1000))
-            if kind is not StepKind.CONTEXT and not outcomes[kind].goes_on:
+            if kind is not StepKind.CONTEXT and not outcomes[kind].continues_preparation:
                 break
         else:
             if start.asks:
@@ -207,7 +207,7 @@ def _act_and_record(
     heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
     may_be_unasked = job.parent_id is not None or is_background(job)
     unasked = may_be_unasked and tx.jobs.delegations.background_origin(job) is not None
-    news = any(is_news(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
+    news = any(needs_report(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
     message_id = _record_answer(tx, job, _text(answer.visible, outcomes, unasked=unasked), news=news)
     if heard or message_id is None:
         tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
@@ -235,7 +235,7 @@ def _text(visible: str, outcomes: TagOutcomes, *, unasked: bool) -> str:
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
-    text = worth_posting(visible) if unasked else visible
+    text = without_silent_lines(visible) if unasked else visible
     if text and not outcomes.reports:
         return text
     silent = unasked and not (text or outcomes.reports or outcomes.tasks)

@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.routing import Typing, require_active
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.conversations.conversation import StoredMessage
-from maestro.domain.jobs.background import background_text, going_on_text
+from maestro.domain.jobs.background import background_text, continuation_text
 from maestro.domain.jobs.delegations import ANSWER_PERSON, TaskResult, results_text, task_text
 from maestro.domain.jobs.flow import TakeUpOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
@@ -91,7 +91,7 @@ def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
         for task, last in tx.jobs.delegations.results(job.parent_id or "")
     ]
     origin = tx.jobs.delegations.background_origin(job)
-    return _turn(results_text(results, ANSWER_PERSON if origin is None else going_on_text(origin)))
+    return _turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:

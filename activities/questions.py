@@ -12,7 +12,7 @@ from ulid import ULID
 from maestro.domain.conducting.conductor import without_tags
 from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.flow import AnswerStep, ToolStep
-from maestro.domain.jobs.job import Job, is_background, notice_of
+from maestro.domain.jobs.job import Job, is_background, new_notice_job
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.messages import lane_of
 from maestro.domain.questions.question import (
@@ -21,7 +21,7 @@ from maestro.domain.questions.question import (
     QuestionStatus,
     choices_json,
     choices_text,
-    notice_id,
+    question_job_id,
 )
 from maestro.domain.tags.grammar import Tag
 from maestro.domain.texts import storable
@@ -134,5 +134,5 @@ def _send_approval(tx: Transaction, job: Job, question: Question, lead: str = ""
 def _send_question(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Store the question, and add a job without a lane that sends it."""
     question = tx.jobs.questions.ask(question)
-    tx.jobs.add(notice_of(job, notice_id(question, str(ULID())), text, tx.now))
+    tx.jobs.add(new_notice_job(job, question_job_id(question, str(ULID())), text, tx.now))
     return question

@@ -21,18 +21,18 @@ from maestro.domain.schedules.firing import (
     GIVEN_UP,
     RunAdmission,
     ScheduledRun,
+    count_missed_times,
     is_skipped,
-    job_of,
-    times_missed,
-    why_no_run,
+    new_run_job,
+    skip_reason,
 )
 from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
 from maestro.domain.schedules.scripts import (
     Script,
     ScriptFailed,
     condition_text,
-    fetched_json,
-    fill_script,
+    fill_script_template,
+    read_response,
     read_script,
 )
 from maestro.domain.settings.background import ScheduleSettings
@@ -72,16 +72,16 @@ class ScheduleActivities:
             if planned is not None:
                 _pause_failing(tx, planned, self._schedules().pause_after_failures)
             open_job = tx.background.runs.open_job(firing.schedule)
-            reason = why_no_run(planned, agent, open_job)
+            reason = skip_reason(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
                 # An earlier attempt may have counted this run before its process died.
                 new = reason is not None and planned.last_slot != firing.slot
-                planned.skipped += times_missed(planned, agent, firing.slot) + new
+                planned.skipped += count_missed_times(planned, agent, firing.slot) + new
                 planned.last_slot = firing.slot
             if reason is not None or planned is None or agent is None:
                 return RunAdmission(begun=False, reason=reason or "")
             payer = payer_of(agent, tx.agents.binding(planned.address))
-            job = job_of(planned, payer, firing.job_id, firing.slot)
+            job = new_run_job(planned, payer, firing.job_id, firing.slot)
             is_full = tx.jobs.background_full(self._jobs().background_concurrency)
             tx.background.runs.began(tx.jobs.add(job))
             if is_full:
@@ -166,7 +166,7 @@ class ScriptActivities:
         rules = self._rules()
         bearer = rules.reveal(script.bearer) if script.bearer else SecretStr("")
         answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=rules.private_hosts, bearer=bearer))
-        return await asyncio.to_thread(self._store_text, ref, script, fetched_json(answer.status, answer.body))
+        return await asyncio.to_thread(self._store_text, ref, script, read_response(answer.status, answer.body))
 
     def _read_script(self, ref: StepRef) -> Script:
         with self._store.view() as tx:
@@ -176,7 +176,7 @@ class ScriptActivities:
         return read_script(planned.script)
 
     def _store_text(self, ref: StepRef, script: Script, fetched: object) -> ScriptOutcome:
-        text = fill_script(script.template, fetched)
+        text = fill_script_template(script.template, fetched)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             model_job = ""

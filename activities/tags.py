@@ -19,7 +19,7 @@ from maestro.domain.conducting.conductor import (
     ActionOutcome,
     Requester,
     failure_sentence,
-    quotation_refused,
+    quotation_refusal,
     subject_of,
     without_tags,
 )
@@ -30,11 +30,11 @@ from maestro.domain.conducting.directives import (
     read_schedule_creation,
 )
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator, refusal, tag_problem
+from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator, delegation_refusal, tag_problem
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
-from maestro.domain.memory.facts import fact_of
+from maestro.domain.memory.facts import read_fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
 from maestro.domain.people.permissions import refusal as may_not_talk
@@ -124,7 +124,7 @@ class TagRun:
     def _act_on(self, tag: Tag) -> ActionOutcome:
         if tag.quoted:
             self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
-            return ActionOutcome(ActionState.REFUSED, quotation_refused(tag), tag.key)
+            return ActionOutcome(ActionState.REFUSED, quotation_refusal(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
@@ -137,7 +137,7 @@ class TagRun:
         return perform(self._tx, tag, self._by)
 
     def _remember(self, tag: Tag) -> ActionOutcome:
-        fact = fact_of(tag)
+        fact = read_fact(tag)
         if isinstance(fact, str):
             return ActionOutcome(ActionState.FAILED, fact, tag.key)
         new = self._tx.memory.learn(
@@ -149,7 +149,7 @@ class TagRun:
         return ActionOutcome(ActionState.DONE, detail, fact.category)
 
     def _delegate(self, tag: Tag) -> ActionOutcome:
-        task = DelegatedTask.of(tag)
+        task = DelegatedTask.from_tag(tag)
         target = self._tx.agents.by_slug(task.slug)
         problem = tag_problem(task, tag) or self._delegation_problem(task, target)
         if problem is not None:
@@ -187,7 +187,7 @@ class TagRun:
             return f"{start} one answer may pass on {MOST_TASKS} tasks at most."
         lineage = self._tx.jobs.delegations.lineage(self._job)
         agents = {job.agent_id for job in lineage if job.agent_id is not None}
-        problem = refusal(task, target, Delegator(self._agent, self._job.depth, agents))
+        problem = delegation_refusal(task, target, Delegator(self._agent, self._job.depth, agents))
         if problem or target is None:
             return problem
         if self._person is None:  # a schedule's run has no user, so an agent with an allow-list refuses it

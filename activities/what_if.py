@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.conversations import final_answer
 from activities.routing import AnswerRules, require_active, who_answers
 from maestro.domain.agents.agent import payer_of
-from maestro.domain.jobs.background import worth_posting
+from maestro.domain.jobs.background import without_silent_lines
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, edits_of, is_background
 from maestro.store.store import Store
@@ -54,7 +54,7 @@ class WhatIfActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
-            tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
+            tx.jobs.update(job.id, said=without_silent_lines(answer.visible) if is_background(job) else answer.visible)
             tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
             return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
 

@@ -15,7 +15,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
-from maestro.domain.jobs.retries import RetryRules, next_attempt_in
+from maestro.domain.jobs.retries import RetryRules, wait_before_retry
 from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, StepKind, kind_of
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
@@ -222,7 +222,7 @@ class Journal:
         with self._store.begin() as tx:
             past = tx.jobs.steps.history(ref)
             failures = past.failures(tx.jobs.read(ref.job_id).run) + 1
-            again_in = next_attempt_in(error, failures, self._rules())
+            again_in = wait_before_retry(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
             if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
                 waits = waits or error.instead

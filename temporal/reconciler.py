@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
-from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Job, JobEnding, JobStatus, notice_of
+from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Job, JobEnding, JobStatus, new_notice_job
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -110,7 +110,7 @@ class Reconciler:
                 _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
                 has_user = present.inbox_id is not None and not (present.notice or present.what_if)
                 if has_user and tx.jobs.delegations.delegator(present) is None:
-                    tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
+                    tx.jobs.add(new_notice_job(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return JobRepair.FAILED
             tx.jobs.rerun(present)
             tx.system.audit.add("maestro", "job.resumed", job.id, reason)

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import MaestroError, StoreBusy
-from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
+from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_positions
 from maestro.domain.jobs.job import JobEdits
 from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
 from maestro.store.cache import StoreState
@@ -139,7 +139,7 @@ def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequ
         return [index for index, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
     waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)
-    items = next_places(waiting, lanes)
+    items = next_positions(waiting, lanes)
     lanes += [lane for item, lane in waiting if item in items]
     return items
 

@@ -32,9 +32,9 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.precedence import Precedence, Priority, precedence_of
 from maestro.domain.schedules.cron import CronTimes
-from maestro.domain.schedules.expressions import Interval, Once, read_zone, recall_schedule
+from maestro.domain.schedules.expressions import Interval, Once, read_stored_schedule, read_zone
 from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
-from maestro.domain.schedules.firing import why_no_run
+from maestro.domain.schedules.firing import skip_reason
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.times import Hours, doubtful_hours, times_within
 from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
@@ -160,10 +160,10 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
     """Return the schedule that Temporal should have for a row; raises ``InvalidEdit`` for an invalid rule."""
     temporal_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
-    written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    written = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
     spec = spec_of(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
-    idle = why_no_run(planned, agent, None)
+    idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     # The priority ignores the client that pays, which only the run itself reads.

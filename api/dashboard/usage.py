@@ -17,7 +17,7 @@ from api.parts import ApiParts
 from api.routes.dependencies import parts_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
-from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, added, by_day, by_key
+from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, add_sums, sum_by_day, sum_by_key
 from maestro.domain.llm.usage_views import LatencyQuery, UsageFilter, usage_page
 
 WIDTH, HEIGHT = 520, 220
@@ -242,12 +242,12 @@ def _content(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, o
     with parts.store.view() as tx:
         period = query.period(tx.llm.budgets.today)
         usage = tx.llm.usage.parts(by, period, query.scope)
-        days = by_day(usage)
-        totals = added("", days), tx.llm.usage.total(period.before, query.scope)
+        days = sum_by_day(usage)
+        totals = add_sums("", days), tx.llm.usage.total(period.preceding_period, query.scope)
         jobs = LatencyQuery(**query.model_dump(include=set(JOB_FILTERS), exclude_none=True))
         return {
             "days": usage_page(days[: ROWS + 1], ROWS, period, totals),
-            "others": by_key(usage)[: ROWS + 1],
+            "others": sum_by_key(usage)[: ROWS + 1],
             "cost": _plot_costs(period, usage),
             "tokens": _plot_tokens(period, days),
             "latency": tx.system.latency.page(jobs, period),

@@ -17,7 +17,7 @@ from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, joined, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
-from maestro.domain.schedules.descriptions import distance
+from maestro.domain.schedules.descriptions import describe_distance
 from maestro.domain.schedules.edits import (
     BackfillRequest,
     NewScheduleOfKind,
@@ -45,7 +45,7 @@ def _state(schedule: ScheduleView) -> str:
 
 
 def _distance(time: datetime | None) -> str:
-    return distance(time, datetime.now(UTC)) if time else ""
+    return describe_distance(time, datetime.now(UTC)) if time else ""
 
 
 def _last_run(schedule: ScheduleView) -> str:

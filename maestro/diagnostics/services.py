@@ -21,7 +21,7 @@ from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.llm.models import FALLBACK_WINDOW, bare
+from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.installation.keys import SecretKeys, existing_keys, last4
@@ -242,7 +242,7 @@ def _unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis
     """Propose the setting for each model of unknown context window."""
     for model in model_table(subject.settings.llm.models).of_unknown_window(models):
         found = f"its context window is not known, so prompts are kept within {FALLBACK_WINDOW:,} tokens"
-        entry = f'{{"llm": {{"models": [{{"name": "{bare(model)}", "window": TOKENS}}]}}}}'
+        entry = f'{{"llm": {{"models": [{{"name": "{without_provider(model)}", "window": TOKENS}}]}}}}'
         yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the TOKENS that its provider states.")
 
 

@@ -12,7 +12,7 @@ from sqlmodel import Field, Index, SQLModel, text
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.llm.models import cut, estimate
+from maestro.domain.llm.models import cut_to_tokens, estimate
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, ToolCall
 from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, SecretScanner, TextSpan, redact
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
@@ -234,7 +234,7 @@ def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
     if estimate(text) <= room or not may_cut:
         return text
     room -= estimate(heading) + estimate(CUT_MARK) + 2
-    return f"{heading}\n{cut(lines, room)}\n{CUT_MARK}" if room >= SHORTEST else ""
+    return f"{heading}\n{cut_to_tokens(lines, room)}\n{CUT_MARK}" if room >= SHORTEST else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount
-from maestro.domain.llm.models import own_name
+from maestro.domain.llm.models import api_name
 from maestro.installation.keys import SecretKeys, last4
 from maestro.settings import AccountSettings, Settings
 from maestro.settings.accounts import account_of, without_login
@@ -31,7 +31,7 @@ def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretK
         type=account.type,
         provider=account.provider,
         model=account.model,
-        models=" ".join(own_name(settings.provider, model) for model in settings.models),
+        models=" ".join(api_name(settings.provider, model) for model in settings.models),
         base_url=without_login(account.base_url),
         home_dir=account.home_dir,
         priority=account.priority,

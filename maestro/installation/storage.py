@@ -14,7 +14,7 @@ from cryptography.fernet import Fernet
 from connectors.web import endpoints
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
-from maestro.domain.conducting.teaching import with_prompt
+from maestro.domain.conducting.teaching import with_conductor_prompt
 from maestro.domain.errors import ConfigurationError, InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
@@ -91,7 +91,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     if agent is None:
         agent = tx.agents.create(new, CONFIGURATION)
     else:
-        fields = with_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
+        fields = with_conductor_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
         # An agent that was paused by an operator stays paused while it is configured.
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)

@@ -7,7 +7,7 @@ from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.agents.routing import Route, route
-from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, notice_of
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, new_notice_job
 from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, is_unknown, refusal
@@ -85,7 +85,7 @@ def dropped(
 
 def tell(tx: Transaction, job: Job, text: str) -> None:
     """Add a job that sends a notice of Maestro to the user of a job."""
-    tx.jobs.add(notice_of(job, new_job_id(), text, tx.now))
+    tx.jobs.add(new_notice_job(job, new_job_id(), text, tx.now))
 
 
 class AccessControl:

@@ -20,7 +20,7 @@ from maestro.domain.llm.accounts import (
     AccountStatus,
     AccountType,
     ModelAccount,
-    able_accounts,
+    accounts_for_models,
     candidates,
     choose_account,
     first_recovery,
@@ -116,7 +116,7 @@ class Roster:
 
     def able(self, models: Sequence[str]) -> Self:
         """Return the roster with only those usable accounts that offer one of the models."""
-        return replace(self, usable=able_accounts(self.usable, models))
+        return replace(self, usable=accounts_for_models(self.usable, models))
 
     def fitting(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
         """Return the accounts, with models whose context window is too small for the request marked as unfit.

@@ -13,7 +13,7 @@ import structlog
 
 from maestro.child_process import ProgramCommand, ProgramLimits, ProgramResult, plain_environment, run
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
-from maestro.domain.llm.models import bare, estimate, estimate_messages
+from maestro.domain.llm.models import estimate, estimate_messages, without_provider
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.llm.cli_answers import CommandAnswer, failure, has_no_session, knows_no_option, read
 from maestro.llm.protocols import Account
@@ -142,7 +142,7 @@ class CliRunner:
         continues = marker.exists()
         marker.unlink(missing_ok=True)
         command = ProgramCommand(
-            arguments=(str(Path(program).absolute()), "--print", "--model", bare(request.model)),
+            arguments=(str(Path(program).absolute()), "--print", "--model", without_provider(request.model)),
             folder=folder,
             environment=self._environment_of(account),
             input=prompt_of(request.messages).encode(),

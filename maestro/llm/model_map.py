@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from maestro.domain.llm.models import ModelFacts, ModelTable, Price, bare
+from maestro.domain.llm.models import ModelFacts, ModelTable, Price, without_provider
 from maestro.domain.settings.llm import ModelSettings
 
 _FILE = "model_prices_and_context_window_backup.json"
@@ -30,7 +30,7 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 def library_facts(model: str) -> ModelFacts:
     """Return litellm's facts about a model; a price of 0 in its table means unknown."""
     table, name = _table(), model.lower()
-    keys = (name, bare(name), name.rpartition("/")[2])
+    keys = (name, without_provider(name), name.rpartition("/")[2])
     return next((table[key] for key in keys if key in table), ModelFacts())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from maestro.domain.llm.accounts import AccountType, choose_account
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
-from maestro.domain.llm.models import bare
+from maestro.domain.llm.models import without_provider
 from maestro.domain.settings.llm import TranscriptionSettings
 from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
@@ -68,7 +68,7 @@ class Transcriber:
         if not settings.enabled:
             return False
         progress = FailoverProgress(
-            (f"{settings.provider}/{bare(settings.model)}",), clock.time() + settings.max_seconds
+            (f"{settings.provider}/{without_provider(settings.model)}",), clock.time() + settings.max_seconds
         )
         while progress.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self.book.read)
@@ -79,7 +79,7 @@ class Transcriber:
                 if account.provider == settings.provider and account.type is AccountType.API_KEY
             ]
             choice = choose_account(able, progress.models, roster.limited, progress.tried)
-            if choice is None or choice.model != bare(settings.model):
+            if choice is None or choice.model != without_provider(settings.model):
                 break
             account = self.book.find(choice.account.name)
             if account is None:
@@ -99,7 +99,7 @@ class Transcriber:
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
-        site = CallSite(account.provider, account.name, bare(progress.models[0]))
+        site = CallSite(account.provider, account.name, without_provider(progress.models[0]))
         started = time.monotonic()
 
         def attempt(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:

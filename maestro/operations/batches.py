@@ -130,7 +130,7 @@ def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
     previews = JobPreviews(request.action, tx.jobs.candidates.prices(), request.changes, agents)
     found = tx.jobs.candidates.of(_ids(tx, request))
     return [
-        previews.of(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
+        previews.preview_job(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
         for job_id, job in found
     ]
 

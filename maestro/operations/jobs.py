@@ -63,7 +63,7 @@ class TemporalAddress:
 
     def link(self, job: JobDetail) -> JobDetail:
         """Return a job with the address of its workflow."""
-        return job.linked(self.ui_url, self.namespace)
+        return job.with_workflow_link(self.ui_url, self.namespace)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.llm.models import FALLBACK_WINDOW, own_name
+from maestro.domain.llm.models import FALLBACK_WINDOW, api_name
 from maestro.llm.protocols import Account
 from maestro.settings import AccountSettings, Settings
 from maestro.settings.problems import refuse, translate
@@ -42,7 +42,7 @@ def account_of(settings: AccountSettings) -> Account:
     return Account(
         name=settings.name,
         provider=settings.provider,
-        model=own_name(settings.provider, settings.model),
+        model=api_name(settings.provider, settings.model),
         type=AccountType(settings.type),
         api_key=settings.api_key,
         base_url=settings.base_url,
@@ -78,8 +78,8 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
             "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "
             "the account into llm.accounts of the configuration"
         )
-    models = " ".join(own_name(entry.provider, model) for model in entry.models)
-    converted = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
+    models = " ".join(api_name(entry.provider, model) for model in entry.models)
+    converted = {"type": AccountType(entry.type), "model": api_name(entry.provider, entry.model), "models": models}
     return {**entry.model_dump(by_alias=False, exclude={"status", "api_key"}), **converted}
 
 

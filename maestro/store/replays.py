@@ -4,7 +4,7 @@ from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of, is_background
 from maestro.domain.jobs.preview import ReplayEvidence, ReplayPreview, build_preview, refused_preview
-from maestro.domain.jobs.replay import ReplayMode, edits_refusal, edits_that_count, refusal
+from maestro.domain.jobs.replay import ReplayMode, edits_refusal, effective_edits, replay_refusal
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 
@@ -26,14 +26,14 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
     """
     newest = newest_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
-    reason = refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
+    reason = replay_refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
     if reason is not None:
         raise Conflict(reason)
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
     if mode is not ReplayMode.RESUME:  # a resume keeps its agent
-        chosen_agent(tx, edits_that_count(job, newest, mode, edits))
+        chosen_agent(tx, effective_edits(job, newest, mode, edits))
     return newest
 
 
@@ -45,7 +45,7 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | N
     except Conflict as conflict:
         return refused_preview(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
-    return build_preview(_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
+    return build_preview(_evidence(tx, of), mode, effective_edits(job, newest, mode, edits))
 
 
 def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:

@@ -10,7 +10,7 @@ from ulid import ULID
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.jobs.busy import INTERRUPTED, jobs_to_interrupt
-from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus, notice_of
+from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus, new_notice_job
 from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import QuestionAnswer
 from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
@@ -137,7 +137,7 @@ class JobTables(Jobs):
         """Notify the user of a message once, however many messages of a channel are cancelled together."""
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
         if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
-            notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
+            notice = new_notice_job(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
             notice.inbox_id = None  # this notice is no answer; the message may be restarted
             self.add(notice)
 

@@ -183,7 +183,7 @@ async def test_nobody_asked_so_no_word_of_a_conductor_acts(maestro: Instance, ch
     maestro.llm.script("Grow the team", reply="[CREATE_AGENT]\nslug: mallory\nname: Mallory\n[/CREATE_AGENT]")
     async with maestro.client(channel) as client:
         await begin(maestro, ref)
-        assert await heard(client) == "The agent “mallory” was not created: nobody asked for it."
+        assert await heard(client) == "The agent “mallory” was not created: no user asked for it."
     assert maestro.query("SELECT * FROM agents WHERE slug = 'mallory'") == []
 
 
@@ -246,7 +246,7 @@ async def test_a_script_posts_without_a_model_and_asks_one_when_its_condition_ho
         (failed,) = await maestro.ended(channel, "failed")
     assert failed["error"] == "ScriptFailed"
     steps = maestro.query("SELECT detail FROM job_steps WHERE job_id = ? AND step = 'script'", failed["id"])
-    assert steps[-1]["detail"] == "its answer is not usable: the body is not valid JSON"
+    assert steps[-1]["detail"] == "the server's answer is not usable: the body is not valid JSON"
 
 
 async def test_a_script_does_not_reach_private_addresses(maestro: Instance, channel: str) -> None:

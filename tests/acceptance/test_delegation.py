@@ -117,14 +117,14 @@ async def test_a_delegator_may_hear_the_result_and_answer_with_it(maestro: Insta
     )
     maestro.llm.script("price of tea\n\nOnly", reply="Tea is 3.")
     maestro.llm.script("price of rum\n\nOnly", reply="Rum is 9.")
-    maestro.llm.script("What became of the tasks", reply="Together that is 12.")
+    maestro.llm.script("Results of the tasks", reply="Together that is 12.")
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say("@ada price of both?")
         assert await heard(client) == "I am asking @bob, @cleo."
         assert await heard(client) == "Together that is 12."
         await tasks_of(maestro, channel, 3)
         assert len(said_to(client)) == 2
-    (told,) = [one for one in maestro.llm.matching("What became of the tasks") if "Tea is 3." in one.last_user]
+    (told,) = [one for one in maestro.llm.matching("Results of the tasks") if "Tea is 3." in one.last_user]
     assert "Rum is 9." in told.last_user
     assert "You are the one who plans." in told.texts[0]
     assert "I am asking @bob, @cleo." in told.texts
@@ -134,7 +134,7 @@ async def test_a_delegator_may_hear_the_result_and_answer_with_it(maestro: Insta
 async def test_a_task_that_fails_is_told_to_who_waits_for_it(maestro: Instance, channel: str) -> None:
     maestro.llm.script("do the impossible", reply="Wait. [DELEGATE:bob wait]square a circle[/DELEGATE]")
     maestro.llm.script("square a circle\n\nOnly", failure=Failure.status(400))
-    maestro.llm.script("> square a circle\nIt could not finish", reply="Bob could not.")
+    maestro.llm.script("> square a circle\nThe agent could not finish", reply="Bob could not.")
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say("@ada do the impossible")
         assert [await heard(client), await heard(client)] == ["Wait.", "Bob could not."]
@@ -193,7 +193,7 @@ async def test_who_says_stop_hears_no_more_and_who_did_not_hears_of_a_cancelled_
     task = f"never end {way[1:]}"
     maestro.llm.script(f"begin {way[1:]}", reply=f"[DELEGATE:bob wait]{task}[/DELEGATE]")
     maestro.llm.script(f"> {task}\n\nOnly", failure=Failure.silence())
-    maestro.llm.script(f"> {task}\nIt could not finish this (cancelled)", reply="Bob was called away.")
+    maestro.llm.script(f"> {task}\nThe agent could not finish this (cancelled)", reply="Bob was called away.")
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say(f"@ada begin {way[1:]}")
         assert await heard(client) == "I am asking @bob."

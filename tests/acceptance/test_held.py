@@ -55,7 +55,7 @@ async def test_what_was_held_is_sent_when_an_operator_resumes_its_job(held: Held
             plan = foreseen(tx, job["id"], ReplayMode.RESUME)
         assert (plan.possible, plan.step, plan.model_calls) == (True, "deliver", 0)
         assert [(effect.text, effect.again) for effect in plan.effects] == [
-            ("unconfirmed parts are sent again; the platform may have them already", True)
+            ("unconfirmed parts are sent again, although the platform may have them", True)
         ]
         await operator.jobs.replay(job["id"], ReplayMode.RESUME, "ada")
     await until(lambda: held.place.texts() == ["answer to: please"])

@@ -92,7 +92,7 @@ async def test_what_a_page_says_is_shown_and_not_done(maestro: Instance, channel
     async with maestro.client(channel) as client:
         seen = await client.ask(channel, patience=PATIENCE)
         assert (PLANTED in seen, FACT in seen, TASK in seen, own in seen) == (True, True, True, False)
-        assert seen.count("repeats what I was given to read") == 3
+        assert seen.count("repeats text that I was given to read") == 3
         assert agents(maestro) == {"conductor", "ada"}
         assert maestro.query("SELECT 1 FROM queue WHERE kind = 'delegation'") == []
         facts = maestro.query("SELECT category, content FROM memory_facts")
@@ -105,7 +105,7 @@ async def test_what_a_page_says_is_shown_and_not_done(maestro: Instance, channel
         assert [told.count(f"{tag}, refused") for tag, _ in refused] == [1, 1, 1]
         assert "kept as learned_pattern: 'hobby' is no category" in told
         await client.ask("and now", patience=PATIENCE)
-        assert "What became of" not in maestro.llm.matching("and now")[-1].texts[0]
+        assert "Outcomes of tags" not in maestro.llm.matching("and now")[-1].texts[0]
 
 
 async def test_what_the_message_says_is_not_done_until_its_sender_asks_for_it(maestro: Instance, channel: str) -> None:
@@ -129,7 +129,7 @@ async def test_after_reading_a_conductor_waits_for_a_yes(maestro: Instance, chan
 
         number, _ = await asked(maestro, client, f"{channel} two")
         await client.ask(f"no #{number}", patience=PATIENCE)
-        assert "a person said no" in await heard(client, "Here is your miller.")
+        assert "an approver denied it" in await heard(client, "Here is your miller.")
         assert "miller" not in agents(maestro)
     assert actions(maestro, channel) == [("CREATE_AGENT", "done"), ("CREATE_AGENT", "refused")]
 

@@ -34,7 +34,7 @@ from maestro.domain.agents.edits import AgentChange, NewAgent
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.schedules import expressions as domain
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.expressions import clocks_change, read_schedule, recall_schedule
+from maestro.domain.schedules.expressions import clocks_change, read_schedule, read_stored_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.times import times_after
 from maestro.domain.settings.background import ScheduleSettings
@@ -141,7 +141,7 @@ async def test_it_is_created_as_it_is_written(place: Place) -> None:
     assert described.schedule.spec.time_zone_name == AMSTERDAM
     assert not described.schedule.state.paused
     ours = times_after(
-        recall_schedule("*/15 9-17 * * 1-5", AMSTERDAM, NOW), ZoneInfo(AMSTERDAM), NOW, datetime.now(UTC)
+        read_stored_schedule("*/15 9-17 * * 1-5", AMSTERDAM, NOW), ZoneInfo(AMSTERDAM), NOW, datetime.now(UTC)
     )
     assert described.info.next_action_times[:3] == list(islice(ours, 3))
     assert place.row(ref).followed
@@ -250,7 +250,7 @@ async def test_what_nobody_can_read_any_more_says_so_and_holds_up_nothing(place:
     broken, fine = place.plan(), place.plan("0 8 * * *")
     place.change(broken, zone="Mars/Olympus")
     assert await place.keeper().follow(place.client)
-    assert "no such time zone" in place.row(broken).follow_error
+    assert "this time zone is unknown" in place.row(broken).follow_error
     assert await place.there(fine)
     place.change(broken, zone="UTC")
     await place.keeper().follow(place.client)
@@ -297,7 +297,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
     nights = [day for ahead in range(366) if clocks_change(day := NOW.date() + timedelta(days=ahead), where)]
     assert len(nights) >= 2
     for number, written in enumerate(CRONS):
-        schedule = recall_schedule(written, zone, NOW)
+        schedule = read_stored_schedule(written, zone, NOW)
         its_id = f"{place.queue}-{number}"
         await hold(place.client, its_id, spec_of(schedule, where, NOW, NOW))
         for night in nights:
@@ -308,7 +308,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
 
 async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place) -> None:
     for written, offsets in (("30 9 * * *", (1, 2)), ("30 1 * * *", (1, 2))):
-        schedule = recall_schedule(written, AMSTERDAM, NOW)
+        schedule = read_stored_schedule(written, AMSTERDAM, NOW)
         await hold(place.client, f"{place.queue}-{written}", spec_of(schedule, ZoneInfo(AMSTERDAM), NOW, NOW))
         for sunday in (date(2027, 3, 28), date(2027, 10, 31)):
             start = datetime.combine(sunday, time(), ZoneInfo(AMSTERDAM)) - timedelta(days=4)
@@ -332,7 +332,7 @@ async def test_a_time_that_the_clocks_pass_over_comes_at_the_first_moment_after_
 async def test_an_interval_keeps_its_anchor_and_a_moment_comes_once(place: Place) -> None:
     utc, anchor = ZoneInfo("UTC"), NOW + timedelta(seconds=17, microseconds=5)
     for number, written in enumerate(("every 7m", "every 36h", "at 2026-11-23 09:00", "in 20m")):
-        schedule = recall_schedule(written, "UTC", anchor)
+        schedule = read_stored_schedule(written, "UTC", anchor)
         await hold(place.client, f"{place.queue}-{number}", spec_of(schedule, utc, anchor, NOW))
         end = NOW + timedelta(days=4)
         ours = said(schedule, utc, NOW, end, anchor)

@@ -13,7 +13,7 @@ from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.errors import Backlogged, WaitReason
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, Wait
 from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
-from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, choices_json, notice_id
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, choices_json, question_job_id
 from maestro.intake import Intake, IntakeRules
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
@@ -108,7 +108,7 @@ class Door:
         """Send the message that puts a question, in two chunks: the second is ``put-1`` for the first question."""
         with self.rows.store.begin() as tx:
             at = tx.jobs.get(question.job_id or "").address.model_dump()
-            notice = tx.jobs.add(Job(id=notice_id(question, "01K"), notice="?", created_at=tx.now, **at))
+            notice = tx.jobs.add(Job(id=question_job_id(question, "01K"), notice="?", created_at=tx.now, **at))
             for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
                 purpose = DeliveryPurpose.NOTICE
                 chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)

@@ -68,7 +68,7 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
         assert (ada.voice, cron.name, cron.zone, cron.created_by) == ("dry", "morning", "Europe/Berlin", "discord:1")
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
         [version] = tx.agents.versions.of(ada, limit=5)
-        assert (version.actor, version.reason) == ("discord:1", "asked of @chief in job job")
+        assert (version.actor, version.reason) == ("discord:1", "requested from @chief in job job")
         assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "cron-1")]
 
 
@@ -89,10 +89,10 @@ def test_a_wish_that_fails_leaves_nothing_and_the_others_are_done(store: Store) 
 @pytest.mark.parametrize(
     ("agent", "person", "owner", "allowed", "reason"),
     [
-        ("bob", "discord:1", True, True, "only a conductor can do that, and @bob is none"),
+        ("bob", "discord:1", True, True, "only a conductor can do that, and @bob is not one"),
         ("chief", "discord:2", False, False, "only an owner, or a person named in conductor.allowUsers"),
-        ("chief", "", False, False, "nobody asked for it"),
-        ("chief", "", True, True, "nobody asked for it"),
+        ("chief", "", False, False, "no user asked for it"),
+        ("chief", "", True, True, "no user asked for it"),
     ],
 )
 def test_only_a_conductor_acts_and_only_for_who_may_ask(
@@ -159,15 +159,15 @@ def test_a_client_is_created_once_and_pays_for_an_agent_of_the_same_answer(store
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("[CREATE_AGENT]\nslug: ada", "The agent “ada” was not created: it was not written completely."),
-        ("[CREATE_AGENT:ada]\nslug: ada\n[/CREATE_AGENT]", "it was not written completely"),
+        ("[CREATE_AGENT]\nslug: ada", "The agent “ada” was not created: the tag was not written completely."),
+        ("[CREATE_AGENT:ada]\nslug: ada\n[/CREATE_AGENT]", "the tag was not written completely"),
         (
             "[UPDATE_AGENT:nobody]\nvoice: x\n[/UPDATE_AGENT]",
             "The agent “nobody” was not changed: there is no agent 'nobody'.",
         ),
         (MORNING, "The cron “morning” was not created: there is no agent 'ada'."),
         (MORNING.replace("ada", "bob").replace("0 9", "61 9"), "the minute must be a number from 0 to 59"),
-        (MORNING.replace("ada", "bob").replace("Berlin", "Nowhere"), "there is no such time zone"),
+        (MORNING.replace("ada", "bob").replace("Berlin", "Nowhere"), "this time zone is unknown"),
         (MORNING.replace("ada", "bob").replace("CRON", "HEARTBEAT").replace("0 9 * * *", "every 10s"), "at least 30 s"),
         (MORNING.replace("ada", "bob") * 2, "the agent bob has a schedule 'morning' already"),
         (MORNING.replace("ada", "bob").replace("prompt: news", "jitter: 5000"), "jitter must be from 0 to 3600"),

@@ -15,7 +15,7 @@ from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentSta
 from maestro.domain.agents.routing import UNMENTIONED
 from maestro.domain.connectors import BotInstance
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, notice_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, new_notice_job
 from maestro.domain.messages import AcceptedMessage, Address, Addressing, FloodState, IncomingMessage
 from maestro.domain.people.people import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
@@ -297,7 +297,7 @@ def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = Non
 def test_a_stop_reaches_the_tasks_of_the_channel_and_the_status_names_them(door: Door) -> None:
     running, waiting = task(door, DIRECT, JobStatus.RUNNING), task(door, DIRECT, JobStatus.WAITING)
     with door.rows.store.begin() as tx:  # a notice that tells of a task is none
-        tx.jobs.add(notice_of(tx.jobs.get(waiting), "notice", "Every model is busy.", tx.now))
+        tx.jobs.add(new_notice_job(tx.jobs.get(waiting), "notice", "Every model is busy.", tx.now))
     in_a_thread = task(door, DIRECT, JobStatus.RUNNING, thread="aside")
     elsewhere, over = task(door, BOUND, JobStatus.RUNNING), task(door, DIRECT, JobStatus.COMPLETED)
     assert door.say("/status").notice == "Nothing is running here. 2 tasks passed on to other agents."

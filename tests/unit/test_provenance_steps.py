@@ -153,7 +153,7 @@ async def test_a_conductor_waits_after_reading_unless_the_owners_do_not_want_tha
     with spoken.rows.store.view() as tx:
         [action] = tx.jobs.actions.of(job_id)
         assert (action.state, is_created(tx)) == (state, not asks)
-        assert ("nobody approved it in time" in action.detail) is asks
+        assert ("no approver answered in time" in action.detail) is asks
 
 
 @pytest.mark.parametrize("outside", [True, False])

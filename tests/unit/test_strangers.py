@@ -13,7 +13,7 @@ from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel
 from maestro.domain.errors import Backlogged, Conflict, NotFound
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.jobs.replay import ReplayMode, refusal
+from maestro.domain.jobs.replay import ReplayMode, replay_refusal
 from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, pairing_code
 from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus, PersonId
 from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
@@ -223,7 +223,7 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
     with door.rows.store.view() as tx:
         assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
         assert [person.user_name for person in tx.users.pairings.known_users(None, 10)] == ["Grace"]
-        assert refusal(door.job(dropped.id), door.job(dropped.id), ReplayMode.RESTART) is None
+        assert replay_refusal(door.job(dropped.id), door.job(dropped.id), ReplayMode.RESTART) is None
     assert ("operator", "pairing.approve", "slack:grace") in door.log()
     with pytest.raises(Conflict, match="approved already"):
         door.approve(code)

@@ -87,7 +87,7 @@ async def test_who_goes_on_with_results_may_have_nothing_to_tell(rows: JobRows) 
     spoken = Spoken(rows)
     job_id = continued(rows, beat(rows))
     asked = spoken.built_prompt(job_id)
-    assert "nobody is waiting for you" in asked
+    assert "no user is waiting for you" in asked
     assert "answer only [SILENT]" in asked
     await spoken.answer(job_id, "[SILENT]")
     with rows.store.view() as tx:

@@ -126,7 +126,7 @@ def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cur
         matching = [agent for agent in every if _fits(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
         costs = tx.llm.usage.sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
-        jobs, bindings = tx.system.figures.jobs_of_agents(today.begins), tx.agents.bindings()
+        jobs, bindings = tx.system.figures.jobs_of_agents(today.start_time), tx.agents.bindings()
     listed = matching[:PAGE_SIZE]
     return render(
         request,

@@ -76,7 +76,7 @@ class JobContent:
     @property
     def runs(self) -> Sequence[RunTimeline]:
         """The runs to show: the newest, or all if requested."""
-        return self.timeline.runs if self.all_runs else self.timeline.newest(STEPS)
+        return self.timeline.runs if self.all_runs else self.timeline.newest_runs(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text, in full if requested."""

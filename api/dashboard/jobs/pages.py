@@ -231,7 +231,7 @@ def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
     found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE)
     while len(outages) < MOST_OUTAGES and (next_outage := _find_outage(tx, filter_, found)):
         outages.append(next_outage)
-        excluded = [one.filter(filter_) for one in outages]
+        excluded = [one.narrow_filter(filter_) for one in outages]
         found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE, excluded)
     jobs = tuple(map(job_summary, found))
     return JobListing(

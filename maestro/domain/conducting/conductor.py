@@ -12,17 +12,17 @@ from maestro.domain.jobs.delegations import DelegatedTask
 from maestro.domain.messages import Address
 from maestro.domain.questions.question import QuestionStatus
 from maestro.domain.schedules.expressions import SHORTEST
-from maestro.domain.tags.actions import Action, ActionState, is_news
+from maestro.domain.tags.actions import Action, ActionState, needs_report
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quoted
 
 OWN_STANDING = frozenset({"role", "status"})
-"""Fields that a conductor may not change of itself: it would lose its role and could not restore it."""
+"""Fields that a conductor may not change in itself: without its role, it could not change them back."""
 
-INCOMPLETE = "it was not written completely"
+INCOMPLETE = "the tag was not written completely"
 """The reason given for a tag that is cut off or has an invalid key."""
 
-QUOTED = "it repeats what I was given to read; ask for it in your own words"
+QUOTED = "the tag repeats text that I was given to read; ask for it in your own words"
 """The reason given for a tag that is a quotation."""
 
 _FAILED_CHANGES = {
@@ -34,8 +34,8 @@ _FAILED_CHANGES = {
 }
 
 _NOT_DONE = {
-    TagName.MEMORY: "A fact was not kept",
-    TagName.STATE: "A state was not kept",
+    TagName.MEMORY: "A fact was not stored",
+    TagName.STATE: "A state was not stored",
     TagName.DELEGATE: "A task was not passed on",
 }
 
@@ -45,7 +45,7 @@ NOTED = "Noted."
 
 @dataclass(frozen=True)
 class Requester:
-    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) who asked it.
+    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) of the message.
 
     ``person`` is empty for a job without a user, as of a schedule. ``allowed`` means that ``conductor.allowUsers``
     lists the user, ``address`` is where the user asked, and ``shortest`` is the shortest interval of a schedule.
@@ -65,14 +65,14 @@ class Requester:
     def refusal(self) -> str:
         """The reason why a conductor's tags are not executed; empty if they are allowed."""
         if self.agent.role != CONDUCTOR:
-            return f"only a conductor can do that, and @{self.agent.slug} is none"
+            return f"only a conductor can do that, and @{self.agent.slug} is not one"
         if not self.person:
-            return "nobody asked for it"
+            return "no user asked for it"
         if not (self.is_owner or self.allowed):
             return "only an owner, or a person named in conductor.allowUsers, may ask for it"
         if self.approval in (None, QuestionStatus.ANSWERED):
             return ""
-        return "a person said no" if self.approval is QuestionStatus.DENIED else "nobody approved it in time"
+        return "an approver denied it" if self.approval is QuestionStatus.DENIED else "no approver answered in time"
 
     @property
     def actor(self) -> str:
@@ -81,13 +81,13 @@ class Requester:
 
     @property
     def reason(self) -> str:
-        """The reason for the change, for histories."""
-        return f"asked of @{self.agent.slug} in job {self.job_id}"
+        """The reason for the change, for histories: the agent and the job."""
+        return f"requested from @{self.agent.slug} in job {self.job_id}"
 
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` what the tag concerned."""
+    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` the object of the tag."""
 
     state: ActionState
     detail: str
@@ -101,7 +101,7 @@ def failure_sentence(tag: Tag, reason: str) -> str:
     return f"{noun} {f'“{subject}” ' if subject else ''}{outcome}: {reason.rstrip('.')}."
 
 
-def quotation_refused(tag: Tag) -> str:
+def quotation_refusal(tag: Tag) -> str:
     """Return the sentence for a tag that was refused because it repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
         return without_tags(failure_sentence(tag, QUOTED))
@@ -109,7 +109,7 @@ def quotation_refused(tag: Tag) -> str:
 
 
 def subject_of(tag: Tag) -> str:
-    """Return the subject of a tag that was not executed: its key, else its slug or name, else an empty text."""
+    """Return the object of a tag that was not executed: its key, else its slug or name, else an empty text."""
     lines = (line.partition(":") for line in tag.body.splitlines())
     fields = {name.strip().lower(): value.strip() for name, _, value in lines}
     return (tag.key or fields.get("slug") or fields.get("name") or "")[:64]
@@ -133,10 +133,10 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return the note for the model's next prompt on tags of its last answer that failed or were changed.
+    """Return the note for the model's next prompt on those tags of its last answer that failed or were changed.
 
     The details are quoted, because they may contain text written by models.
     """
-    news = [action for action in actions if is_news(action.state, action.detail)]
+    news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
-    return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
+    return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""

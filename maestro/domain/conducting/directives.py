@@ -19,7 +19,7 @@ HERE = "here"
 """The word by which a conductor names the channel in which the user asked."""
 
 _NOT_IN_DIRECTIVES = {"status", "memory_scope", "daily_budget_usd"}
-"""Fields of an agent that directives do not have, or have under another name."""
+"""Fields of an agent that are missing in directives, or have another name there."""
 AGENT_FIELDS = (
     *(name for name in AgentFields.model_fields if name not in _NOT_IN_DIRECTIVES),
     "daily_budget",
@@ -75,23 +75,23 @@ class AgentUpdate:
 
 
 def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
-    """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit``."""
+    """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit`` for invalid fields."""
     fields = _non_empty_fields(tag)
-    channels = _take_channels(fields, asked_in)
-    return AgentCreation(read(NewAgent, _with_slug(fields, "slug")), channels)
+    channels = _pop_bindings(fields, asked_in)
+    return AgentCreation(read(NewAgent, _clean_slug(fields, "slug")), channels)
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
-    """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit``, also if it changes nothing."""
+    """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit`` for invalid fields and for none."""
     fields = _api_values(_tag_fields(tag))
-    channels = _take_channels(fields, asked_in)
+    channels = _pop_bindings(fields, asked_in)
     if not fields and not channels:
         raise InvalidEdit(f"no field to change is given; the fields are {', '.join(FIELDS[tag.name])}")
-    return AgentUpdate(slug_of(tag.key), read(AgentChange, fields), channels)
+    return AgentUpdate(normalize_slug(tag.key), read(AgentChange, fields), channels)
 
 
 def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
-    """Return the content of a CREATE_CRON or CREATE_HEARTBEAT tag; raises ``InvalidEdit``.
+    """Return the content of a CREATE_CRON or CREATE_HEARTBEAT tag; raises ``InvalidEdit`` for invalid fields.
 
     Without a channel, the agent answers in the channel and thread in which the user asked the conductor.
     """
@@ -100,29 +100,29 @@ def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
     thread = _text_field(fields, "thread") or (asked_in.thread if here else "")
     if "jitter" in fields:
         fields["jitter_seconds"] = fields.pop("jitter")
-    return read(NewSchedule, {**_with_slug(fields, "agent"), **_address_fields(fields, asked_in), "thread": thread})
+    return read(NewSchedule, {**_clean_slug(fields, "agent"), **_address_fields(fields, asked_in), "thread": thread})
 
 
 def read_client_creation(tag: Tag) -> NewClient:
-    """Return the content of a CREATE_CLIENT tag; raises ``InvalidEdit``."""
+    """Return the content of a CREATE_CLIENT tag; raises ``InvalidEdit`` for invalid fields."""
     fields = _non_empty_fields(tag)
     if "plan" in fields:
         fields["plan"] = str(fields["plan"]).lower().replace("-", "_").replace(" ", "_")
     return read(_NewClient, fields)
 
 
-def slug_of(written: str) -> str:
-    """Return the slug in the model's text, which may be written like a mention or with capitals."""
+def normalize_slug(written: str) -> str:
+    """Return a slug from a model's text, which may begin with ``@`` and have capitals."""
     return written.strip().removeprefix("@").lower()
 
 
-def _with_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
-    """Return the fields with the slug in one of them normalized."""
-    return {**fields, name: slug_of(str(fields[name]))} if name in fields else {**fields}
+def _clean_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+    """Return the fields; the field ``name``, if present, has its slug normalized."""
+    return {**fields, name: normalize_slug(str(fields[name]))} if name in fields else {**fields}
 
 
 def _non_empty_fields(tag: Tag) -> dict[str, JsonValue]:
-    """Return the values of a tag that creates something; empty fields are treated as absent."""
+    """Return the fields of a tag that creates something; empty fields are treated as absent."""
     return _api_values({name: value for name, value in _tag_fields(tag).items() if value not in ("", None)})
 
 
@@ -131,19 +131,19 @@ def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
     if personality is not None:
-        written |= _as_object(personality, "personality", "voice and quirks")
+        written |= _require_object(personality, "personality", "voice and quirks")
     fields = _without_aliases(written)
-    _check_names(fields, FIELDS[tag.name])
+    _check_field_names(fields, FIELDS[tag.name])
     return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
 
 
 def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the fields with the names and the types of the API's fields."""
     for name in (_LISTS | {"quirks"}) & fields.keys():
-        value = _bracket_list(fields[name])
-        if isinstance(value, str) and name == "quirks":  # sentences, one per line
+        value = _split_bracket_list(fields[name])
+        if isinstance(value, str) and name == "quirks":  # quirks are sentences, one per line
             value = [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
-        elif isinstance(value, str):  # names, separated by commas or white space
+        elif isinstance(value, str):  # other lists are names between commas or white space
             value = [*value.replace(",", " ").split()]
         fields[name] = value
     if "daily_budget" in fields:
@@ -162,7 +162,7 @@ def _without_aliases(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return fields
 
 
-def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+def _check_field_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
     unknown = next((name for name in fields if name not in names), None)
     if unknown is not None:
         raise InvalidEdit(
@@ -171,28 +171,28 @@ def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
         )
 
 
-def _as_object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
+def _require_object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         raise InvalidEdit(f"{name}: expected fields, such as {example}")
     return value
 
 
-def _bracket_list(value: JsonValue) -> JsonValue:
+def _split_bracket_list(value: JsonValue) -> JsonValue:
     """Return a text in brackets as a list, because models omit the quotation marks of JSON."""
     if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
         return value
     return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
 
 
-def _take_channels(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
+def _pop_bindings(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Remove the channels from the fields and return them as bindings."""
-    written = _bracket_list(fields.pop("channels", None))
+    written = _split_bracket_list(fields.pop("channels", None))
     bindings = []
     for channel in written if isinstance(written, list) else [written] if written not in (None, "") else []:
         binding: JsonValue = {"channel": channel} if isinstance(channel, str | int) else channel
-        named = _as_object(binding, "channels", "platform and channel")
+        named = _require_object(binding, "channels", "platform and channel")
         values = _without_aliases({field_key(name): value for name, value in named.items()})
-        _check_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
+        _check_field_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
         bindings.append(read(NewBinding, {**values, **_address_fields(values, asked_in)}))
     return tuple(bindings)
 
@@ -210,7 +210,7 @@ def _address_fields(fields: Mapping[str, JsonValue], asked_in: Address) -> dict[
 
 
 def _text_field(fields: Mapping[str, JsonValue], name: str) -> str:
-    """Return a field as text, because models often write platform ids as numbers; raises ``InvalidEdit``."""
+    """Return a field as text, because models often write platform ids as numbers; raises ``InvalidEdit`` for others."""
     value = fields.get(name, "")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value).strip()

@@ -19,7 +19,7 @@ from maestro.domain.context.layers import (
     sizes,
 )
 from maestro.domain.conversations.conversation import Compaction
-from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut
+from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut_to_tokens
 from maestro.domain.llm.prompts import ComposedTurn, Role
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryState, RecalledFact
@@ -81,7 +81,7 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
         text = f"{heading}\n{quoted_lines(compaction.summary)}"
         if (chosen and cost(text) > budget) or budget < SHORTEST_SUMMARY:
             break
-        chosen.append(cut(text, budget - 1))
+        chosen.append(cut_to_tokens(text, budget - 1))
         budget -= cost(chosen[-1])
     note = _count_note(len(chosen), len(newest_first[:SUMMARIES]))
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage
-from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut, estimate, shorten
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut_to_tokens, estimate, shorten_to_tokens
 from maestro.domain.llm.prompts import ComposedTurn, ImageRef, PromptMessage, Role, ToolCall
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
@@ -199,7 +199,7 @@ def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
 
 
 def _shorten(rendered: RenderedEntry, room: int) -> RenderedEntry:
-    text, left_out = shorten(rendered.turn.content, room - MESSAGE_OVERHEAD)
+    text, left_out = shorten_to_tokens(rendered.turn.content, room - MESSAGE_OVERHEAD)
     turn = rendered.turn._replace(content=text, message_id=None)
     return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
 
@@ -318,7 +318,7 @@ def _cut_result(result: str, tokens: int) -> str:
     if estimate(result) <= tokens:
         return result
     room = tokens - estimate(CUT_MARK)
-    return cut(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
+    return cut_to_tokens(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
 
 
 def _round_messages(tool_round: ToolRound, results: Sequence[ToolResult]) -> Iterator[PromptMessage]:

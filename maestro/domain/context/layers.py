@@ -12,7 +12,7 @@ from itertools import islice
 from pydantic import Field, TypeAdapter
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.conducting.teaching import rules
+from maestro.domain.conducting.teaching import tag_rules
 from maestro.domain.llm.models import estimate
 from maestro.domain.people.permissions import Person
 from maestro.domain.texts import NAME_CHARS, plain_line, quoted
@@ -195,7 +195,7 @@ def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague
         (
             Layer(LayerName.IDENTITY, identity),
             Layer(LayerName.PURPOSE, "\n".join(_describe(agent))),
-            Layer(LayerName.RULES, rules(agent.role, delegates=bool(agents.text))),
+            Layer(LayerName.RULES, tag_rules(agent.role, delegates=bool(agents.text))),
             Layer(LayerName.OWN_PROMPT, agent.system_prompt.strip()),
             Layer(LayerName.TOOLS, memory_hint if MEMORY_SEARCH in tools else ""),
             agents,

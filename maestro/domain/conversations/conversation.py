@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.columns import UtcDateTime, partial_index, text_of
-from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut, estimate, prompt_budget, reserve
+from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut_to_tokens, estimate, prompt_budget, reserve
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
 
@@ -216,7 +216,7 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
         cost = estimate(part) + 1
         if ids and cost > remaining:
             break
-        part = cut(part, budget)
+        part = cut_to_tokens(part, budget)
         remaining -= cost
         ids.append(message.id or 0)
         parts.append(part)

@@ -8,7 +8,7 @@ from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
 from maestro.domain.jobs.preview import END, START
-from maestro.domain.jobs.replay import edits_refusal, is_script, refusal
+from maestro.domain.jobs.replay import edits_refusal, is_script, replay_refusal
 from maestro.domain.jobs.steps import OPTIONAL, next_step
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
@@ -17,7 +17,7 @@ from maestro.domain.values import View
 
 @dataclass(frozen=True, slots=True)
 class CallAttempt:
-    """An attempt at a model call."""
+    """An attempt at a model call of a job, with its state and its cost."""
 
     purpose: CallPurpose
     number: int
@@ -51,7 +51,7 @@ class Prices:
     models: Mapping[str, float] = field(default_factory=dict)
     overall: float | None = None
 
-    def of(self, agent_id: int | None, model: str = "") -> float | None:
+    def call_cost(self, agent_id: int | None, model: str = "") -> float | None:
         """Return the expected cost of one call in US dollars, None when unknown.
 
         ``model`` is the model that an operator chose; without it, the average of the agent counts, else that of all
@@ -96,7 +96,7 @@ class StepCount(View):
 
 
 class BatchPreview(View):
-    """The effect that a batch would have now; computing it changes nothing.
+    """A preview of a batch: its effects and its cost if it began now.
 
     ``matching`` counts the selected jobs, ``possible`` those that would not be refused. ``modelCalls`` is the estimated
     number of calls to pay for; a call with a stored answer is not paid again. ``costUsd`` is their estimated cost; it
@@ -116,7 +116,7 @@ class BatchPreview(View):
 class JobPreviews:
     """The previews of the jobs of one batch.
 
-    They are made in the order of the batch, by the rules that will apply when each job starts. ``agents`` maps the
+    Jobs are previewed in the order of the batch, by the rules that will apply when each one starts. ``agents`` maps the
     slugs of active agents to their ids.
     """
 
@@ -134,18 +134,18 @@ class JobPreviews:
         self._agent_id = self._agents.get(edits.agent) if edits.agent is not None else None
         self._restarted: dict[str, str] = {}
 
-    def of(self, candidate: BatchCandidate) -> JobPreview:
+    def preview_job(self, candidate: BatchCandidate) -> JobPreview:
         """Return the preview of a job, given the jobs of the batch before it."""
         job, lane = candidate.job, candidate.job.lane or ""
-        problem = self._problem(candidate)
+        problem = self._refusal_reason(candidate)
         if problem:
             return JobPreview(job.id, lane, problem)
         if self._action is BatchAction.RESTART:
             self._restarted[candidate.newest.id] = job.id
-        calls, step = calls_to_pay(self._action, job, candidate.calls), step_of(self._action, candidate)
+        calls, step = calls_to_pay(self._action, job, candidate.calls), continuation_step(self._action, candidate)
         return JobPreview(job.id, lane, "", step, calls, self._estimated_cost(candidate, calls))
 
-    def _problem(self, candidate: BatchCandidate) -> str:
+    def _refusal_reason(self, candidate: BatchCandidate) -> str:
         job, mode = candidate.job, self._action.mode
         if mode is None:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
@@ -154,7 +154,7 @@ class JobPreviews:
             return f"job {before} of this batch answers the same input."
         if job.what_if:
             return f"job {job.id} is a what-if; replay it alone, not in a batch."
-        problem = refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self._edits)
+        problem = replay_refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self._edits)
         if problem or self._action is not BatchAction.RESTART or self._edits.any:
             return problem or ""
         slug = edits_of(candidate.newest).agent
@@ -171,7 +171,7 @@ class JobPreviews:
         paid = [cost for cost in answered if cost is not None]
         if paid and not (self._edits.model or self._edits.agent):
             return sum(paid) / len(paid) * calls
-        price = self._prices.of(self._agent_id or candidate.job.agent_id, self._edits.model or "")
+        price = self._prices.call_cost(self._agent_id or candidate.job.agent_id, self._edits.model or "")
         return price * calls if price is not None else None
 
 
@@ -192,20 +192,20 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) ->
     return 0 if held and not held[0].asks_tools else 1
 
 
-def step_of(action: BatchAction, candidate: BatchCandidate) -> str:
+def continuation_step(action: BatchAction, candidate: BatchCandidate) -> str:
     """Return the step at which a job would continue, or its last step when the job is to be cancelled."""
     if action is BatchAction.RESTART:
         return START
     step, state = candidate.step or ("", StepState.DONE)
     if action is BatchAction.CANCEL:
         return step or START
-    if leaves_open(step, state):
+    if continues_at_last_step(step, state):
         return step
     return next_step(candidate.job, candidate.done) or END
 
 
-def leaves_open(step: str, state: StepState) -> bool:
-    """Return whether a resume continues at the last step of a job; else the finished steps tell where."""
+def continues_at_last_step(step: str, state: StepState) -> bool:
+    """Return whether a resume continues at the job's last step; if not, the finished steps tell where."""
     return state is not StepState.DONE and step not in OPTIONAL
 
 

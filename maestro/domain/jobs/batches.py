@@ -18,13 +18,13 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.values import Page, View
 
 MOST = 100_000
-"""The largest number of jobs in one batch: a preview of so many takes a few seconds."""
+"""The largest number of jobs in one batch: a preview of that many jobs takes a few seconds."""
 
 AT_ONCE = 50
 """The largest number of open jobs of all batches: as many as one dispatcher runs at a time (ADR 18)."""
 
 IN_A_LANE = 2
-"""Open batch jobs in one lane, one running and one next: a new message of a user waits behind them."""
+"""The most open batch jobs in one lane, one running and one next: a user's new message waits behind both."""
 
 Ids = Annotated[
     tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST)
@@ -80,7 +80,7 @@ class ReplayBatch(SQLModel, table=True):
 
 
 class ReplayItem(SQLModel, table=True):
-    """A job of a batch; ``began`` is the id of the job that was begun or stopped, ``problem`` the refusal.
+    """A job of a batch; ``began`` is the id of the replayed or cancelled job, ``problem`` the reason of a refusal.
 
     ``place`` is the position in the batch, in the order of the queue; ``lane`` is the lane of the job, empty without
     one.
@@ -102,7 +102,7 @@ class ReplayItem(SQLModel, table=True):
     at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
-def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
+def next_positions(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
     """Return the positions of the batch items that start now, few enough that new messages of users are not delayed.
 
     ``waiting`` are positions and lanes in the order of the batch. ``open_lanes`` has the lane of each job that a batch
@@ -135,14 +135,14 @@ class JobSelection(View):
     @model_validator(mode="after")
     def _check_one_is_present(self) -> "JobSelection":
         if (self.filter is None) == (self.ids is None):
-            raise ValueError("expected either filter or ids")
+            raise ValueError("expected either filter or ids, and not both")
         return self
 
 
 def check_edits(action: str, edits: JobEdits | None) -> None:
     """Raise ``ValueError`` for edits with an action other than restart."""
     if edits is not None and edits.any and action != BatchAction.RESTART:
-        raise ValueError("edits need the mode restart")
+        raise ValueError("edits need the mode restart; leave the edits out, or restart the jobs")
 
 
 class BatchRequest(JobSelection):
@@ -166,7 +166,7 @@ class BatchView(View):
     """The progress of a batch; ``filter`` is null for jobs that were selected by id.
 
     Of the ``total``, some jobs are ``waiting`` to start, ``begun``, ``refused``, or ``skipped`` because the batch was
-    ``stopped``. ``endedAt`` is the time when none was waiting any more. Of the begun jobs, some are ``completed``,
+    ``stopped``. ``endedAt`` is the time when no job was waiting any more. Of the begun jobs, some are ``completed``,
     ``failed`` or still ``open``; ``otherwise`` counts those that were cancelled, dropped or merged. ``estimatedEnd`` is
     null while no job has ended, and when all have.
     """
@@ -198,7 +198,7 @@ class BatchPage(Page[BatchView]):
 class BatchItemView(View):
     """The result of one job of a batch.
 
-    ``began`` is the id of the job that was begun or stopped, with its ``status``; ``problem`` is the refusal.
+    ``began`` is the id of the replayed or cancelled job, with its ``status``; ``problem`` is the reason of a refusal.
     """
 
     place: int
@@ -211,7 +211,7 @@ class BatchItemView(View):
 
 
 class BatchItemPage(View):
-    """The jobs of a batch in their order; ``next`` is the cursor of the following page or null."""
+    """The jobs of a batch in batch order; ``next`` is the cursor of the following page or null."""
 
     items: tuple[BatchItemView, ...]
     next: int | None
@@ -269,7 +269,7 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
     """Return the estimated end of a batch, None while no job has ended, and when all have.
 
-    The estimate is that the remaining jobs take as long as the ended ones.
+    The estimate assumes that the remaining jobs take as long as the ended ones.
     """
     done = sum(progress.begun.values()) - progress.open
     remaining = progress.unfinished

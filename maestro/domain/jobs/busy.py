@@ -11,7 +11,7 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
 
 MOST_MERGED = 50
-"""The most waiting messages that are answered together with one; the next ones get an answer of their own."""
+"""The most waiting messages that one answer covers besides its own message; later ones get another answer."""
 
 INTERRUPTED = "interrupted by a newer message"
 """The reason of a job that a newer message interrupted."""
@@ -26,24 +26,24 @@ class QueuedMessage:
 
 
 def jobs_to_merge(
-    host: InboxRow, waiting: Sequence[QueuedMessage], ends_at: int | None, goes_along: Callable[[InboxRow], bool]
+    first: InboxRow, waiting: Sequence[QueuedMessage], ends_at: int | None, same_agent: Callable[[InboxRow], bool]
 ) -> tuple[QueuedMessage, ...]:
-    """Return the waiting jobs of a lane that are answered together with the job ``host``, which starts now.
+    """Return the waiting jobs of a lane that are answered together with the message ``first``.
 
-    ``waiting`` is in the order of the lane. The first job that does not fit ends the selection, so that answers stay in
-    order: a job of another user, because permissions may differ; one that arrived after the ``/new`` with the inbox id
-    ``ends_at``; one that has run before or that an operator started; one for which ``goes_along`` returns false,
-    because another agent or none would answer it.
+    The job of that message starts now. ``waiting`` is in the order of the lane. The first job that does not fit ends
+    the selection, so that answers stay in order: a job of another user, because permissions may differ; one that
+    arrived after the ``/new`` with the inbox id ``ends_at``; one that has run before or that an operator started; one
+    for which ``same_agent`` returns false, because another agent or none would answer it.
     """
 
-    def joins(queued: QueuedMessage) -> bool:
+    def can_merge(queued: QueuedMessage) -> bool:
         job, row = queued.job, queued.row
         is_new = job.run == 1 and job.started_at is None and job.restarted_from is None
         is_plain = job.kind is JobKind.MESSAGE and not job.stop_requested and not job.notice
         before_new = ends_at is None or (row.id or 0) < ends_at
-        return is_new and is_plain and before_new and _same_person(host, row) and goes_along(row)
+        return is_new and is_plain and before_new and _same_sender(first, row) and same_agent(row)
 
-    return tuple(takewhile(joins, waiting[:MOST_MERGED]))
+    return tuple(takewhile(can_merge, waiting[:MOST_MERGED]))
 
 
 def jobs_to_interrupt(
@@ -51,8 +51,8 @@ def jobs_to_interrupt(
 ) -> tuple[QueuedMessage, ...]:
     """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
-    A job that has no agent yet is not interrupted: it is answered together with others when it starts. A job with a
-    stop request is left out, because it ends without an interruption.
+    A job that has no agent yet is not interrupted: it is answered together with other messages when it starts. A job
+    with a stop request is left out, because it ends without an interruption.
     """
     return tuple(
         queued
@@ -60,13 +60,13 @@ def jobs_to_interrupt(
         if queued.job.agent_id is not None
         and queued.job.agent_id == agent_id
         and not queued.job.stop_requested
-        and _same_person(newer, queued.row)
+        and _same_sender(newer, queued.row)
     )
 
 
-def _same_person(one: InboxRow, other: InboxRow) -> bool:
+def _same_sender(message: InboxRow, other: InboxRow) -> bool:
     """Return whether two messages of a lane have the same sender with the same rights.
 
     The rights are those at the time when each message arrived.
     """
-    return (one.user_id, one.is_owner, one.from_bot) == (other.user_id, other.is_owner, other.from_bot)
+    return (message.user_id, message.is_owner, message.from_bot) == (other.user_id, other.is_owner, other.from_bot)

@@ -1,4 +1,4 @@
-"""Delegation: which agent may give a task to which, and the prompts of both.
+"""Delegation: the rules by which an agent gives a task to another one, and the prompts of both agents.
 
 See docs/decisions.md: delegation.
 """
@@ -34,7 +34,7 @@ class DelegatedTask:
     hears: bool
 
     @classmethod
-    def of(cls, tag: Tag) -> "DelegatedTask":
+    def from_tag(cls, tag: Tag) -> "DelegatedTask":
         """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
         return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT in (word.lower() for word in tag.options))
 
@@ -49,7 +49,7 @@ class Delegator:
 
 
 def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
-    """Return why a delegate tag is invalid, whatever its target, as a sentence for users; None for a valid one."""
+    """Return why a delegate tag is invalid for any target, as a sentence for users; None for a valid one."""
     if not tag.complete:
         return "A task was not passed on: its closing tag is missing."
     if not handover.slug:
@@ -61,7 +61,7 @@ def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
     return None
 
 
-def refusal(handover: DelegatedTask, target: Agent | None, by: Delegator) -> str | None:
+def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
     """Return why the target may not get the task, as a sentence for users; None if it may.
 
     Refused are unknown and inactive agents, the delegator itself, an agent above it in the chain, and a task beyond
@@ -71,11 +71,11 @@ def refusal(handover: DelegatedTask, target: Agent | None, by: Delegator) -> str
         return f"The task was not passed on: there is no agent @{handover.slug}."
     if target.status is not AgentStatus.ACTIVE:
         return f"The task was not passed on to @{target.slug}: the agent is {target.status}."
-    if target.id == by.agent.id:
+    if target.id == delegator.agent.id:
         return f"The task was not passed on: @{target.slug} cannot give a task to itself."
-    if target.id in by.chain:
+    if target.id in delegator.chain:
         return f"The task was not passed on to @{target.slug}: the request came from there and would go in a circle."
-    if by.depth >= MAX_DEPTH:
+    if delegator.depth >= MAX_DEPTH:
         return f"The task was not passed on to @{target.slug}: it was handed on {MAX_DEPTH} times already."
     return None
 
@@ -103,9 +103,9 @@ class TaskResult:
 
 def results_text(results: Sequence[TaskResult], go_on: str) -> str:
     """Return the input of the delegator's model once all its tasks have ended; ``go_on`` is the closing instruction."""
-    texts = ["What became of the tasks that you passed on:"]
+    texts = ["Results of the tasks that you passed on:"]
     for result in results:
-        failure = f"It could not finish this ({result.status})."
+        failure = f"The agent could not finish this ({result.status})."
         outcome = f"It answered:\n{quoted_lines(result.answer)}" if result.answer is not None else failure
         texts.append(f"@{result.slug} was asked:\n{quoted_lines(result.task)}\n{outcome}")
     return "\n\n".join([*texts, go_on])

@@ -14,7 +14,7 @@ ANY = "*"
 """The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
 
 LONGEST = 200
-"""The most characters of a pattern: reasons that differ only beyond them are of the same kind."""
+"""The most characters of a pattern: reasons that differ only after that are of the same kind."""
 
 OUTAGE_GAP = timedelta(minutes=30)
 """An outage ends after this time without a failure; the next failure of its kind begins another outage."""
@@ -54,7 +54,7 @@ class FailureCount:
     oldest: str
     newest: str
     example: str
-    """The highest id of these jobs: of jobs of the same kind, that is the latest one."""
+    """The highest id among these jobs: ids of one kind of job sort by time, so this is the latest job."""
 
 
 class ErrorGroup(View):
@@ -115,7 +115,7 @@ class FailedJob:
 class Outage:
     """Jobs that failed for the same reason, each created at most ``OUTAGE_GAP`` after the one before.
 
-    ``job_id`` is the newest of them; ``reason`` has ``*`` for the varying parts.
+    ``job_id`` is the newest of these jobs; ``reason`` has ``*`` for the varying parts.
     """
 
     error: str
@@ -125,11 +125,11 @@ class Outage:
     until: datetime
     job_id: str
 
-    def filter(self, wanted: JobFilter) -> JobFilter:
-        """Return the filter ``wanted``, narrowed to the failed jobs of this outage."""
-        end = self.until + timedelta(microseconds=1)  # the end of a filter is exclusive
+    def narrow_filter(self, job_filter: JobFilter) -> JobFilter:
+        """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
+        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter excludes its own moment
         own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
-        return wanted.model_copy(update={**own, "status": (JobStatus.FAILED,)})
+        return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
 def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:

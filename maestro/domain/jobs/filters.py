@@ -14,10 +14,10 @@ from maestro.domain.values import Value
 
 SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
-"""The validator of times: it refuses those that cannot be converted to UTC or stored."""
+"""The validator of times: it refuses times that cannot be converted to UTC or stored."""
 
 AROUND = timedelta(minutes=2)
-"""How far from ``at`` a job may have been created or ended: users remember times to the minute."""
+"""The most time between ``at`` and the creation or end of a job: users remember times to the minute."""
 
 LOOK_BACK = timedelta(days=1)
 """The longest time between the creation of an ended job and ``at``: without a limit, every older job would be read."""
@@ -51,23 +51,23 @@ class PageCursor:
 class JobFilter(Value):
     """A filter of jobs; a field that is empty or None does not restrict the result."""
 
-    status: tuple[JobStatus, ...] = Field(default=(), description="only these states")
-    kind: tuple[JobKind, ...] = Field(default=(), description="only these kinds")
+    status: tuple[JobStatus, ...] = Field(default=(), description="only jobs in these states")
+    kind: tuple[JobKind, ...] = Field(default=(), description="only jobs of these kinds")
     agent: str | None = Field(default=None, description="the slug of the agent")
-    platform: str | None = Field(default=None, description="the platform")
+    platform: str | None = Field(default=None, description="the platform of the channel, such as discord")
     account: str | None = Field(default=None, description="the account on its platform")
     channel: str | None = Field(default=None, description="the id of the channel")
     priority: int | None = Field(default=None, ge=1, le=10, description="the priority, from 1 to 10")
-    client: str | None = Field(default=None, description="the name of the client who pays")
+    client: str | None = Field(default=None, description="the name of the client that pays")
     conversation: int | None = Field(default=None, ge=1, le=LARGEST, description="the number of a conversation")
-    schedule: str | None = Field(default=None, description="a heartbeat or a cron, such as cron-3")
+    schedule: str | None = Field(default=None, description="the id of a heartbeat or a cron, such as cron-3")
     webhook: str | None = Field(default=None, description="the path of a webhook")
     error: str | None = Field(default=None, description="the class of the error, such as ProviderUnavailable")
     step: str | None = Field(default=None, description="the step that failed last")
-    reason: SearchText | None = Field(default=None, description="the reason; a ``*`` stands for anything")
-    batch: str | None = Field(default=None, description="the id of a batch: the jobs that it began or stopped")
-    since: Moment | None = Field(default=None, description="created at this time or later")
-    until: Moment | None = Field(default=None, description="created before")
+    reason: SearchText | None = Field(default=None, description="the reason of the end; a ``*`` matches any text")
+    batch: str | None = Field(default=None, description="the id of the batch that began or cancelled the job")
+    since: Moment | None = Field(default=None, description="created at or after this time")
+    until: Moment | None = Field(default=None, description="created before this time")
     at: Moment | None = Field(
         default=None,
         description="created within two minutes of this moment or open then; a job that ended since is found if it was "
@@ -78,6 +78,6 @@ class JobFilter(Value):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_period(self) -> Self:
         in_order(self.since, self.until)
         return self

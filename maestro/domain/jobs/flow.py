@@ -30,7 +30,7 @@ class StepOutcome(Value):
 
 
 class RouteOutcome(StepOutcome):
-    """The agent that answers, or why none does.
+    """The agent that answers, or the reason why no agent answers.
 
     ``typing``: the process that routed the message has started the typing indicator. ``media``: files have to be
     fetched first.
@@ -44,7 +44,7 @@ class RouteOutcome(StepOutcome):
     precedence: Precedence | None = None
 
     @property
-    def goes_on(self) -> bool:
+    def continues_preparation(self) -> bool:
         """Whether the next step records the message: an agent answers, and no files have to be fetched first."""
         return self.action is RouteAction.ANSWER and not self.media
 
@@ -72,7 +72,7 @@ class MediaOutcome(StepOutcome):
             (self.unavailable, "unavailable"),
             (self.voices, "voice messages to transcribe"),
         )
-        return _listed(*counts) or "no files"
+        return _join_counts(*counts) or "no files"
 
 
 class VoiceOutcome(StepOutcome):
@@ -94,7 +94,7 @@ class ConversationOutcome(StepOutcome):
     compaction_due: bool = False
 
     @property
-    def goes_on(self) -> bool:
+    def continues_preparation(self) -> bool:
         """Whether the next step builds the prompt; if not, the conversation is compacted first."""
         return not self.compaction_due
 
@@ -115,7 +115,7 @@ class CompactionOutcome(StepOutcome):
     @property
     def words(self) -> str:
         counts = (self.archived, "messages archived"), (self.facts, "facts stored"), (self.tokens_saved, "tokens saved")
-        return _listed(*counts) or "nothing to archive"
+        return _join_counts(*counts) or "nothing to archive"
 
 
 class ContextOutcome(StepOutcome):
@@ -131,7 +131,7 @@ class ContextOutcome(StepOutcome):
 
 
 class Preparation(StepGroup):
-    """The steps from ``step`` to the prompt of a message, done by one activity.
+    """The payload of one activity that does the steps from ``step`` to the prompt of a message.
 
     With ``asks``, the same process makes the model call next and records it together with the prompt.
     """
@@ -162,7 +162,7 @@ class ModelStep(StepRef):
 
 
 class ModelOutcome(StepOutcome):
-    """The model, tokens and cost of a model call, and the names of the tools that it asks for.
+    """The model, tokens and cost of a model call, and the names of the tools that the model asks for.
 
     The answer itself stays in the store.
     """
@@ -202,9 +202,9 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The names of the steps that wait.
+    """The payload of the step that makes a job wait: the names of the steps that wait.
 
-    The job frees its lane for the wait and keeps its position in it.
+    During the wait the job frees its lane and keeps its position there.
     """
 
     steps: tuple[str, ...]
@@ -277,7 +277,7 @@ class TakeUpOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return f"{self.agent} works on it{', another agent gets the result' if self.heard else ''}"
+        return f"{self.agent} works on the task{', another agent gets the result' if self.heard else ''}"
 
 
 class BackgroundOutcome(StepOutcome):
@@ -289,7 +289,7 @@ class BackgroundOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return f"{self.agent} works on it{', by a script' if self.script else ''}"
+        return f"{self.agent} works on the task{', by a script' if self.script else ''}"
 
 
 class ScriptOutcome(StepOutcome):
@@ -319,7 +319,7 @@ class DeliverOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return _listed((self.chunks, "sent")) or "nothing to send"
+        return _join_counts((self.chunks, "sent")) or "nothing to send"
 
 
 class AskGroupOutcome(Value):
@@ -335,9 +335,9 @@ class AskGroupOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """The end of an unsuccessful run; ``error`` is the name of an exception class.
+    """The payload that closes an unsuccessful run; ``error`` is the name of an exception class.
 
-    A later run of the job is not changed.
+    The step has no effect on a later run of the job.
     """
 
     run: int
@@ -355,5 +355,5 @@ class CloseOutcome(StepOutcome):
         return self.status
 
 
-def _listed(*counts: tuple[int, str]) -> str:
+def _join_counts(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {words}" for count, words in counts if count)

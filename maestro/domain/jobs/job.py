@@ -73,10 +73,10 @@ class Job(SQLModel, table=True):
     __tablename__ = "queue"
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
-        # The columns that lists sort and filter by, so that a page reads only its own jobs.
+        # All columns that job lists sort and filter by, so that reading a page touches no other jobs.
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
-        # The columns that a search reads besides messages; most jobs have none of these texts and no entry here.
+        # The texts that a search reads besides messages; jobs without any of them take no space in this index.
         partial_index(
             "ix_queue_told", "error", "reason", "task", "id", where="error != '' OR reason != '' OR task != ''"
         ),
@@ -154,7 +154,7 @@ IN_TEMPORAL = "its workflow was "
 """The prefix of the reason of a job if an operator ended its workflow in Temporal."""
 
 
-def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
+def new_notice_job(job: Job, notice_id: str, text: str, now: datetime) -> Job:
     """Return a job without a lane that sends a notice of Maestro itself to the user of ``job``."""
     return Job(
         id=notice_id,
@@ -168,7 +168,7 @@ def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
 
 
 class StepState(StrEnum):
-    """The state of an attempt at a step; interrupted: its process died; waiting: another attempt follows the wait."""
+    """The state of an attempt at a step; interrupted: the process died; waiting: another attempt follows the wait."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -181,7 +181,7 @@ class JobStep(SQLModel, table=True):
     """One attempt at one step; ``result`` is the JSON of the outcome that it returned.
 
     ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number: they tell which of two attempts
-    is older. The number is 0 for local activities, which count from 1 again when their workflow task is repeated.
+    is older. ``activity_attempt`` is 0 for local activities: a repeated workflow task starts their numbers at 1 again.
     """
 
     __tablename__ = "job_steps"
@@ -236,7 +236,7 @@ class JobEnding(Value):
 
     @property
     def is_by_operator(self) -> bool:
-        """Whether an operator cancelled the job; a user who stopped it needs no notice of the end."""
+        """Whether an operator cancelled the job; after a stop by the user, no notice of the end is needed."""
         return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, IN_TEMPORAL))
 
 
@@ -244,9 +244,9 @@ class JobRef(Value):
     """The payload of a workflow: the job, its run, its timeouts in seconds, and the task queues of its activities.
 
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
-    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. Where
+    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. When
     Temporal starts a run of a ``schedule``, such as cron-3, there is no job yet, and ``job_id`` is empty. ``dashboard``
-    is the base address of the pages for links, empty without one. Runs from before steps were done in groups are not
+    is the base address of the pages for links, empty without one. Runs of releases without step groups are not
     ``grouped``: their histories hold one activity for each step.
     """
 
@@ -272,7 +272,7 @@ def job_details(job_id: str, dashboard: str) -> str:
 
 def _check_prompt(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected a text; leave it out to use the original text")
+        raise ValueError("expected a text; leave the prompt out to use the original text")
     return storable(text)
 
 
@@ -312,9 +312,9 @@ def task_of(job: Job) -> str:
     return (edits_of(job).prompt or job.task) if job.task else ""
 
 
-def model_for(job: Job, own: str) -> str:
-    """Return the model to call first: the operator's choice, else the agent's ``own``, which may be empty."""
-    return edits_of(job).model or own
+def model_for(job: Job, agent_model: str) -> str:
+    """Return the model to call first: the operator's choice, else ``agent_model``, which may be empty."""
+    return edits_of(job).model or agent_model
 
 
 BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
@@ -326,5 +326,5 @@ def is_background(job: Job) -> bool:
 
 
 def is_streamed(job: Job) -> bool:
-    """Return whether a user sees the answer while it is written: only that to a message, and not of a what-if."""
+    """Return whether a user sees the answer while the model writes it: only answers to messages, no what-ifs."""
     return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

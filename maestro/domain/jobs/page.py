@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
-from maestro.domain.jobs.steps import StepKind, note_of, purpose_of
+from maestro.domain.jobs.steps import StepKind, purpose_of, result_words
 from maestro.domain.jobs.timeline import ActionView, CallView, DeliveryView, JobQuestionView, StepView, ToolRunView
 from maestro.domain.jobs.views import JobDetail, JobRecord
 from maestro.domain.llm.prompts import CallPurpose
@@ -70,41 +70,41 @@ class RunTimeline:
 
 @dataclass(frozen=True)
 class JobTimeline:
-    """The runs of a job, newest first, and the records of no attempt, as releases without recorded steps left them."""
+    """The runs of a job, newest first; ``unplaced`` are records without a recorded step, from older releases."""
 
     runs: Sequence[RunTimeline] = ()
     unplaced: AttemptRecords = field(default_factory=AttemptRecords)
 
-    def newest(self, most: int) -> Sequence[RunTimeline]:
-        """Return the newest runs with up to ``most`` steps in total, but at least one run."""
+    def newest_runs(self, most_steps: int) -> Sequence[RunTimeline]:
+        """Return the newest runs with up to ``most_steps`` steps in total, but at least one run."""
         steps = accumulate(len(run.entries) for run in self.runs)
-        return self.runs[: max(1, sum(count <= most for count in steps))]
+        return self.runs[: max(1, sum(count <= most_steps for count in steps))]
 
 
 def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
     """Return the timeline of a job; ``job`` is the API model of the rows in ``record``."""
     records = defaultdict[int, AttemptRecords](AttemptRecords)
 
-    def of(name: str, at: datetime | None = None) -> AttemptRecords:
+    def records_of(name: str, at: datetime | None = None) -> AttemptRecords:
         return records[_attempt_index(job.steps, name, at)]
 
     for call in job.calls:
         is_answer = call.purpose is CallPurpose.ANSWER
-        of(StepKind.MODEL.numbered(call.number) if is_answer else StepKind.COMPACTION, call.started_at).calls.append(
-            call
-        )
+        records_of(
+            StepKind.MODEL.numbered(call.number) if is_answer else StepKind.COMPACTION, call.started_at
+        ).calls.append(call)
     for tool in job.tools:
-        of(StepKind.TOOL.numbered(tool.number, tool.place)).tools.append(tool)
+        records_of(StepKind.TOOL.numbered(tool.number, tool.place)).tools.append(tool)
     for question in job.questions:
-        of(StepKind.TOOL.numbered(question.number, question.place)).questions.append(question)
-    of(StepKind.TAGS).actions.extend(job.actions)
-    # A notice has a step of its own, unless it is the only message of the job.
+        records_of(StepKind.TOOL.numbered(question.number, question.place)).questions.append(question)
+    records_of(StepKind.TAGS).actions.extend(job.actions)
+    # A notice is sent by the step ``notice``; a job that only sends a notice has ``deliver`` instead.
     has_notice_step = any(step.step == StepKind.NOTICE for step in job.steps)
     for chunk in job.deliveries:
         is_notice = has_notice_step and chunk.purpose is not DeliveryPurpose.ANSWER
-        of(StepKind.NOTICE if is_notice else StepKind.DELIVER).deliveries.append(chunk)
+        records_of(StepKind.NOTICE if is_notice else StepKind.DELIVER).deliveries.append(chunk)
     entries = [
-        TimelineEntry(step=step, words=purpose_of(step.step), note=note_of(row), **vars(records[index]))
+        TimelineEntry(step=step, words=purpose_of(step.step), note=result_words(row), **vars(records[index]))
         for index, (row, step) in enumerate(zip(record.steps, job.steps, strict=True))
     ]
     by_run = attrgetter("step.run")
@@ -113,10 +113,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
 
 
 def current_step(job: JobDetail) -> StepView | None:
-    """Return the running or waiting step of an open job.
-
-    None before the first step, between two steps and after the end.
-    """
+    """Return the running or waiting step of an open job, None between two steps and after the end of the job."""
     if job.status.ended or not job.steps:
         return None
     last = job.steps[-1]
@@ -126,7 +123,7 @@ def current_step(job: JobDetail) -> StepView | None:
 def _attempt_index(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
     """Return the index of an attempt at a step: the last one that began by ``at``, else the first.
 
-    ``NOWHERE`` if there is no attempt at the step.
+    The index is ``NOWHERE`` if there is no attempt at the step.
     """
     named = [index for index, step in enumerate(steps) if step.step == name]
     begun = [index for index in named if at is None or steps[index].started_at <= at]
@@ -136,16 +133,16 @@ def _attempt_index(steps: Sequence[StepView], name: str, at: datetime | None = N
 def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:
     """Return a run with its attempts on one time scale; a running attempt extends to ``now``."""
     began = min(entry.step.started_at for entry in entries)
-    ended = max(_end(entry, now) for entry in entries)
+    ended = max(_attempt_end(entry, now) for entry in entries)
     whole = (ended - began).total_seconds()
     with_bars = []
     for entry in entries:
-        lasted = (_end(entry, now) - entry.step.started_at).total_seconds()
+        lasted = (_attempt_end(entry, now) - entry.step.started_at).total_seconds()
         width = max(lasted / whole * WIDTH if whole else WIDTH, THIN)
         offset = (entry.step.started_at - began).total_seconds() / whole * WIDTH if whole else 0
         with_bars.append(replace(entry, bar=TimelineBar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
     return RunTimeline(run, began, ended, with_bars)
 
 
-def _end(entry: TimelineEntry, now: datetime) -> datetime:
+def _attempt_end(entry: TimelineEntry, now: datetime) -> datetime:
     return max(entry.step.finished_at or now, entry.step.started_at)

@@ -20,7 +20,7 @@ START = "start"
 """The step of a preview for a job that starts from the beginning."""
 
 END = "end"
-"""The step of a preview for a job whose steps are all done, so that it only has to be closed."""
+"""The step of a preview for a job with every step done, so that it only has to be closed."""
 
 SENDING = (StepKind.DELIVER, END)
 """The steps after which no model call, tool call or action follows."""
@@ -39,7 +39,7 @@ class EffectKind(StrEnum):
 class Effect(View):
     """An effect of a replay, described in words; ``again`` means that it happened before, ``count`` how often.
 
-    With ``kept``, the replay does nothing here, and the earlier effect remains.
+    With ``kept``, the replay leaves the earlier effect as it is and does not repeat it.
     """
 
     kind: EffectKind
@@ -50,11 +50,11 @@ class Effect(View):
 
 
 class ReplayPreview(View):
-    """The effect that a replay would have now; computing it changes nothing.
+    """A preview of a replay: its effects and its cost if it began now.
 
-    If it is not ``possible``, ``problem`` is the reason, and the other fields are empty. The job would continue at
-    ``step``, which is start for a new job, and keep the results of the ``kept`` steps. ``modelCalls`` are certain; with
-    ``more``, others may follow, depending on the model's answers. ``firstCalls`` is the number of calls that were
+    If the replay is not ``possible``, ``problem`` is the reason, and the other fields are empty. The job would continue
+    at ``step``, which is start for a new job, and keep the results of the ``kept`` steps. ``modelCalls`` are certain;
+    with ``more``, others may follow, depending on the model's answers. ``firstCalls`` is the number of calls that were
     answered before, for ``firstCostUsd``; ``costUsd`` is the cost of the certain calls, estimated from that. Costs are
     null when unknown.
     """
@@ -118,23 +118,23 @@ def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
     )
 
 
-def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
+def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
     """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
     effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
         ReplayMode.RESUME: _resume_effects,
         ReplayMode.RESTART: _restart_effects,
         ReplayMode.WHAT_IF: _what_if_effects,
     }
-    first_cost, cost = _total_cost(of.answered), None
+    first_cost, cost = _total_cost(evidence.answered), None
     if mode is ReplayMode.RESUME:
-        done = finished_results(of.steps)
+        done = finished_results(evidence.steps)
         # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
-        step = StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
-        calls, more = _resumed_calls(of, step)
-        cost = first_cost / len(of.answered) * calls if first_cost is not None else None
+        step = StepKind.DELIVER if evidence.job.status is JobStatus.COMPLETED else next_step(evidence.job, done) or END
+        calls, more = _resumed_calls(evidence, step)
+        cost = first_cost / len(evidence.answered) * calls if first_cost is not None else None
     else:
         done, step = {}, START
-        calls, more = (0, False) if of.job.notice or is_script(of.job) else (1, True)
+        calls, more = (0, False) if evidence.job.notice or is_script(evidence.job) else (1, True)
         cost = first_cost if not edits.any else None
     return ReplayPreview(
         mode=mode,
@@ -145,22 +145,22 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
         model_calls=calls,
         more=more,
         cost_usd=cost if calls else 0.0,
-        first_calls=len(of.answered),
+        first_calls=len(evidence.answered),
         first_cost_usd=first_cost,
-        effects=tuple(effects[mode](of)),
+        effects=tuple(effects[mode](evidence)),
         edits=edits if edits.any else None,
     )
 
 
-def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
+def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
     """Return how many model calls a resume certainly pays for, and whether others may follow."""
-    compacts_again = StepKind.COMPACTION in retried_steps(of.job, finished_results(of.steps))
-    if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
+    compacts_again = StepKind.COMPACTION in retried_steps(evidence.job, finished_results(evidence.steps))
+    if evidence.job.notice or is_script(evidence.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
         return 0, compacts_again
     if kind_of(step) is not StepKind.MODEL:
         return 1, True
     (number,) = numbers_of(step)
-    stored = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
+    stored = [call for call in evidence.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
     return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)
 
@@ -171,27 +171,27 @@ def _total_cost(calls: Sequence[LLMCall]) -> float | None:
     return sum(costs) if calls and len(costs) == len(calls) else None
 
 
-def _resume_effects(of: ReplayEvidence) -> Iterator[Effect]:
-    if of.job.status is JobStatus.COMPLETED:
-        unconfirmed = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
-        text = "unconfirmed parts are sent again; the platform may have them already"
+def _resume_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    if evidence.job.status is JobStatus.COMPLETED:
+        unconfirmed = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in evidence.deliveries)
+        text = "unconfirmed parts are sent again, although the platform may have them"
         yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
         return
-    done = finished_results(of.steps)
-    step = next_step(of.job, done) or END
-    for optional in retried_steps(of.job, done):
-        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does without it", count=1)
+    done = finished_results(evidence.steps)
+    step = next_step(evidence.job, done) or END
+    for optional in retried_steps(evidence.job, done):
+        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does not depend on it", count=1)
     if step not in SENDING:
-        yield from _unknown_tools(of.tools)
+        yield from _tool_effects(evidence.tools)
         if step != StepKind.SHOW:
             yield Effect(kind=EffectKind.ACTION, text="the tags of the answer are carried out", count=0)
-    if not of.job.what_if and step != END:
-        yield from _delivery_effects(of)
-    if of.withheld:
-        yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=of.withheld)
+    if not evidence.job.what_if and step != END:
+        yield from _delivery_effects(evidence)
+    if evidence.withheld:
+        yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=evidence.withheld)
 
 
-def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
+def _tool_effects(tools: Sequence[ToolRun]) -> Iterator[Effect]:
     for run in tools:
         if run.state is ToolState.STARTED:
             text = f"{run.tool} was interrupted: it is called again if the tool is safe to repeat"
@@ -200,13 +200,13 @@ def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
             yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a user is asked for approval", count=1)
 
 
-def _delivery_effects(of: ReplayEvidence) -> Iterator[Effect]:
+def _delivery_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
     """Yield the effects on the answer's chunks: those that are sent, may be sent twice, or stay."""
-    if not of.chunks:
-        text = "the answer is passed on to the agent that waits for it" if of.job.hears else "the answer is sent"
+    if not evidence.chunks:
+        text = "the answer is passed on to the agent that waits for it" if evidence.job.hears else "the answer is sent"
         yield Effect(kind=EffectKind.SEND, text=text, count=1)
         return
-    states = Counter(chunk.state for chunk in of.chunks)
+    states = Counter(chunk.state for chunk in evidence.chunks)
     doubtful = sum(states[state] for state in IN_DOUBT)
     unsent = states[DeliveryState.PENDING] + states[DeliveryState.ABANDONED] + states[DeliveryState.FAILED]
     if sent := states[DeliveryState.SENT]:
@@ -221,26 +221,26 @@ def _delivery_effects(of: ReplayEvidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)
 
 
-def _restart_effects(of: ReplayEvidence) -> Iterator[Effect]:
-    sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in of.chunks)
+def _restart_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in evidence.chunks)
     if sent:
         text = "parts of the older answer stay in the channel; in the conversation the new answer counts"
         yield Effect(kind=EffectKind.SEND, text=text, count=sent, kept=True)
     yield Effect(kind=EffectKind.SEND, text="a new answer is sent", count=max(sent, 1), again=sent > 0)
-    done = Counter(action.tag for action in of.actions if action.state is ActionState.DONE)
+    done = Counter(action.tag for action in evidence.actions if action.state is ActionState.DONE)
     for tag, count in done.items():
         if tag != TagName.DELEGATE:
             text = f"{tag} was carried out and stays; the tags of the new answer are carried out too"
             yield Effect(kind=EffectKind.ACTION, text=text, count=count, again=True)
-    if of.tasks:
+    if evidence.tasks:
         text = "tasks were passed on to other agents; the new answer may pass them on again"
-        yield Effect(kind=EffectKind.TASK, text=text, count=of.tasks, again=True)
-    for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
+        yield Effect(kind=EffectKind.TASK, text=text, count=evidence.tasks, again=True)
+    for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
         text = f"{tool} was called; the model may call it again"
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
 
 
-def _what_if_effects(of: ReplayEvidence) -> Iterator[Effect]:
-    for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
+def _what_if_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
         text = f"{tool} was called; it may be called again if it changes nothing"
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)

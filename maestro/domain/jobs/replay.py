@@ -22,13 +22,15 @@ class ReplayMode(StrEnum):
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False) -> str | None:
+def replay_refusal(
+    job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False
+) -> str | None:
     """Return why a job cannot be replayed in this mode, as a sentence for operators; None if it can.
 
     ``newest`` is the job that now answers the same message or does the same task: the job itself or a restart of it.
     ``led_to`` are the jobs that its answer started. ``held`` means that a chunk of its answer is unconfirmed and was
     not sent again; a resume sends it. A message is answered once: only the newest job may be resumed, and no restart
-    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so there may be any number.
+    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so any number may run.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."
@@ -45,7 +47,7 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
 
 
 def _duplicate_refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
-    """Return which other job already does the work of this one, as a sentence for operators; None if there is none."""
+    """Return which other job already does the work of this one, as a sentence for operators; None without one."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         work = "message" if job.inbox_id is not None else "task"
         return f"the {work} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
@@ -67,7 +69,7 @@ def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
 
 def _what_if_refusal(job: Job) -> str | None:
     if is_script(job):
-        return f"job {job.id} runs a script and asks no model, so there is no answer to look at."
+        return f"job {job.id} runs a script and asks no model, so there is no answer to show."
     if job.notice or (job.inbox_id is None and job.parent_id is None and not is_background(job)):
         return f"job {job.id} answers no message, so there is nothing to answer."
     return None
@@ -83,7 +85,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
     if not edits.any:
         return None
     if mode is ReplayMode.RESUME:
-        return "edits need the mode restart or what-if: what is resumed keeps its results."
+        return "edits need the mode restart or what-if: a resumed job keeps its results."
     if is_script(job):
         return f"job {job.id} runs a script and asks no model: change the script instead."
     if job.parent_id is not None and edits.agent is not None:
@@ -96,7 +98,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
     return None
 
 
-def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
+def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
     """Return the edits of a replay: the requested ones, else those of the earlier job."""
     return edits if edits is not None else edits_of(newest if mode is ReplayMode.RESTART else job)
 
@@ -104,7 +106,7 @@ def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | 
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that answers the same message or does the same task from the beginning.
 
-    Without ``edits`` it keeps those of the job.
+    Without ``edits``, the new job keeps the edits of the old one.
     """
     new_job = Job(
         id=new_id,
@@ -117,7 +119,7 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
         created_at=now,
         **job.address.model_dump(),
     )
-    if job.parent_id is not None:  # a task is not routed: the delegation chose its agent
+    if job.parent_id is not None:  # routing is skipped for a delegated task, so the agent is copied
         new_job.agent_id, new_job.client_id, new_job.conversation_id = job.agent_id, job.client_id, job.conversation_id
         new_job.parent_id, new_job.depth, new_job.task, new_job.hears = job.parent_id, job.depth, job.task, job.hears
     if is_background(job):
@@ -129,8 +131,8 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that shows what this job would answer now.
 
-    It has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its input is
-    read from the original job.
+    The what-if has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its
+    input is read from the original job.
     """
     return Job(
         id=new_id,
@@ -149,6 +151,6 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
     )
 
 
-def what_if_input(trial: Job, job: Job) -> Job:
+def what_if_input(what_if: Job, job: Job) -> Job:
     """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
-    return Job(**job.model_dump() | trial.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))
+    return Job(**job.model_dump() | what_if.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))

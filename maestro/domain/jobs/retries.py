@@ -15,12 +15,12 @@ WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon 
 """The notice to a user, sent once, when the answer has to wait for an account (docs/decisions.md: retry)."""
 
 PROVIDER_NOTICE = "The model does not answer at the moment. I will answer this as soon as it works again."
-BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next one begins."
+BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next budget begins."
 
 _NOTICES: Mapping[WaitReason, tuple[str, str]] = {
     WaitReason.ACCOUNT: (WAITING_NOTICE, "That should be in about {}."),
     WaitReason.PROVIDER: (PROVIDER_NOTICE, "I try again in about {}."),
-    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise it."),
+    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise the budget."),
 }
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -46,14 +46,14 @@ LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
 """The longest wait that a provider may ask for: a waiting job keeps its position, and would hold up its lane."""
 
 
-def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
+def wait_before_retry(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
     """Return the wait before the next attempt after ``failures`` failed attempts, None to give up.
 
-    A provider gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or the wait it
-    asked for (docs/decisions.md: retry). If it asks for more than ``LONGEST_PROVIDER_WAIT``, the job fails with that
-    reason and can be resumed later. A platform gets ``platform_attempts`` with shorter waits. An internal error gets
-    ``own_attempts``, from one second on. An unavailable store is retried without limit, since the job is not at fault.
-    An error that is not retryable gets no further attempt.
+    A failed provider call gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or
+    the wait that the provider asked for (docs/decisions.md: retry). If that is more than ``LONGEST_PROVIDER_WAIT``, the
+    job fails with that reason and can be resumed later. A failed platform call gets ``platform_attempts`` with shorter
+    waits. An internal error gets ``own_attempts``, from one second on. An unavailable store is retried without limit,
+    since the job is not at fault. An error that is not retryable gets no further attempt.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
@@ -77,7 +77,7 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
 
 
 def waiting_notice(wait: Wait, now: datetime) -> str:
-    """Return the notice of why the answer waits, with the approximate time if that is a minute or more."""
+    """Return the notice of why the answer waits, with the approximate time if it is a minute or more."""
     why, when = _NOTICES[wait.reason]
     remaining = wait.wake_at - now if wait.wake_at is not None else timedelta()
     if remaining < _MINUTE:

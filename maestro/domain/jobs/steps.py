@@ -1,7 +1,6 @@
 """The kinds of steps, the steps of each kind of job in their order, and the results of steps.
 
-Workflows run these steps, and the preview of a replay goes through them by the stored results (docs/invariants.md:
-resume).
+Workflows run these steps; the preview of a replay uses their stored results (docs/invariants.md: resume).
 """
 
 import itertools
@@ -42,7 +41,7 @@ NUMBERED = re.compile(r"^(?P<kind>[a-z-]+?)(?P<numbers>(-\d+)+)$")
 class StepKind(StrEnum):
     """A kind of step, in the order of the flow: its name, its purpose for operators, and the type of its result.
 
-    A job may have several steps of some kinds. They are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
+    If a job may have several steps of one kind, they are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
     """
 
     purpose: str
@@ -68,7 +67,7 @@ class StepKind(StrEnum):
     TAGS = "tags", "Act on the answer and record it", AnswerOutcome
     SHOW = "show", "Show what would be answered", WhatIfOutcome
     DELIVER = "deliver", "Send the answer", DeliverOutcome
-    NOTICE = "notice", "Tell the user that it failed", DeliverOutcome
+    NOTICE = "notice", "Tell the user that the job failed", DeliverOutcome
     PARK = "park", "Leave the lane and wait", ParkOutcome
     CLOSE = "close", "Close the job with its reason", CloseOutcome
 
@@ -92,7 +91,7 @@ AFTER_A_STOP = (StepKind.DELIVER, *AFTERMATH)
 """Steps that still run after a user stopped the job: a delivery in progress is finished, and the job is closed."""
 
 AFTER_THE_END = (StepKind.CLOSE, StepKind.PARK)
-"""Steps that themselves check whether another process has ended the job."""
+"""Steps that run although another process may have ended the job: each checks this itself."""
 
 Results = Callable[[str], Any]
 """A function from the name of a step to its result, None for an optional step that has not finished."""
@@ -132,11 +131,11 @@ def read_outcome(step: str, result: str) -> Any:
     Raises ``ValidationError`` for JSON of another form.
     """
     kind = kind_of(step)
-    return None if kind is None or kind.outcome is None else _adapter(kind).validate_json(result)
+    return None if kind is None or kind.outcome is None else _outcome_adapter(kind).validate_json(result)
 
 
 @cache
-def _adapter(kind: StepKind) -> TypeAdapter[Any]:
+def _outcome_adapter(kind: StepKind) -> TypeAdapter[Any]:
     return TypeAdapter(kind.outcome)
 
 
@@ -211,17 +210,17 @@ def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
 
 def next_step(job: Job, done: Mapping[str, str]) -> str | None:
     """Return the step at which a resume continues, None when every step is done."""
-    missing = (step for step in _walk(job, done) if step not in done and step not in OPTIONAL)
+    missing = (step for step in _known_steps(job, done) if step not in done and step not in OPTIONAL)
     return next(missing, None)
 
 
 def retried_steps(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the optional steps that did not finish and that a resume tries again on its way."""
-    before = itertools.takewhile(lambda step: step in done or step in OPTIONAL, _walk(job, done))
+    """Return the optional steps that did not finish and that a resume tries again before it continues."""
+    before = itertools.takewhile(lambda step: step in done or step in OPTIONAL, _known_steps(job, done))
     return tuple(step for step in before if step not in done)
 
 
-def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
+def _known_steps(job: Job, done: Mapping[str, str]) -> Iterator[str]:
     """Yield the steps of a job in order, until the next step depends on a result that is missing."""
 
     def result(step: str) -> Any:
@@ -241,7 +240,7 @@ def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
             yield from steps
 
 
-def note_of(row: JobStep) -> str:
+def result_words(row: JobStep) -> str:
     """Return the result of an attempt at a step in words, empty where its state is enough."""
     if not row.result:
         return ""

@@ -35,7 +35,7 @@ class StepView(View):
 class CallView(View):
     """One attempt at one model call, without its texts; ``cost_usd`` is None when unknown.
 
-    ``tools`` are the names of the tools that it asked for.
+    ``tools`` are the names of the tools that the model asked for.
     """
 
     id: int
@@ -106,7 +106,7 @@ class JobQuestionView(View):
 class DeliveryView(View):
     """One chunk to send; ``excerpt`` is the beginning of its text, or of the file ``filename``.
 
-    ``repeats`` counts the times it was sent again although the platform may have had it: so many duplicates are
+    ``repeats`` counts the times it was sent again although the platform may have had it: as many duplicates are
     possible. ``standing`` is the last state that the platform reported.
     """
 

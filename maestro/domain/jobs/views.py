@@ -35,10 +35,10 @@ from maestro.domain.values import Page, View
 
 
 class JobSummary(View):
-    """One job of a list; ``attempts`` counts the failures of the current step, ``run`` the runs from 1.
+    """One job in a list; ``attempts`` counts the failures of the current step, ``run`` the runs from 1.
 
     A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the planned time; an extra
-    run has no slot. ``webhook`` is the path of the webhook, null if that was deleted. The ``excerpt`` is of the
+    run has no slot. ``webhook`` is the path of the webhook, null if the webhook was deleted. The ``excerpt`` is of the
     message, or of the task. ``edits`` are an operator's changes for a restart, null without any. A ``whatIf`` job only
     shows an answer and acts on nothing.
     """
@@ -108,18 +108,15 @@ class JobDetail(JobSummary):
     erased: bool
     temporal_url: str | None = None
 
-    def linked(self, ui_url: str, namespace: str) -> "JobDetail":
-        """Return a copy with the link to the workflow, if there is a Web UI."""
+    def with_workflow_link(self, ui_url: str, namespace: str) -> "JobDetail":
+        """Return a copy with the link to the workflow, if a Web UI is configured."""
         url = f"{ui_url.rstrip('/')}/namespaces/{namespace}/workflows/{self.id}" if ui_url else None
         return self.model_copy(update={"temporal_url": url})
 
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job's row with columns of other tables.
-
-    These are the agent's slug, the user's name, the beginning of the message, and the path of the webhook.
-    """
+    """A job's row, with the agent's slug, the user's name, the beginning of the message and the webhook's path."""
 
     job: Job
     agent: str | None
@@ -146,13 +143,13 @@ class JobRecord:
 
 
 def job_summary(listed: ListedJob) -> JobSummary:
-    return JobSummary(**_summary(listed))
+    return JobSummary(**_summary_fields(listed))
 
 
 def job_detail(record: JobRecord) -> JobDetail:
     job = record.listed.job
     return JobDetail(
-        **_summary(record.listed),
+        **_summary_fields(record.listed),
         **job.model_dump(include={"conversation_id", "depth", "task", "said", "erased"}),
         route=_route_reason(record.steps),
         restarted_by=tuple(other.id for other in record.restarts if not other.what_if),
@@ -183,7 +180,7 @@ def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
     return sum(costs) if costs else None
 
 
-def _summary(listed: ListedJob) -> dict[str, Any]:
+def _summary_fields(listed: ListedJob) -> dict[str, Any]:
     return {
         **listed.job.model_dump(include=set(JobSummary.model_fields)),
         "agent": listed.agent,

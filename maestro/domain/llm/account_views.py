@@ -75,10 +75,10 @@ class NewAccount(View):
     name: str
     type: AccountType = Field(default=AccountType.API_KEY, description="api_key: over HTTP; cli: the command claude")
     provider: str = Field(default="anthropic", description="anthropic, openai, gemini, openrouter, ollama, ...")
-    model: str = Field(default="", description="its default model; if empty, the provider's default")
-    models: tuple[str, ...] = Field(default=(), description="further models that it may be called with")
+    model: str = Field(default="", description="the account's default model; if empty, the provider's")
+    models: tuple[str, ...] = Field(default=(), description="further models that the account may be called with")
     api_key: SecretStr = SecretStr("")
-    base_url: str = Field(default="", description="another server that speaks the provider's protocol")
+    base_url: str = Field(default="", description="the address of another server with the provider's protocol")
     home_dir: str = Field(default="", description="the folder with the login of a cli account")
     priority: int = Field(default=20, ge=0, le=1000, description="the order of calls, lowest first")
     requests_per_minute: int = Field(

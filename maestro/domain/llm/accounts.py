@@ -12,13 +12,13 @@ from types import MappingProxyType
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.llm.models import own_name, provider_of
+from maestro.domain.llm.models import api_name, provider_of
 
 DEMO = "demo"
 """The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
 
 WHOLE_ACCOUNT = ""
-"""The model of a cool-down for every model of an account, as when its quota is used up."""
+"""The model name of a cool-down for the whole account, as when its quota is used up."""
 
 QUOTA_WAIT = timedelta(hours=1)
 """The cool-down of an account without credit if the provider names no time."""
@@ -32,14 +32,14 @@ class AccountType(StrEnum):
 
 
 class AccountStatus(StrEnum):
-    """Whether an account is in use; a refused key disables it, and only an operator activates it again."""
+    """Whether an account is in use; a refused key disables it until an operator activates it again."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
 
 
 class AccountSource(StrEnum):
-    """The origin of an account; one that its configuration or environment no longer names is deleted."""
+    """The origin of an account; an account that was removed from its configuration or environment is deleted."""
 
     CONFIGURATION = "configuration"
     ENVIRONMENT = "environment"
@@ -83,17 +83,17 @@ class ModelAccount(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
-    def takes(self, model: str) -> bool:
+    def accepts_model(self, model: str) -> bool:
         """Return whether the account can be called with this model of its provider."""
-        return not self.models or self.names(model)
+        return not self.models or self.lists_model(model)
 
-    def names(self, model: str) -> bool:
+    def lists_model(self, model: str) -> bool:
         """Return whether the model is the account's default or one of those that it lists."""
         return model == self.model or model in self.models.split()
 
-    def own_name(self, model: str) -> str:
-        """Return the model's name as the provider knows it; a model that the account lists keeps its name."""
-        return model if self.names(model) else own_name(self.provider, model)
+    def api_name(self, model: str) -> str:
+        """Return the model's name as the provider knows it; a name that the account lists is unchanged."""
+        return model if self.lists_model(model) else api_name(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):
@@ -107,7 +107,7 @@ class AccountLimit(SQLModel, table=True):
     limited_at: datetime = Field(sa_type=UtcDateTime)
     limited_until: datetime = Field(sa_type=UtcDateTime)
 
-    def holds(self, now: datetime) -> bool:
+    def is_in_force(self, now: datetime) -> bool:
         """Return whether the cool-down is in force.
 
         A cool-down that begins in the future is ignored: the clock was set back after it was stored.
@@ -136,7 +136,7 @@ class AccountChoice:
 
     @property
     def keys(self) -> tuple[AccountModel, AccountModel]:
-        """The keys of a cool-down of the whole account and of one of this model."""
+        """The keys of the cool-downs of the whole account and of this model."""
         account_id = self.account.id or 0
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
@@ -152,7 +152,7 @@ def choose_account(
     tried: Collection[AccountModel] = (),
     underway: Mapping[int, int] = MappingProxyType({}),
 ) -> AccountChoice | None:
-    """Return the account to call, None if no active account is free: the first model's provider is preferred.
+    """Return the account to call, None if no active account is free; accounts for the first model are preferred.
 
     ``models`` are the requested model and its fallbacks, as ``provider/model`` or names that imply a provider.
     ``limited`` holds the end of each cool-down, ``tried`` the choices that have failed in this call, and ``underway``
@@ -168,26 +168,26 @@ def choose_account(
     return next((choice for choice in ranked if not any(key in limited or key in tried for key in choice.keys)), None)
 
 
-def able_accounts(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
-    """Return the accounts that can serve one of the models itself, without a substitute."""
+def accounts_for_models(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
+    """Return the accounts that can serve at least one of the models without a substitute."""
     return [account for account in accounts if any(can_serve(account, model) for model in filter(None, models))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
-    """Return whether an account serves the model: it lists that name, or it is of the model's provider and takes it."""
-    if account.names(model):
+    """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
+    if account.lists_model(model):
         return True
-    return account.provider == provider_of(model) and account.takes(account.own_name(model))
+    return account.provider == provider_of(model) and account.accepts_model(account.api_name(model))
 
 
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
     """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
 
-    An account may occur with several of the models. One that serves none of them comes last, with its default model.
+    An account may occur with several of the models. An account for none of them comes last, with its default model.
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [
-        AccountChoice(account, account.own_name(model))
+        AccountChoice(account, account.api_name(model))
         for model in filter(None, models)
         for account in active
         if can_serve(account, model)
@@ -202,7 +202,7 @@ def first_recovery(
     limited: Mapping[AccountModel, datetime],
     unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
-    """Return the end of the first cool-down among the accounts for a call, None if none is in a cool-down.
+    """Return the end of the first cool-down among the accounts for a call, None without a cool-down.
 
     Accounts and models in ``unfit`` do not count.
     """
@@ -210,7 +210,7 @@ def first_recovery(
     return min(filter(None, (choice.cool_down_end(limited) for choice in fit)), default=None)
 
 
-def cool_down(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
+def cool_down_length(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
     """Return the length of a cool-down: the provider's requested wait, or the ladder's step if that is longer.
 
     ``strikes`` counts the limits in a row, this one included. ``retry_after`` is None if the provider named no wait.

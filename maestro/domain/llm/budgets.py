@@ -22,7 +22,7 @@ CONVERSATIONS = 20
 
 
 class BudgetScope(StrEnum):
-    """The scope whose spending a budget limits; ``day`` is the spending of all calls."""
+    """The calls that a budget limits: those of one agent, client or conversation; ``day`` stands for all calls."""
 
     DAY = "day"
     AGENT = "agent"
@@ -155,7 +155,7 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
     """Return the limits that apply to the calls of a payer; the limit for all calls is first.
 
-    An agent's or a client's own limit replaces the general one; 0 is no limit in both cases.
+    An agent's or a client's own limit replaces the general one; a limit of 0 means no limit.
     """
     agent = budgets.agent_usd if payer.agent_usd is None else payer.agent_usd
     client = budgets.client_usd if payer.client_usd is None else payer.client_usd
@@ -170,7 +170,7 @@ def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
 
 
 def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, SpendingLevel]) -> BudgetLimit | None:
-    """Return the first limit that spending and reservations have reached, None if there is none.
+    """Return the first limit that spending and reservations have reached, None if all have room.
 
     A call may start while anything remains of the budget, so a budget is exceeded by at most the estimate of one call.
     A scope without a level has spent nothing.
@@ -182,7 +182,7 @@ def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, Spendin
     return None
 
 
-def day_of(moment: datetime) -> date:
+def utc_day(moment: datetime) -> date:
     """Return the day (UTC) on which a moment counts for budgets."""
     return moment.astimezone(UTC).date()
 
@@ -190,7 +190,7 @@ def day_of(moment: datetime) -> date:
 class BudgetState(StrEnum):
     """The state of a budget.
 
-    When it is used up, further calls of the day are refused or made with the cheaper fallback model.
+    When a budget is used up, further calls of the day are refused or made with the cheaper fallback model.
     """
 
     FINE = "fine"
@@ -239,8 +239,8 @@ class BudgetView(View):
 class BudgetPage(View):
     """Every budget with a limit, the one of all calls first; ``next`` is always null.
 
-    A period is a day in UTC: ``day`` is today, and at ``startsAnewAt`` the used amounts start again at 0.
-    ``fallbackModel`` answers when a budget is used up, null if none does.
+    ``day`` is today in UTC; at ``startsAnewAt`` the used amounts start again at 0. ``fallbackModel`` answers when a
+    budget is used up; null means that no model does.
     """
 
     items: tuple[BudgetView, ...]
@@ -256,13 +256,15 @@ def budget_page(
     """Return the view of every limit in force, with the used amounts; the limits are those of ``limits_of``."""
     limits = (
         BudgetLimit(BudgetScope.DAY, "", budgets.day_usd),
-        *(_limit(BudgetScope.AGENT, agent, budgets.agent_usd) for agent in spenders.agents),
-        *(_limit(BudgetScope.CLIENT, client, budgets.client_usd) for client in spenders.clients),
+        *(_spender_limit(BudgetScope.AGENT, agent, budgets.agent_usd) for agent in spenders.agents),
+        *(_spender_limit(BudgetScope.CLIENT, client, budgets.client_usd) for client in spenders.clients),
         *(BudgetLimit(BudgetScope.CONVERSATION, id_, budgets.conversation_usd, id_) for id_ in spenders.conversations),
     )
     return BudgetPage(
         items=tuple(
-            _view(limit, levels.get((limit.scope, limit.subject), SpendingLevel())) for limit in limits if limit.usd > 0
+            _budget_view(limit, levels.get((limit.scope, limit.subject), SpendingLevel()))
+            for limit in limits
+            if limit.usd > 0
         ),
         day=today,
         starts_anew_at=datetime.combine(today + timedelta(days=1), time(), UTC),
@@ -270,11 +272,11 @@ def budget_page(
     )
 
 
-def _limit(scope: BudgetScope, spender: Spender, general: float) -> BudgetLimit:
+def _spender_limit(scope: BudgetScope, spender: Spender, general: float) -> BudgetLimit:
     return BudgetLimit(scope, str(spender.id), general if spender.usd is None else spender.usd, spender.name)
 
 
-def _view(limit: BudgetLimit, level: SpendingLevel) -> BudgetView:
+def _budget_view(limit: BudgetLimit, level: SpendingLevel) -> BudgetView:
     """Return the view of a budget; reservations count as used, as they do before a call."""
     used = level.spent_usd + level.reserved_usd
     state = BudgetState.NEAR if used >= limit.usd * NEAR - DUST else BudgetState.FINE

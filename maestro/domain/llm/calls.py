@@ -16,8 +16,8 @@ from maestro.domain.llm.prompts import CallPurpose, Usage
 class CallState(StrEnum):
     """The state of a model call.
 
-    ``sent`` is committed before the request leaves. ``interrupted`` means that the call was cancelled or its process
-    died.
+    ``sent`` is committed before the request leaves. ``interrupted`` means that the call was cancelled or the calling
+    process died.
     """
 
     SENT = "sent"
@@ -103,7 +103,7 @@ class Prompt(SQLModel, table=True):
 
 
 class PromptPart(SQLModel, table=True):
-    """A compressed text, stored once under the SHA-256 of its content."""
+    """A compressed part of a prompt, stored once under the SHA-256 of its content."""
 
     __tablename__ = "prompt_parts"
 

@@ -18,9 +18,9 @@ class ClientFields(View):
     """
 
     slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; '' for none")
-    plan: Word = Field(default="per_task", description="how it is billed, a word for your accounting")
+    plan: Word = Field(default="per_task", description="how the client is billed, a word for your accounting")
     daily_budget_usd: Dollars | None = Field(default=None, description="US dollars per day; 0: no limit")
-    weight: Weight = Field(default=1.0, description="its share in the fair queue; the default is 1")
+    weight: Weight = Field(default=1.0, description="the client's share in the fair queue; the default is 1")
 
 
 class NewClient(ClientFields):
@@ -36,7 +36,7 @@ class ClientChange(ClientFields):
 class ClientView(View):
     """A client; ``dailyBudgetUsd`` is null without a budget of its own, ``spentUsd`` and ``reservedUsd`` are today's.
 
-    ``weight`` is its share in the fair queue.
+    ``weight`` is the client's share in the fair queue.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ClientView(View):
 
 
 class ClientPage(Page[ClientView]):
-    """A page of clients by name."""
+    """A page of clients, sorted by name."""
 
 
 def client_page(

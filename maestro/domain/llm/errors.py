@@ -19,9 +19,9 @@ class CallSite:
 class LLMFailure(MaestroError):
     """The base of failed model calls; ``public`` and ``str`` contain no prompt, key or text of the provider.
 
-    ``site`` and ``status`` (HTTP) say where and how the call failed; None if no request was sent or no answer came.
-    ``usage`` and ``cost_usd`` are those of an answer that cannot be used. ``instead`` is the suspension of the job if
-    no attempt remains: another account may be available by then.
+    ``site`` is the destination of the call and ``status`` the HTTP status; None if no request was sent or no answer
+    came. ``usage`` and ``cost_usd`` are those of an answer that cannot be used. ``instead`` is the suspension of the
+    job if no attempt remains: another account may be available by then.
     """
 
     public = "The model call failed."
@@ -34,7 +34,7 @@ class LLMFailure(MaestroError):
 
 
 class RateLimited(LLMFailure):
-    """The provider limits requests; ``retry_after`` is the requested wait, None if it named none."""
+    """The provider limits requests; ``retry_after`` is the requested wait, None if the provider named none."""
 
     public = "The provider is limiting requests."
     retryable = True
@@ -96,7 +96,7 @@ class ToolsUnsupported(LLMFailure):
 
 
 class EmptyResponse(LLMFailure):
-    """The model gave an empty answer, and again after a reminder."""
+    """The model gave an empty answer twice, the second time after a reminder."""
 
     public = "The model gave an empty answer."
 
@@ -135,14 +135,14 @@ class RequestTooLarge(LLMFailure):
 
 
 class BudgetExceeded(Suspension, LLMFailure):
-    """The budget is used up or reserved by calls in progress; the message names it."""
+    """A budget is used up, or reserved by calls in progress; the message names the budget."""
 
     public = "The budget is used up."
     reason = WaitReason.BUDGET
 
 
 class AccountsExhausted(Suspension, LLMFailure):
-    """Every account is in a cool-down; the job waits until the first one ends (docs/decisions.md: retry)."""
+    """Every account is in a cool-down; the job waits for the end of the first one (docs/decisions.md: retry)."""
 
     public = "All accounts are temporarily unavailable."
     reason = WaitReason.ACCOUNT
@@ -151,4 +151,4 @@ class AccountsExhausted(Suspension, LLMFailure):
 PASSING = frozenset(
     kind.__name__ for kind in (RateLimited, QuotaExhausted, ProviderUnavailable, ModelTimeout, LimiterBusy)
 )
-"""Class names of the failures of a provider or an account that end without a change by an operator."""
+"""The class names of failures of a provider or account that pass without a change by an operator."""

@@ -1,8 +1,8 @@
 """Facts about models: context windows in tokens and list prices in US dollars.
 
 The tables are part of Maestro, because the figures of a library change with its releases. A model is looked up by the
-longest key with which its name begins, without its provider (``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix
-(``us.anthropic.claude-...``), date and release suffix.
+longest key with which its name begins. The name is taken without its provider
+(``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix (``us.anthropic.claude-...``), date and release suffix.
 """
 
 import math
@@ -112,7 +112,7 @@ _FAMILY_PRICES: Mapping[str, Price] = {
     "claude-haiku-4-5": _HAIKU,
 }
 
-# In this table a longer name is another model at another price: gpt-5-pro costs twelve times gpt-5.
+# A longer name than a key of this table is another model: gpt-5-pro costs twelve times as much as gpt-5.
 _PRICES: Mapping[str, Price] = {
     "gpt-4.1": Price(2, 8, 0.25),
     "gpt-4.1-mini": Price(0.4, 1.6, 0.25),
@@ -142,7 +142,7 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 _RELEASE = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{3}|-latest)?")
-"""The suffixes after which a name still means the same model."""
+"""The suffixes that mark a release of the same model."""
 
 Entry = TypeVar("Entry")
 
@@ -150,7 +150,7 @@ Entry = TypeVar("Entry")
 class ModelTable:
     """A table of context windows and prices: configured ones first, then built-in ones, then those of ``lookup``.
 
-    The keys of ``configured`` are names of models without a provider, or the beginnings of such names.
+    The keys of ``configured`` are names of models without a provider, or the beginnings of names.
 
     See docs/decisions.md: tokens.
     """
@@ -163,13 +163,13 @@ class ModelTable:
     def context_window(self, model: str) -> int:
         """Return the context window of a model in tokens, ``FALLBACK_WINDOW`` if it is unknown.
 
-        The name should include its provider. Ollama cuts a prompt at the window that a request names, so the window
-        that its models could have is not looked up.
+        The name should include its provider. The window of an Ollama model is not looked up in ``lookup``, because
+        Ollama cuts a prompt at the window that the request names.
         """
         return self._window(model) or FALLBACK_WINDOW
 
     def of_unknown_window(self, models: Iterable[str]) -> list[str]:
-        """Return those of the given models whose context window is unknown, each once."""
+        """Return the given models with an unknown context window, without repeats."""
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:
@@ -180,9 +180,9 @@ class ModelTable:
 
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
-        if model not in self._prices:  # cached: each call looks it up several times
+        if model not in self._prices:  # cached: each call looks up its price several times
             # Ollama's models are free of charge, so a price listed for one is that of another provider.
-            listed = None if provider_of(model) == OLLAMA else price(model) or self._lookup(model).price
+            listed = None if provider_of(model) == OLLAMA else list_price(model) or self._lookup(model).price
             configured = self._configured_facts(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
@@ -213,7 +213,7 @@ def prompt_budget(window_tokens: int) -> int:
     return window_tokens - reserve(window_tokens)
 
 
-def price(model: str) -> Price | None:
+def list_price(model: str) -> Price | None:
     """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
     name = _base_name(model)
     keys = (key for key in _PRICES if name.startswith(key) and _RELEASE.fullmatch(name, len(key)))
@@ -226,24 +226,24 @@ def provider_of(model: str) -> str:
     return provider.lower() if slash else _longest_match(model, _FAMILIES) or ""
 
 
-def bare(model: str) -> str:
+def without_provider(model: str) -> str:
     """Return a model name without its provider: ``openai/gpt-4o`` becomes ``gpt-4o``."""
     return model.partition("/")[2] or model
 
 
-def own_name(provider: str, model: str) -> str:
+def api_name(provider: str, model: str) -> str:
     """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` at OpenAI.
 
-    At OpenRouter every name has a vendor, and OpenRouter is that of its own models: ``openrouter/auto`` stays
-    unchanged.
+    A name at OpenRouter begins with its vendor, which is OpenRouter itself for its own models: ``openrouter/auto``
+    stays unchanged.
     """
-    name = bare(model)
+    name = without_provider(model)
     own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
     return name if own else model
 
 
 def _longest_match(model: str, table: Mapping[str, Entry]) -> Entry | None:
-    """Return the entry with the longest key with which the model's own name begins, None without one."""
+    """Return the entry with the longest key that begins the model's own name, None without one."""
     name = _base_name(model)
     keys = [key for key in table if _matches_key(name, key)]
     return table[max(keys, key=len)] if keys else None
@@ -301,7 +301,7 @@ def _estimate_tool(tool: ToolSpec) -> int:
     return MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
 
 
-def cut(text: str, limit: int) -> str:
+def cut_to_tokens(text: str, limit: int) -> str:
     """Return the longest beginning of a text that has at most ``limit`` tokens; the whole text if it fits."""
     if estimate(text) <= limit:
         return text
@@ -312,17 +312,17 @@ def cut(text: str, limit: int) -> str:
     return text[:fits]
 
 
-def shorten(text: str, limit: int) -> tuple[str, int]:
+def shorten_to_tokens(text: str, limit: int) -> tuple[str, int]:
     """Return the beginning and the end of a text that is too long, and the number of characters left out between.
 
     The result has at most ``limit`` tokens, unless the mark in the middle alone has more.
     """
     half = max(0, limit - estimate(_LEFT_OUT.format(len(text)))) // 2
-    beginning, end = cut(text, half), cut(text[::-1], half)[::-1]
+    beginning, end = cut_to_tokens(text, half), cut_to_tokens(text[::-1], half)[::-1]
     left_out = len(text) - len(beginning) - len(end)
     return f"{beginning}{_LEFT_OUT.format(left_out)}{end}", left_out
 
 
 def _count_bytes(data: bytes, members: bytes) -> int:
-    """Return the number of bytes that belong to a class; ``translate`` is faster than a loop."""
+    """Return the number of bytes of ``data`` that are in ``members``; ``translate`` is faster than a loop."""
     return len(data) - len(data.translate(None, members))

@@ -20,7 +20,7 @@ class Role(StrEnum):
 
 
 class ImageRef(Value):
-    """A reference to an image: its digest in the media store and its type; the transport loads the bytes."""
+    """A reference to an image in the media store: its digest and its content type, but not its bytes."""
 
     digest: str
     content_type: str
@@ -70,8 +70,8 @@ class PromptMessage(Value):
 class ComposedTurn(NamedTuple):
     """A message of a prompt while it is composed; it becomes a ``PromptMessage``.
 
-    Most messages are referred to by ``message_id``, so that ``content`` may be empty. Fields are not validated: that
-    makes it ten times faster.
+    Most messages are referred to by ``message_id``, so that ``content`` may be empty. Fields are not validated: a named
+    tuple is made ten times faster.
     """
 
     role: Role
@@ -177,15 +177,15 @@ class LLMRequest(Value):
     among waiting calls.
 
     ``agent`` is the slug of the answering agent and ``role`` its role. The prompt contains the posts of #maestro after
-    ``chat_after`` up to ``chat_upto``; ``reminded`` means that it says that #maestro is no place for questions. A
-    ``what_if`` call stores only its usage and does not mark these posts as read. ``shown_every`` is the interval in
+    ``chat_after`` up to ``chat_upto``; ``reminded`` means that the prompt says that #maestro is no place for questions.
+    A ``what_if`` call stores only its usage and does not mark these posts as read. ``shown_every`` is the interval in
     seconds at which the unfinished answer is shown, 0 for no streaming.
 
     The last three fields exist only in this process. ``snapshot`` is the stored state of the call
     (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that commits the request; an exception
     prevents the request. ``on_answer`` is called in the transaction that stores the answer: after an exception its
-    changes are rolled back and the answer is stored without them. It is not called for an answer that was stored before
-    the call, nor for one that another process commits.
+    changes are rolled back and the answer is stored without them. ``on_answer`` is not called for an answer that was
+    stored before the call, nor for one that another process commits.
     """
 
     key: CallKey

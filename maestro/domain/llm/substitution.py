@@ -42,7 +42,7 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
     """Return the substitution of the last answer, None if the first choice answered.
 
-    None also if its account is unknown: the demo model answered, or the accounts have changed since.
+    It is also None if the answering account is unknown: the demo model answered, or the accounts have changed.
     """
     answer = final_answer(calls)
     if answer is None:
@@ -51,21 +51,21 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     able = [account for account in accounts if not first.model or can_serve(account, first.model)]
     lowest = min((account.priority for account in able), default=0)
     choices = [
-        AccountChoice(account, account.own_name(first.model) if first.model else account.model)
+        AccountChoice(account, account.api_name(first.model) if first.model else account.model)
         for account in able
         if account.priority == lowest
     ]
-    # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
+    # A provider may name the release of the requested model in its answer, such as gpt-4o-2024-08-06 for gpt-4o.
     answered = any(
         answer.account == choice.account.name and answer.model.startswith(choice.model) for choice in choices
     )
     if answered or all(account.name != answer.account for account in accounts):
         return None
-    reason = _reason(calls, answer, first, choices)
+    reason = _get_reason(calls, answer, first, choices)
     return Substitution(wanted=first.model, model=answer.model, account=answer.account, reason=reason)
 
 
-def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
+def _get_reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
     """Return why none of the first choices answered, from the failed calls or the state of the accounts."""
     failures = [
         f"{call.account or call.model} failed with {call.error}"
@@ -75,13 +75,13 @@ def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choic
     if failures:
         return ", ".join(dict.fromkeys(failures))
     if not choices:
-        return f"no account takes {first.model}"
+        return f"no account serves {first.model}"
     reasons = [_unavailable_reason(choice, first.limits) for choice in choices]
     if all(reasons):
         return ", ".join(reasons)
     if first.cheaper and answer.model.startswith(first.cheaper.rpartition("/")[2]):
         return "a daily budget was used up, so budgets.fallbackModel answered"
-    return "the first choice could not be asked then: it was busy, or its circuit breaker was open"
+    return "the first choice could not be called: its account was busy, or its circuit breaker was open"
 
 
 def _unavailable_reason(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:

@@ -53,9 +53,9 @@ class UsageRow(SQLModel, table=True):
 
 
 class UsageDay(SQLModel, table=True):
-    """A row of ``usage_days``: the sums of the rows of ``usage_log`` of one day and kind; 0 for no agent or client.
+    """A row of ``usage_days``: the sums of one day's ``usage_log`` rows with equal keys; id 0 for no agent or client.
 
-    The database updates it with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
+    The database updates the sums with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
     ``cost_usd`` and ``interrupted_cost_usd``: if the count is 0, the cost is unknown and not 0.
     """
 
@@ -104,12 +104,12 @@ class Period:
     until: date
 
     @property
-    def begins(self) -> datetime:
+    def start_time(self) -> datetime:
         """The first moment of the period."""
         return datetime.combine(self.since, time(), UTC)
 
     @property
-    def ends(self) -> datetime:
+    def end_time(self) -> datetime:
         """The first moment after the period."""
         return datetime.combine(self.until + timedelta(days=1), time(), UTC)
 
@@ -119,7 +119,7 @@ class Period:
         return (self.until - self.since).days + 1
 
     @property
-    def before(self) -> "Period":
+    def preceding_period(self) -> "Period":
         """The period of the same length right before this one."""
         return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
 
@@ -144,7 +144,7 @@ EVERY_SCOPE = UsageScope()
 
 @dataclass(frozen=True)
 class UsageMark:
-    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums of days."""
+    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums by day."""
 
     key: str
     cost_usd: float = 0.0
@@ -162,7 +162,7 @@ class UsageRequest:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """The sum of all requests of one day, agent and so on; ``key`` is its name, empty for requests without one.
+    """The sum of all requests with one day, agent or other key; ``key`` is empty for requests without one.
 
     Tokens and ``cost_usd`` do not include interrupted requests, which are estimated separately. A cost is None if no
     request has a known one. ``unknown_cost`` counts the requests with an unknown price; their cost is not in
@@ -192,16 +192,13 @@ NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 
 @dataclass(frozen=True)
 class UsagePart:
-    """The usage of one agent, model and so on during one day.
-
-    The key of ``sum`` is the agent's or model's name; a day may have several parts with the same key.
-    """
+    """The usage of one agent, model or other key on one day; a day may have several parts with one key."""
 
     day: str
     sum: UsageSum
 
 
-def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
+def add_sums(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums under another key."""
     rows = list(sums)
     counts = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
@@ -213,12 +210,12 @@ def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     )
 
 
-def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
+def sum_by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each day, the newest first."""
     return sorted(_sums_by_key((part.day, part.sum) for part in parts), key=lambda day: day.key, reverse=True)
 
 
-def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
+def sum_by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each key (agent, model and so on), the most expensive first."""
     sums = _sums_by_key((part.sum.key, part.sum) for part in parts)
     return sorted(sums, key=lambda total: (-(total.cost_usd or 0.0), total.key))
@@ -228,7 +225,7 @@ def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
     groups: dict[str, list[UsageSum]] = defaultdict(list)
     for key, part in keyed:
         groups[key].append(part)
-    return [added(key, sums) for key, sums in groups.items()]
+    return [add_sums(key, sums) for key, sums in groups.items()]
 
 
 def _sum_known(costs: Iterable[float | None]) -> float | None:

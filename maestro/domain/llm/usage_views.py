@@ -22,16 +22,16 @@ DAYS = 30
 LIMIT = 100
 MOST = 1000
 EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
-"""The allowed days; others are too near to the limits of ``date`` for the period before them."""
+"""The first and last allowed day: the period before an earlier one might begin before the limit of ``date``."""
 
 Day = Annotated[date, Field(ge=EARLIEST, le=LATEST)]
 OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
 """A name to filter by; an empty form field means no filter."""
 
 SAMPLED_JOBS = 1_000
-"""The most jobs in the sample, with the same number for each day."""
+"""The most jobs in the sample of a latency query, with the same number for each day."""
 SAMPLED_STEPS = 20_000
-"""The most steps read of these jobs; if there are more, an undefined part of them is left out."""
+"""The most steps read of the sampled jobs; if there are more, an undefined part of them is left out."""
 MOST_DAYS = 31
 """The most days of a latency query; of a longer period, the last ones."""
 
@@ -46,7 +46,7 @@ class PeriodFilter(Value):
     until: Day | None = Field(default=None, description="the last day, as 2026-11-20, UTC; else today")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         if self.since is not None and self.until is not None and self.since > self.until:
             raise ValueError("since comes after until; exchange them")
         return self
@@ -99,11 +99,11 @@ class UsageQuery(UsageTable):
 
 
 class UsageItem(View):
-    """The usage of the requests of one day, agent, client, account, model and so on.
+    """The usage of all requests with one day, agent, client, account, model or other key.
 
-    ``key`` is its name, null for requests without one and for the total. Tokens and ``costUsd`` do not include
-    interrupted requests; ``interruptedCostUsd`` is estimated. A cost is null if none is known; ``unknownCost`` counts
-    the requests with an unknown price, which may have cost money as well.
+    ``key`` is null for requests without one and for the total. Tokens and ``costUsd`` do not include interrupted
+    requests; ``interruptedCostUsd`` is estimated. A cost is null if none is known; ``unknownCost`` counts the requests
+    with an unknown price, which may have cost money as well.
     """
 
     key: str | None
@@ -161,7 +161,8 @@ class LatencyStage(StrEnum):
     """A stage in which a job spends time, in the order of its flow.
 
     ``answer`` is the time from receiving a message to sending the first text; the other stages are part of it or come
-    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the time from then to the first step.
+    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait between that and the first
+    step.
     """
 
     ANSWER = "answer"
@@ -215,7 +216,7 @@ class LatencyDay(LatencyView):
 class LatencyPage(View):
     """Latency percentiles of completed jobs, per stage from ``since`` to ``until`` and per day, newest first.
 
-    They are those of a sample: the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always null.
+    The sample has the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always null.
     """
 
     since: date
@@ -276,7 +277,7 @@ def usage_csv(by: UsageBy, sums: Sequence[UsageSum]) -> Iterator[str]:
 def latency_csv(page: LatencyPage) -> Iterator[str]:
     """Yield the lines of a CSV table of percentiles.
 
-    First those of the whole period, with an empty day, then those of each day.
+    The percentiles of the whole period come first, with an empty day, then those of each day.
     """
     rows: list[tuple[date | None, LatencyView]] = [(None, view) for view in page.items]
     rows += [(view.day, view) for view in page.days]

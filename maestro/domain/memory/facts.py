@@ -13,7 +13,7 @@ from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.texts import storable
 
 SPELT_ALIKE = 80.0
-"""The similarity from which two words count as equal (rapidfuzz ``ratio``, 0 to 100): preference, preferences."""
+"""The least similarity (rapidfuzz ``ratio``, 0 to 100) of words that count as equal: preference, preferences."""
 _WORD_BREAK = re.compile(r"[\W_]+")
 _TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
@@ -36,27 +36,27 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
     facts: dict[tuple[FactCategory, str], Fact] = {}
     for line in filter(_LINE.fullmatch, answer.splitlines()):
         for name, text in _TAGS.findall(line):
-            category, content = category_of(name), one_line(text)
+            category, content = nearest_category(name), fact_line(text)
             if content:
-                facts.setdefault((category, normalised(content)), Fact(category, content))
+                facts.setdefault((category, repeat_key(content)), Fact(category, content))
     return tuple(facts.values())
 
 
-def one_line(text: str) -> str:
+def fact_line(text: str) -> str:
     """Return the text of a fact as it is stored: one line, at most 500 characters."""
     return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
 
 
-def normalised(content: str) -> str:
+def repeat_key(content: str) -> str:
     """Return the text of a fact without case, final stop and repeated blanks, to find exact repeats."""
     return " ".join(content.casefold().split()).rstrip(".!")
 
 
-def category_of(name: str) -> FactCategory:
-    """Return the category nearest to a name that a model wrote, so that an unknown name loses no fact.
+def nearest_category(name: str) -> FactCategory:
+    """Return the category nearest to a name that a model wrote, so that no fact is lost for an unknown name.
 
-    It is the category that shares the most words with the name (small spelling differences count as equal), or
-    ``learned_pattern`` if none shares a word.
+    The nearest category is the one that shares the most words with the name (small spelling differences count as
+    equal), or ``learned_pattern`` if none shares a word.
     """
     written = _WORD_BREAK.split(name.casefold())
 
@@ -67,10 +67,10 @@ def category_of(name: str) -> FactCategory:
     return nearest if shared_words(nearest) else FactCategory.LEARNED_PATTERN
 
 
-def fact_of(tag: Tag) -> Fact | str:
+def read_fact(tag: Tag) -> Fact | str:
     """Return the fact of a memory tag, or a sentence that says why the tag has none."""
     if not tag.complete:
         return f"{tag.key!r} is no category; write one of {', '.join(FactCategory)}."
-    content = one_line(tag.body)
-    category = category_of(" ".join((tag.key, *tag.options)))
+    content = fact_line(tag.body)
+    category = nearest_category(" ".join((tag.key, *tag.options)))
     return Fact(category, content) if content else "There was nothing to remember."

@@ -17,14 +17,14 @@ MOST_WORDS = 32
 """The most search terms of a query; each takes two index lookups."""
 
 MOST_CHARS = 4_000
-"""Characters of a query that are read; of a pasted page, the beginning is enough."""
+"""The most characters of a query that are read: the beginning of a pasted page is enough."""
 
 NO_BLANKS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Japanese, Chinese
     "\U00020000-\U0003ffff"
 )
-"""Characters of scripts without blanks between words."""
+"""The characters of scripts that write no blanks between words."""
 
 _UNSPACED = re.compile(f"([{NO_BLANKS}])")
 _RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
@@ -32,39 +32,39 @@ _BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 NEAR = 90.0
-"""The similarity of the sorted words from which two facts are compared in detail (rapidfuzz ``ratio``, 0 to 100)."""
+"""The least similarity of sorted words for a detailed comparison of two facts (rapidfuzz ``ratio``, 0 to 100)."""
 
 MOST_NEAR = 5
-"""The most facts that a new one is compared with in detail; a thousand facts may differ from it only in a number."""
+"""The most facts to compare with a new one in detail; a thousand facts may differ only in a number."""
 
 SPELT_ALIKE = 0.93
-"""The similarity (0 to 1) from which two words are spelling variants: one extra letter in fourteen."""
+"""The least similarity (0 to 1) of two spelling variants of a word: one extra letter in fourteen."""
 
 MOST_PARTS = 4
-"""The most parts for which every order is tried: 24 orders."""
+"""The most parts of a fact for which every order is compared: 24 orders."""
 
 _ARTICLES = frozenset({"the", "a", "an"})
 _AND = frozenset({"and", "&", "und", "et", "и"})
 _MEANING = frozenset("#%&@*")
 """Punctuation that is part of the meaning: C#, 5%."""
 
-_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # no split inside 1.5 and 1,000
+_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # 1.5 and 1,000 are not split
 _WORD = re.compile(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S")
 
 
-def plain(text: str) -> str:
+def normalize_characters(text: str) -> str:
     """Return the text with one form for characters that look the same: wide letters, ligatures, apostrophes."""
     return unicodedata.normalize("NFKC", text).translate(_SAME)
 
 
-def spaced(text: str) -> str:
+def separate_characters(text: str) -> str:
     """Return the text with blanks around each character of a script without blanks between words."""
     return _UNSPACED.sub(r" \1 ", text)
 
 
-def indexed(text: str) -> str:
+def index_text(text: str) -> str:
     """Return the text as stored in the search index: normalised, without case, with blanks between words."""
-    return " ".join(spaced(plain(text).casefold()).split())
+    return " ".join(separate_characters(normalize_characters(text).casefold()).split())
 
 
 def search_terms(query: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def search_terms(query: str) -> tuple[str, ...]:
 
     ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. A query without letters and digits has no terms.
     """
-    text = plain(query[:MOST_CHARS]).casefold()
+    text = normalize_characters(query[:MOST_CHARS]).casefold()
     terms = list[str]()
     for run in (run for word in _BETWEEN.split(text) for run in _RUN.findall(word)):
         pairs = (" ".join(run[at : at + 2]) for at in range(max(1, len(run) - 1)))
@@ -91,7 +91,7 @@ _Part = tuple[_Word, ...]
 
 def likeness_key(content: str) -> str:
     """Return the words of a fact, sorted, without case, articles and punctuation; repeats have similar keys."""
-    return " ".join(sorted(word.text for word in _joined(_parts(content))))
+    return " ".join(sorted(word.text for word in _join_parts(_split_parts(content))))
 
 
 def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
@@ -111,40 +111,40 @@ def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
     return [fact_id for _, _, fact_id in near]
 
 
-def say_the_same(one: str, other: str) -> bool:
+def same_fact(one: str, other: str) -> bool:
     """Say whether two facts have the same meaning, so that one of them is enough.
 
-    They do if they have the same words in the same order, regardless of case, punctuation and articles, and with
-    spelling variants of long words; or if parts separated by commas or "and" are in another order. Any other difference
-    counts: one more word, such as "not", another number, another name, another short word. A similarity of the whole
-    text cannot decide this: "likes cats" and "likes bats" are 90 % alike, "lives in Rome" and "does not live in Rome"
-    71 %, "at work, Grace drinks tea" and "Grace drinks tea at work" 65 %. The threshold ``NEAR`` on sorted words
-    therefore only selects candidates, and this function decides. In doubt two facts are different: a kept repeat costs
-    one line, a wrong match loses a fact.
+    Two facts have the same meaning if they have the same words in the same order, regardless of case, punctuation and
+    articles, and with spelling variants of long words; or if parts separated by commas or "and" are in another order.
+    Any other difference counts: one more word, such as "not", another number, another name, another short word. A
+    similarity of the whole text cannot decide this: "likes cats" and "likes bats" are 90 % alike, "lives in Rome" and
+    "does not live in Rome" 71 %, "at work, Grace drinks tea" and "Grace drinks tea at work" 65 %. The threshold
+    ``NEAR`` on sorted words therefore only selects candidates, and this function decides. In doubt two facts are
+    different: a stored repeat costs one line, a wrong match loses a fact.
     """
-    one_parts, other_parts = _parts(one), _parts(other)
-    left, right = _joined(one_parts), _joined(other_parts)
-    if len(left) == len(right) and all(map(_alike, left, right)):
+    one_parts, other_parts = _split_parts(one), _split_parts(other)
+    left, right = _join_parts(one_parts), _join_parts(other_parts)
+    if len(left) == len(right) and all(map(_are_variants, left, right)):
         return True
-    if Counter(_texts(left)) != Counter(_texts(right)) or _numbers(left) != _numbers(right):
+    if Counter(_word_texts(left)) != Counter(_word_texts(right)) or _number_texts(left) != _number_texts(right):
         return False
-    if _rearranged(one_parts, _texts(right)) or _rearranged(other_parts, _texts(left)):
+    if _is_rearranged(one_parts, _word_texts(right)) or _is_rearranged(other_parts, _word_texts(left)):
         return True
     # Both facts list the same entries in another order: "likes tea and milk", "likes milk and tea".
     if len(one_parts) != len(other_parts) or len(one_parts) < 2:
         return False
     head = _common_words(one_parts[0], other_parts[0])
     tail = _common_words(one_parts[-1][::-1], other_parts[-1][::-1])
-    return _entries(one_parts, head, tail) == _entries(other_parts, head, tail)
+    return _list_entries(one_parts, head, tail) == _list_entries(other_parts, head, tail)
 
 
-def _parts(content: str) -> list[_Part]:
+def _split_parts(content: str) -> list[_Part]:
     """Return the parts of a fact, split at punctuation and "and", each as its words."""
     parts: list[list[_Word]] = []
     first = True
-    for piece in _STOP.split(plain(content)):
+    for piece in _STOP.split(normalize_characters(content)):
         parts.append([])
-        for text in _WORD.findall(spaced(piece)):
+        for text in _WORD.findall(separate_characters(piece)):
             if text in _AND:
                 parts.append([])
             elif _is_significant(text, first=first):
@@ -155,42 +155,42 @@ def _parts(content: str) -> list[_Part]:
 
 def _is_significant(text: str, *, first: bool) -> bool:
     if text.casefold() in _ARTICLES:
-        return not (first or text.islower())  # vitamin A
+        return not (first or text.islower())  # the A of vitamin A is no article
     return len(text) > 1 or text in _MEANING or unicodedata.category(text)[0] not in "PZC"
 
 
-def _joined(parts: Sequence[_Part]) -> _Part:
+def _join_parts(parts: Sequence[_Part]) -> _Part:
     return tuple(word for part in parts for word in part)
 
 
-def _texts(words: Sequence[_Word]) -> tuple[str, ...]:
+def _word_texts(words: Sequence[_Word]) -> tuple[str, ...]:
     return tuple(word.text for word in words)
 
 
-def _numbers(words: Sequence[_Word]) -> list[str]:
+def _number_texts(words: Sequence[_Word]) -> list[str]:
     return [word.text for word in words if any(map(str.isdigit, word.text))]
 
 
-def _alike(one: _Word, other: _Word) -> bool:
+def _are_variants(one: _Word, other: _Word) -> bool:
     if one.text == other.text:
         return True
-    if one.exact or other.exact or one.text[0] != other.text[0]:  # comfortable, uncomfortable
+    if one.exact or other.exact or one.text[0] != other.text[0]:  # comfortable is no variant of uncomfortable
         return False
     return Indel.normalized_similarity(one.text, other.text) >= SPELT_ALIKE
 
 
-def _rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
-    """Say whether the parts in some order give these words: "at work, she drinks tea", "she drinks tea at work"."""
-    return len(parts) <= MOST_PARTS and any(_texts(_joined(order)) == words for order in permutations(parts))
+def _is_rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
+    """Say whether some order of the parts gives these words: "at work, she drinks", "she drinks at work"."""
+    return len(parts) <= MOST_PARTS and any(_word_texts(_join_parts(order)) == words for order in permutations(parts))
 
 
 def _common_words(one: _Part, other: _Part) -> int:
     """Return the number of words in the common beginning of two parts."""
-    pairs = zip(_texts(one), _texts(other), strict=False)
+    pairs = zip(_word_texts(one), _word_texts(other), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
-    """Return the parts without the first ``head`` words of the first and the last ``tail`` words of the last one."""
-    first, *middle, last = map(_texts, parts)
+def _list_entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
+    """Return the parts, without ``head`` words at the start of the first and ``tail`` at the end of the last part."""
+    first, *middle, last = map(_word_texts, parts)
     return Counter([first[head:], *middle, last[: len(last) - tail]])

@@ -25,7 +25,7 @@ CERTAIN = 1.0
 LEAST = 0.1
 """The lower limit of a fact's confidence after a long time without use."""
 FRESH = timedelta(days=30)
-"""The time after its last use in which a fact keeps its whole confidence."""
+"""The time after its last use in which a fact keeps its full confidence."""
 
 COUNTED = timedelta(hours=1)
 """The shortest time between two counted uses of a fact; it limits the writes of a busy agent."""
@@ -48,7 +48,7 @@ class MemoryFact(SQLModel, table=True):
     last counted access or of the last repeat of the fact.
 
     ``place`` is the key of the conversation to which the fact is limited, empty for all conversations. ``likeness`` is
-    the key that finds repeats (``likeness_key``), ``words`` the text for the search index (``indexed``).
+    the key that finds repeats (``likeness_key``), ``words`` the text for the search index (``index_text``).
     """
 
     __tablename__ = "memory_facts"
@@ -77,7 +77,7 @@ class MemoryFact(SQLModel, table=True):
 
 
 class MemoryState(SQLModel, table=True):
-    """A value that an agent stores under a key; only the newest is kept. ``place`` is as for a fact."""
+    """A value that an agent stores under a key, in place of the old one. ``place`` is as in ``MemoryFact``."""
 
     __tablename__ = "memory_state"
     __table_args__ = (UniqueConstraint("agent_id", "place", "key"),)

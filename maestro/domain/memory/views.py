@@ -21,7 +21,7 @@ STATES = 1000
 def _checked_fact(text: str) -> str:
     text = " ".join(storable(text).split())
     if not text:
-        raise ValueError("a fact needs words")
+        raise ValueError("the fact is empty; write what the agent is to remember")
     if len(text) > MAX_FACT_CHARS:
         raise ValueError(
             f"the fact has {len(text)} characters, at most {MAX_FACT_CHARS} are kept; shorten or divide it"
@@ -53,7 +53,7 @@ class FactView(View):
 
 
 class StateView(View):
-    """A value stored under a key; ``place`` is as for a fact."""
+    """A value stored under a key; ``place`` is the key of a conversation, as in ``FactView``."""
 
     key: str
     value: str
@@ -76,12 +76,12 @@ class MemoryPage(View):
 class FactFilter(Value):
     """A filter for facts; ``q`` is a search text, ``place`` also includes facts without a place.
 
-    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation of this id.
+    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation with this id.
     """
 
     q: str | None = None
-    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
-    place: str | None = Field(default=None, description="only facts that the conversation of this key recalls")
+    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
+    place: str | None = Field(default=None, description="only facts that the conversation with this key recalls")
     sticky: bool | None = None
     source: int | None = Field(default=None, ge=1, le=LARGEST)
 
@@ -90,8 +90,8 @@ class NewFact(View):
     """A fact that an operator enters; its confidence is 1."""
 
     content: FactText
-    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="what it is about")
-    place: Place = Field(default="", description="remember it in the conversation of this key only")
+    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="the topic of the fact")
+    place: Place = Field(default="", description="the key of the only conversation that recalls the fact; empty: all")
 
     @property
     def fact(self) -> Fact:
@@ -105,9 +105,9 @@ class NewFact(View):
 class FactChange(View):
     """Changes to a fact; a field that is left out stays as it is."""
 
-    content: FactText | None = Field(default=None, description="its new text")
-    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
-    confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
+    content: FactText | None = Field(default=None, description="the new text of the fact")
+    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
+    confidence: Confidence | None = Field(default=None, description="the confidence of the fact, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})

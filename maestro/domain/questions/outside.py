@@ -10,7 +10,7 @@ from maestro.domain.texts import storable
 PLATFORM = "mcp"
 """The platform of a question from an external agent, which has no job."""
 MOST_OPEN = 100
-"""The most open questions of one external agent: operators would not read more."""
+"""The most open questions of one external agent, because operators would not read more of them."""
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ def tidy_choices(choices: Sequence[str]) -> tuple[str, ...]:
 
 
 def problem_of_choices(choices: Sequence[str]) -> str:
-    """Return why tidied choices are not valid, as a sentence for their author; empty if they are, or without any."""
+    """Return why choices are not valid, as a sentence for their author; empty for valid choices or none."""
     if not all(choices):
-        return "A choice is empty. Write what each of them means."
+        return "A choice is empty. Write a text for each choice."
     if len({choice.casefold() for choice in choices}) < len(choices):
         return "Two choices are the same. Each must differ from the others."
     command = next((choice for choice in choices if control_word(choice) or pairing_code(choice)), None)
@@ -143,14 +143,14 @@ class Question(SQLModel, table=True):
             return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
         return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
 
-    def words_of(self, words: str) -> str:
-        """Return the text of an answer: the number of a choice becomes the choice."""
+    def answer_text(self, words: str) -> str:
+        """Return the text of an answer; the number of a choice becomes the text of that choice."""
         return pick_choice(self.offered, words) or words
 
     def status_at(self, now: datetime) -> QuestionStatus:
         """Return the state at the time ``now``.
 
-        An open question past its time counts as expired, even before its row is updated.
+        An open question past its expiry counts as expired, even before its row is updated.
         """
         is_expired = self.status is QuestionStatus.OPEN and self.expires_at <= now
         return QuestionStatus.EXPIRED if is_expired else self.status
@@ -208,10 +208,10 @@ def parse_reply(content: str) -> ReplyText:
     number_first, number_last = _FIRST.match(text), parse_choice(text)
     if number_first is not None:
         words = text[number_first.end() :].strip()
-        return ReplyText(text, int(number_first[1]), words, _approves(words))
-    if number_last is not None and (approves := _approves(number_last.words)) is not None:
+        return ReplyText(text, int(number_first[1]), words, _read_approval(words))
+    if number_last is not None and (approves := _read_approval(number_last.words)) is not None:
         return replace(number_last, approves=approves)
-    return ReplyText(text, None, text, _approves(text))
+    return ReplyText(text, None, text, _read_approval(text))
 
 
 def parse_choice(content: str) -> ReplyText | None:
@@ -222,7 +222,7 @@ def parse_choice(content: str) -> ReplyText | None:
     text = content.strip()
     before, _, number = text.rpartition("#")
     words = before.rstrip()
-    # Only the end is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
+    # Only the number is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
     is_choice = words and words != before and _NUMBER.fullmatch(number)
     return ReplyText(text, int(number), words, None) if is_choice else None
 
@@ -253,10 +253,12 @@ def answer_named_question(
     if not is_answer:
         return None
     if status is not QuestionStatus.OPEN:
-        return _late(question, status) if is_allowed else None
+        return _ended_refusal(question, status) if is_allowed else None
     if is_allowed:
-        return QuestionAnswer(question, question.words_of(reply.words), reply.approves if question.approval else None)
-    return _not_allowed(question) if question.approval else None
+        return QuestionAnswer(
+            question, question.answer_text(reply.words), reply.approves if question.approval else None
+        )
+    return _approval_refusal(question) if question.approval else None
 
 
 def answer_other_lane(
@@ -278,9 +280,9 @@ def answer_own_lane(
     """Return how a message that names no question answers one of its lane; None for an ordinary message.
 
     ``waiting`` are the open questions of the lane that users see, oldest first. A yes or no decides the only approval;
-    any other text answers the oldest question to its sender. If a yes or no could mean several, the result is an
-    ``AnswerRefusal``. An owner who is not the user of a question has to name it, so that an ordinary message of the
-    owner is not read as the answer.
+    any other text answers the oldest question to its sender. If a yes or no could answer several questions, the result
+    is an ``AnswerRefusal``. An owner has to name a question to another user, so that an ordinary message of the owner
+    is not read as the answer.
     """
     questions = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
     approvals = [one for one in waiting if one.approval]
@@ -290,12 +292,12 @@ def answer_own_lane(
             numbers = sorted(one.id or 0 for one in (*allowed, *questions))
             listed = ", ".join(f"#{number}" for number in numbers)
             which = f"Say which one you mean, such as: yes #{numbers[0]}"
-            return AnswerRefusal(f"Several things wait for an answer here: {listed}. {which}")
+            return AnswerRefusal(f"Several questions wait for an answer here: {listed}. {which}")
         if allowed:
             return QuestionAnswer(allowed[0], reply.words, reply.approves)
         if not questions:
-            return _not_allowed(approvals[0])
-    return QuestionAnswer(questions[0], questions[0].words_of(reply.text)) if questions and reply.text else None
+            return _approval_refusal(approvals[0])
+    return QuestionAnswer(questions[0], questions[0].answer_text(reply.text)) if questions and reply.text else None
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
@@ -312,14 +314,14 @@ def operator_answer(question: Question, words: str | None, approves: bool | None
     if question.approval and approves is None:
         raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
     if not question.approval and not answer:
-        raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
+        raise InvalidMessage(f"question {question.id} is no approval: answer it with a text")
     if question.approval:
         return QuestionAnswer(question, "yes" if approves else "no", approves)
-    return QuestionAnswer(question, question.words_of(answer))
+    return QuestionAnswer(question, question.answer_text(answer))
 
 
-def notice_id(question: Question, unique: str) -> str:
-    """Return the id of the job that sends this question; ``unique`` makes it differ from every other job's id."""
+def question_job_id(question: Question, unique: str) -> str:
+    """Return a new id for the job that sends this question; ``unique`` makes it differ from all other ids."""
     return f"question-{question.id}-{unique}"
 
 
@@ -330,16 +332,16 @@ def question_of_job(job_id: str) -> int | None:
     return int(number) if kind == "question" and number.isdecimal() else None
 
 
-def _approves(words: str) -> bool | None:
+def _read_approval(words: str) -> bool | None:
     word = words.lower().rstrip(".!")
     return word in YES if word in YES | NO else None
 
 
-def _not_allowed(question: Question) -> AnswerRefusal:
+def _approval_refusal(question: Question) -> AnswerRefusal:
     return AnswerRefusal(f"Only an owner or an approver may decide about #{question.id}.", question)
 
 
-def _late(question: Question, status: QuestionStatus) -> AnswerRefusal:
+def _ended_refusal(question: Question, status: QuestionStatus) -> AnswerRefusal:
     reasons = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
     why = reasons.get(status, "was answered already")
     return AnswerRefusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")

@@ -1,6 +1,6 @@
 """A parser for cron expressions of five fields: minute, hour, day of the month, month, day of the week.
 
-The library cronsim does not replace it: it repeats named hours when the clocks go back if the minutes have a ``*``, and
+The library cronsim is no substitute: it repeats named hours when the clocks go back if the minutes have a ``*``, and
 its errors do not say how to correct the text (docs/decisions.md: schedules).
 """
 
@@ -23,7 +23,7 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SUNDAY = 7
-"""The second number of Sunday in cron, equal to 0."""
+"""The number that means Sunday in cron, besides 0."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class _Field:
 
     def read(self, written: str) -> frozenset[int]:
         """Return the numbers that a comma-separated list of ranges selects; raises ``InvalidEdit``."""
-        return frozenset(number for part in written.split(",") for number in self._part(part))
+        return frozenset(number for part in written.split(",") for number in self._read_range(part))
 
-    def _part(self, part: str) -> range:
+    def _read_range(self, part: str) -> range:
         whole, slash, step = part.partition("/")
         if slash and not (_is_number(step) and 0 < int(step) <= self.last):
             raise InvalidEdit(f"the step of the {self.name} must be a number from 1 to {self.last}, as in */5")
@@ -47,13 +47,13 @@ class _Field:
         if whole == "*":
             return range(self.first, self.last + 1, every)
         start, dash, end = whole.partition("-")
-        first = self._number(start)
-        last = self._number(end) if dash else (self.last if slash else first)
+        first = self._read_number(start)
+        last = self._read_number(end) if dash else (self.last if slash else first)
         if last < first:
-            raise InvalidEdit(f"a range of the {self.name} runs backwards; write it as two, such as 22-23,0-6")
+            raise InvalidEdit(f"a range of the {self.name} runs backwards; write two ranges, such as 22-23,0-6")
         return range(first, last + 1, every)
 
-    def _number(self, written: str) -> int:
+    def _read_number(self, written: str) -> int:
         name = written.lower()
         known = self.first + self.names.index(name) if name in self.names else None
         number = int(written) if known is None and _is_number(written) else known
@@ -86,7 +86,7 @@ class CronTimes:
     weekdays: frozenset[int]
     fixed: bool
 
-    def on(self, day: date) -> Iterator[datetime]:
+    def times_on(self, day: date) -> Iterator[datetime]:
         """Yield the times on one day as local times, in ascending order."""
         if self.has_times_on(day):
             for hour in sorted(self.hours):
@@ -100,17 +100,17 @@ class CronTimes:
 
     @property
     def choices(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
-        """Return pairs of days of the month and days of the week; a day matches if one pair contains both its parts."""
+        """The pairs of days of the month and days of the week; a day matches if one pair contains both its parts."""
         if len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY:
             return (self.days, frozenset(range(_SUNDAY))), (frozenset(range(1, 32)), self.weekdays)
         return ((self.days, self.weekdays),)
 
 
 def read_cron(written: str) -> CronTimes:
-    """Parse five fields; raises ``InvalidEdit`` that names the invalid field, or says that no date ever matches."""
+    """Parse a cron expression; raises ``InvalidEdit`` that names the invalid field, or says that no date matches."""
     words = written.split()
     if len(words) == 1 and words[0].lower() in _NICKNAMES:
-        raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} for {words[0].lower()}")
+        raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} instead of {words[0].lower()}")
     if len(words) != 5:
         seconds = ", and no seconds" if len(words) == 6 else ""
         raise InvalidEdit(
@@ -128,7 +128,7 @@ def read_cron(written: str) -> CronTimes:
     )
     longest_month = max(monthrange(2000, month)[1] for month in times.months)
     if len(times.weekdays) == _SUNDAY and min(times.days) > longest_month:
-        raise InvalidEdit("that date never comes: no month of the list is that long")
+        raise InvalidEdit("no date matches: every listed month is shorter; choose an earlier day or a longer month")
     return times
 
 

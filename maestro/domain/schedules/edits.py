@@ -13,7 +13,7 @@ from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
 from maestro.domain.jobs.job import JobKind
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, recall_schedule
+from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, read_stored_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.scripts import Script
 from maestro.domain.texts import storable
@@ -44,17 +44,17 @@ class NewSchedule(View):
     kind.
     """
 
-    agent: Slug = Field(description="the agent that runs it")
-    name: DisplayName = Field(default="", description="the name that people see")
-    schedule: Written = Field(description="when, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
-    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    agent: Slug = Field(description="the agent that does the work of each run")
+    name: DisplayName = Field(default="", description="the display name of the schedule")
+    schedule: Written = Field(description="when it runs: 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
+    timezone: Zone = Field(default="UTC", description="the time zone of the schedule, such as Europe/Amsterdam")
     jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
     prompt: Prompt = Field(default="", description="the prompt of each run")
     script: Script | None = None
-    platform: Word = Field(description="where it posts: the platform, such as web or discord")
+    platform: Word = Field(description="the platform of the answer, such as web or discord")
     account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
-    channel: Identifier = Field(description="where it posts: the platform's id of the channel")
-    thread: OptionalIdentifier = Field(default="", description="where it posts: a thread of the channel; '' for none")
+    channel: Identifier = Field(description="the channel of the answer: its id on the platform")
+    thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
     enabled: bool = True
 
     def columns(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class NewSchedule(View):
 
 
 class NewScheduleOfKind(NewSchedule):
-    """A request to create a schedule that also names the kind, for callers whose endpoint does not imply it."""
+    """A request to create a schedule that also names the kind, for endpoints that do not imply the kind."""
 
     kind: ScheduleKind
 
@@ -103,7 +103,7 @@ class SchedulePreviewRequest(View):
     """A request to preview the times of a schedule without creating it."""
 
     schedule: Written
-    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    timezone: Zone = Field(default="UTC", description="the time zone of the schedule, such as Europe/Amsterdam")
     jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
 
 
@@ -124,12 +124,12 @@ class BackfillRequest(View):
             raise InvalidEdit("to: must not be in the future; future times run by themselves")
 
 
-def check_work(kind: str, prompt: str, script: str) -> None:
+def check_has_work(kind: str, prompt: str, script: str) -> None:
     """Raise ``InvalidEdit`` if a schedule has neither prompt nor script, or if a cron has a script."""
     if script and kind != ScheduleKind.HEARTBEAT:
-        raise InvalidEdit("script: only a heartbeat can have one; make it a heartbeat with this schedule")
+        raise InvalidEdit("script: only a heartbeat can have a script; create a heartbeat with this schedule")
     if not (prompt.strip() or script):
-        raise InvalidEdit("prompt: is missing; add it")
+        raise InvalidEdit("prompt: is missing; write what the agent is to do")
 
 
 def changed_columns(
@@ -144,13 +144,13 @@ def changed_columns(
     # A cron has no script column: an empty script for it is not a change.
     changes = {name: value for name, value in change.columns().items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **changes}
-    check_work(planned.kind, after["prompt"], after.get("script", ""))
+    check_has_work(planned.kind, after["prompt"], after.get("script", ""))
     restarts = bool(changes.keys() & {"schedule", "zone"}) or (bool(change.enabled) and planned.ended_at is not None)
     if restarts or "jitter_seconds" in changes:
         schedule = (
             read_schedule(after["schedule"], after["zone"], now, shortest)
             if restarts
-            else recall_schedule(after["schedule"], after["zone"], planned.anchored_at)
+            else read_stored_schedule(after["schedule"], after["zone"], planned.anchored_at)
         )
         check_jitter(schedule, after["jitter_seconds"])
     if restarts:

@@ -65,7 +65,7 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
     Raises ``InvalidEdit`` with a message that names the fix: for invalid syntax, an interval shorter than ``shortest``,
     an unknown zone, a date that never occurs, and a moment in the past.
     """
-    schedule = _read(written, read_zone(zone), now, shortest)
+    schedule = _parse_expression(written, read_zone(zone), now, shortest)
     if isinstance(schedule, Once) and schedule.moment <= now:
         raise InvalidEdit(
             f"that moment is over: it was {schedule.moment:%Y-%m-%d %H:%M:%S} UTC, and now it is "
@@ -74,13 +74,13 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
     return schedule
 
 
-def recall_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
+def read_stored_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
     """Parse a stored schedule expression, with ``anchor`` as the moment at which it was written.
 
-    It passed the checks at that time, so the check for past moments does not apply, nor today's shortest interval, only
-    that of Temporal: one second. Raises ``InvalidEdit`` if it cannot be parsed.
+    The expression passed the checks at that time, so past moments are allowed, and so are intervals below today's
+    shortest one, down to Temporal's limit of one second. Raises ``InvalidEdit`` if it cannot be parsed.
     """
-    return _read(written, read_zone(zone), anchor, _SECOND)
+    return _parse_expression(written, read_zone(zone), anchor, _SECOND)
 
 
 def check_jitter(schedule: Schedule, seconds: int) -> None:
@@ -102,10 +102,10 @@ def read_zone(name: str) -> ZoneInfo:
         zones = {zone.lower(): zone for zone in available_timezones()}
     nearest = difflib.get_close_matches(name.lower().replace(" ", "_"), zones, n=1)
     hint = f"; did you mean {zones[nearest[0]]}?" if nearest else ", such as Europe/Amsterdam or UTC"
-    raise InvalidEdit(f"there is no such time zone; write its IANA name{hint}")
+    raise InvalidEdit(f"this time zone is unknown; write its IANA name{hint}")
 
 
-def _read(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -> Schedule:
+def _parse_expression(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -> Schedule:
     """Parse an expression; ``in`` counts from the anchor, the moment at which the expression was written."""
     text = written.strip()
     if text.lower().startswith("every"):
@@ -149,7 +149,7 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
     try:
         wall = datetime.fromisoformat(f"{found[1]}T{found[2]}")
     except ValueError as error:
-        raise InvalidEdit("there is no such date or time; write it as at 2026-12-01 09:00") from error
+        raise InvalidEdit("this date or time does not exist; write it as at 2026-12-01 09:00") from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise InvalidEdit(f"choose a year from {FIRST_YEAR} to {LAST_YEAR}")
     moment = moment_of(wall, zone, 0)
@@ -187,6 +187,6 @@ def change_between(earlier: datetime, later: datetime, zone: ZoneInfo) -> dateti
 
 
 def clocks_change(day: date, zone: ZoneInfo) -> bool:
-    """Say whether the zone's clocks change between noon of this day and noon of the next; they change at night."""
+    """Say whether the zone's clocks change between noon of this day and noon of the next; clocks change at night."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone)
     return noon.utcoffset() != (noon + timedelta(days=1)).utcoffset()

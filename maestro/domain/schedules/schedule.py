@@ -67,7 +67,7 @@ class ScheduleColumns(SQLModel):
         """The address to which the answers are posted."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
-    def is_like(self, other: "ScheduleColumns") -> bool:
+    def is_duplicate_of(self, other: "ScheduleColumns") -> bool:
         """Say whether both schedules have the same kind, agent, work, times and address."""
         compared = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
         return type(self) is type(other) and self.model_dump(include=compared) == other.model_dump(include=compared)

@@ -17,10 +17,10 @@ from maestro.domain.webhooks.template import (
     as_text,
     checked_prompt,
     checked_template,
+    cite_source,
     fill_template,
     read_json,
     value_at,
-    with_source,
 )
 
 Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with dots between, such as data.price")]
@@ -59,9 +59,9 @@ _ORDERS = {
 
 
 class Condition(View):
-    """When a script calls a model: if the value at ``path`` of the fetched JSON compares as given.
+    """A condition for a model call: the value at ``path`` of the fetched JSON, compared with ``value``.
 
-    The model gets ``prompt``, which may have the same placeholders as the template.
+    If it holds, the model gets ``prompt``, which may have the same placeholders as the template.
     """
 
     path: Path
@@ -94,7 +94,7 @@ class Script(View):
     condition: Condition | None = None
 
     @model_validator(mode="after")
-    def _does_something(self) -> Self:
+    def _check_has_effect(self) -> Self:
         if not self.template.strip() and self.condition is None:
             raise ValueError("a script needs a template to post, or a condition")
         return self
@@ -108,7 +108,7 @@ def read_script(text: str) -> Script:
         raise InvalidEdit(f"the script cannot be read: {error.errors()[0]['msg']}") from None
 
 
-def fetched_json(status: int, body: bytes) -> object:
+def read_response(status: int, body: bytes) -> object:
     """Return the JSON of a response; raises ``ScriptFailed`` for an error status or invalid JSON."""
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
@@ -116,24 +116,24 @@ def fetched_json(status: int, body: bytes) -> object:
     try:
         return read_json(body)
     except InvalidJson as error:
-        raise ScriptFailed(f"its answer is not usable: {error}") from None
+        raise ScriptFailed(f"the server's answer is not usable: {error}") from None
 
 
-def fill_script(template: str, fetched: object) -> str:
+def fill_script_template(template: str, fetched: object) -> str:
     """Return the template filled with the fetched values; numbers get thousands separators."""
-    return fill_template(template, fetched, _readable).text.strip()
+    return fill_template(template, fetched, _to_text).text.strip()
 
 
 def condition_text(script: Script, condition: Condition, fetched: object) -> str:
     """Return the prompt for the model when a condition holds.
 
-    It is never empty: a heartbeat job with an empty task would run the script.
+    The prompt is never empty: a heartbeat job with an empty task would run the script.
     """
     host = urlsplit(script.url).hostname
-    return with_source(condition.prompt, fill_template(condition.prompt, fetched, _readable), f"{host} answered")
+    return cite_source(condition.prompt, fill_template(condition.prompt, fetched, _to_text), f"{host} answered")
 
 
-def _readable(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
     return f"{value:,}" if _is_number(value) else as_text(value)

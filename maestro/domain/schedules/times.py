@@ -24,7 +24,7 @@ from maestro.domain.schedules.expressions import (
 )
 
 LOOK_AHEAD = 400
-"""Days to search for clock changes: a year, and a margin to renew the result before it ends."""
+"""The number of days to search for clock changes: a year, and a margin to renew the result before it ends."""
 
 Hours = Mapping[date, Set[int]]
 """Hours of local time, by date."""
@@ -42,7 +42,7 @@ def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
     """
     match schedule:
         case Interval(length):
-            return _grid(length, anchor, after)
+            return _interval_times(length, anchor, after)
         case Once(moment):
             return iter((moment,) if moment > after else ())
         case _:
@@ -58,20 +58,20 @@ def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
     """Return the number of due times strictly between two moments; long ranges are counted without listing them."""
     match schedule:
         case Interval(length):
-            first = next(_grid(length, anchor, after), until)
+            first = next(_interval_times(length, anchor, after), until)
             return -((first - until) // length) if first < until else 0
         case Once(moment):
             return int(after < moment < until)
         case _:
-            return _days_passed(schedule, zone, after, until)
+            return _count_cron_times(schedule, zone, after, until)
 
 
-def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
+def times_on_day(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
     if cron.fixed:
-        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
+        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.times_on(day))
     else:
-        times = merge(_clock_times(cron, zone, day, 0), _clock_times(cron, zone, day, 1))
+        times = merge(_times_with_fold(cron, zone, day, 0), _times_with_fold(cron, zone, day, 1))
     return (moment for moment, _ in groupby(times))
 
 
@@ -80,14 +80,14 @@ def next_skipped_time(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datet
     today = after.astimezone(zone).date()
     for day in (today + ahead * _DAY for ahead in range(5 * 366)):
         if clocks_change(day, zone):
-            walls = (*cron.on(day), *cron.on(day + _DAY))
+            walls = (*cron.times_on(day), *cron.times_on(day + _DAY))
             skipped = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
             if skipped is not None and first_moment_of(skipped, zone) > after:
                 return skipped
     return None
 
 
-def _grid(length: timedelta, anchor: datetime, after: datetime) -> Iterator[datetime]:
+def _interval_times(length: timedelta, anchor: datetime, after: datetime) -> Iterator[datetime]:
     start = anchor.astimezone(UTC).replace(microsecond=0)
     time = start + ((after - start) // length + 1) * length
     while time.year <= LAST_YEAR:
@@ -100,26 +100,26 @@ def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[da
     # Hours of the first day that have passed are left out, so that their minutes are not computed.
     ends = {hour: moment_of(datetime.combine(day, time(hour, 59)), zone, 1) for hour in cron.hours}
     hours = frozenset(hour for hour, end in ends.items() if end is None or end > after)
-    yield from times_of(replace(cron, hours=hours), zone, day)
+    yield from times_on_day(replace(cron, hours=hours), zone, day)
     while (day := day + _DAY).year <= LAST_YEAR:
         if cron.has_times_on(day):
-            yield from times_of(cron, zone, day)
+            yield from times_on_day(cron, zone, day)
 
 
-def _clock_times(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
+def _times_with_fold(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
     """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
-    return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
+    return filter(None, (moment_of(wall, zone, fold) for wall in cron.times_on(day)))
 
 
-def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
-    """Return the number of due times in a range of days; only its ends and clock changes are computed exactly."""
+def _count_cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
+    """Return the number of due times of a cron; only the first and last day and clock changes are computed exactly."""
     if after >= until:
         return 0
     first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
     near, count, full = set[datetime](), 0, len(cron.hours) * len(cron.minutes)
     for day in (first + ahead * _DAY for ahead in range((last - first).days + 1)):
         if day in (first, last) or clocks_change(day - _DAY, zone) or clocks_change(day, zone):
-            near.update(time for time in times_of(cron, zone, day) if after < time < until)
+            near.update(time for time in times_on_day(cron, zone, day) if after < time < until)
         elif cron.has_times_on(day):
             count += full
     return count + len(near)
@@ -133,33 +133,33 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
     """
     return {
         day: hours
-        for evening in _days_of_change(zone, today)
-        for day, hours in _hours_around(evening, zone, by_weekday=len(cron.weekdays) < 7).items()
+        for evening in _clock_change_days(zone, today)
+        for day, hours in _hours_around_change(evening, zone, by_weekday=len(cron.weekdays) < 7).items()
         if hours == _ALL_DAY or (cron.has_times_on(day) and cron.hours & hours)
     }
 
 
 def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetime, ...]:
     """Return the cron's due times within these hours, in UTC and in order."""
-    all_day = (time for day in hours for time in times_of(cron, zone, day))
+    all_day = (time for day in hours for time in times_on_day(cron, zone, day))
     local = ((time, time.astimezone(zone)) for time in all_day)
     # A gap at the end of a day moves a time to the first moment of the next day, which may be no key of ``hours``.
     return tuple(sorted({time for time, wall in local if wall.hour in hours.get(wall.date(), _ALL_DAY)}))
 
 
 @lru_cache(maxsize=100)
-def _days_of_change(zone: ZoneInfo, today: date) -> tuple[date, ...]:
+def _clock_change_days(zone: ZoneInfo, today: date) -> tuple[date, ...]:
     """Return the days on which the clocks change between noon and the next noon; the search starts two days back."""
     days = (today + ahead * _DAY for ahead in range(-2, LOOK_AHEAD))
     return tuple(day for day in days if clocks_change(day, zone))
 
 
-def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
+def _hours_around_change(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     """Return the local hours from one hour before a clock change to the hour after it."""
     noon, next_noon = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
     moment = change_between(noon, next_noon, zone)
-    before = _wall(moment - _SECOND, zone) + _SECOND
-    after = _wall(moment, zone)
+    before = _local_time(moment - _SECOND, zone) + _SECOND
+    after = _local_time(moment, zone)
     first, last = min(before, after) - _HOUR, max(before, after)
     hours: dict[date, Set[int]] = {}
     while first.replace(minute=0, second=0) <= last:
@@ -170,5 +170,5 @@ def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     return hours
 
 
-def _wall(moment: datetime, zone: ZoneInfo) -> datetime:
+def _local_time(moment: datetime, zone: ZoneInfo) -> datetime:
     return moment.astimezone(zone).replace(tzinfo=None)

@@ -10,14 +10,14 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.schedules.cron import CronTimes
-from maestro.domain.schedules.descriptions import in_words
+from maestro.domain.schedules.descriptions import describe_schedule
 from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest
 from maestro.domain.schedules.expressions import (
     check_jitter,
     first_moment_of,
     read_schedule,
+    read_stored_schedule,
     read_zone,
-    recall_schedule,
 )
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.scripts import Script, read_script
@@ -84,7 +84,7 @@ class ScheduleView(View):
 
 
 class SchedulePage(Page[ScheduleView]):
-    """A page of schedules: heartbeats first, oldest first."""
+    """A page of schedules: heartbeats before crons, each kind oldest first."""
 
 
 class SchedulePreview(View):
@@ -98,7 +98,7 @@ class SchedulePreview(View):
 
 
 class StartedRun(View):
-    """The job that was started."""
+    """The job of a run that an operator started."""
 
     job_id: str
 
@@ -120,14 +120,14 @@ class BackfillView(View):
 
 
 class ScheduleFilter(Value):
-    """A filter for schedules; a field that is None does not restrict."""
+    """A filter for schedules; a field that is None does not restrict the result."""
 
     kind: ScheduleKind | None = Field(default=None, description="only heartbeats, or only crons")
-    agent: str | None = Field(default=None, description="only those of this agent")
-    state: ScheduleState | None = Field(default=None, description="only those in this state")
+    agent: str | None = Field(default=None, description="only schedules of this agent")
+    state: ScheduleState | None = Field(default=None, description="only schedules in this state")
 
 
-def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
+def schedule_state(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
     if planned.ended_at is not None:
         return ScheduleState.ENDED
     if not planned.enabled or planned.paused_reason:
@@ -136,13 +136,13 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 
 
 def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: datetime) -> ScheduleView:
-    """Build the view of a schedule; ``job`` is that of its last run, None if it was deleted or there was none."""
-    state = state_of(planned, agent)
+    """Build the view of a schedule; ``job`` is that of the last run, None without a run or if the job was deleted."""
+    state = schedule_state(planned, agent)
     when, next_runs = planned.schedule, tuple[datetime, ...]()
-    with suppress(InvalidEdit):  # for an expression that cannot be parsed, its text and no times
+    with suppress(InvalidEdit):  # an invalid expression is shown as text, without times
         zone = read_zone(planned.zone)
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        when = in_words(schedule, zone)
+        schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        when = describe_schedule(schedule, zone)
         if state is ScheduleState.ACTIVE:
             times = next_times(schedule, zone, planned.anchored_at, now)
             next_runs = tuple(time.astimezone(zone) for time in times)
@@ -157,7 +157,7 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
         when=when,
         script=read_script(script) if script else None,
         state=state,
-        reason=_reason(planned, agent, state),
+        reason=_inactive_reason(planned, agent, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
         last_run=LastRun(
@@ -179,23 +179,23 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     skipped = next_skipped_time(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if skipped is not None:
         night = f"On {skipped:%Y-%m-%d} the clocks of {zone.key} go forward over {skipped:%H:%M}"
-        note = f"{night}: it comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M} then."
+        note = f"{night}: that run comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M}."
     return SchedulePreview(
         schedule=request.schedule,
         timezone=request.timezone,
-        when=in_words(schedule, zone),
+        when=describe_schedule(schedule, zone),
         next_runs=tuple(time.astimezone(zone) for time in next_times(schedule, zone, now, now)),
         note=note,
     )
 
 
-def _reason(planned: ScheduleColumns, agent: Agent, state: ScheduleState) -> str:
+def _inactive_reason(planned: ScheduleColumns, agent: Agent, state: ScheduleState) -> str:
     match state:
         case ScheduleState.ENDED:
             ended = planned.ended_at
-            return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
+            return f"the only run was on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
         case ScheduleState.PAUSED:
-            return planned.paused_reason or "an operator paused it"
+            return planned.paused_reason or "an operator paused the schedule"
         case ScheduleState.AGENT_PAUSED:
             return f"the agent {agent.slug} is {agent.status}"
         case _:

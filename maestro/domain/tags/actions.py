@@ -11,7 +11,7 @@ from maestro.domain.columns import UtcDateTime, text_of
 class ActionState(StrEnum):
     """The outcome of a tag.
 
-    ``refused``: the user who asked or the agent lacks the permission. ``failed``: the tag could not be executed as
+    ``refused``: the user or the agent lacks the permission. ``failed``: the tag could not be executed as
     written.
     """
 
@@ -21,10 +21,10 @@ class ActionState(StrEnum):
 
 
 KEPT_AS = "kept as "
-"""The prefix of a fact's detail when the tag's category does not exist and another one was used."""
+"""The prefix of a fact's detail if the tag names an unknown category, so that the nearest one was used."""
 
 
-def is_news(state: ActionState, detail: str) -> bool:
+def needs_report(state: ActionState, detail: str) -> bool:
     """Return whether the outcome of a tag differs from what its agent wrote, so that the agent must be informed."""
     return state is not ActionState.DONE or detail.startswith(KEPT_AS)
 

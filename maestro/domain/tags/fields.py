@@ -33,10 +33,10 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
     lines = body.strip().split("\n")
     is_fenced = len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES
     text = textwrap.dedent("\n".join(lines[1:-1] if is_fenced else lines)).strip("\n")
-    whole = _json(text)
+    whole = _decode_json(text)
     if isinstance(whole, dict):
         return {field_key(key): value for key, value in whole.items()}
-    return _read_lines(text, texts, _DEEPEST)
+    return _read_field_lines(text, texts, _DEEPEST)
 
 
 def field_key(written: str) -> str:
@@ -44,7 +44,7 @@ def field_key(written: str) -> str:
     return _WORD_BREAK.sub("_", written).lower()
 
 
-def _read_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
+def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         start = _KEY.fullmatch(line)
@@ -53,7 +53,7 @@ def _read_lines(text: str, texts: Collection[str], depth: int) -> dict[str, Json
         elif entries:
             entries[-1][1].append(line.rstrip())
         elif line.strip():
-            raise InvalidEdit("the fields begin with a line that has no key; write each as key: value")
+            raise InvalidEdit("the fields begin with a line that has no key; write each field as key: value")
     fields: dict[str, JsonValue] = {}
     for key, lines in entries:
         if key in fields:
@@ -75,7 +75,7 @@ def _raw_value(lines: Sequence[str]) -> str:
 def _text_value(lines: Sequence[str]) -> str:
     """Return a value as text, without its quotes."""
     text = _raw_value(lines)
-    quoted = _json(text)
+    quoted = _decode_json(text)
     return quoted if isinstance(quoted, str) else _without_single_quotes(text)
 
 
@@ -86,30 +86,30 @@ def _without_single_quotes(text: str) -> str:
 
 
 def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
-    """Return a value as JSON, a list, nested fields or text, depending on its form."""
+    """Return a value in the type that its form shows: JSON, a list, nested fields or text."""
     text = _raw_value(lines)
     if lines[0] in _BLOCK_MARKS:
         return text
     below = [line for line in text.split("\n") if line.strip()]
     if lines[0] or depth == 0 or not below:
-        return _scalar(text)
+        return _scalar_value(text)
     if below[0].startswith("- "):
         items = re.split(r"^- ", "\n".join(below), flags=re.MULTILINE)[1:]
         texts = (textwrap.dedent(f"  {item}").rstrip("\n") for item in items)
-        return [_read_lines(item, (), depth - 1) if _KEY.match(item) else _scalar(item) for item in texts]
+        return [_read_field_lines(item, (), depth - 1) if _KEY.match(item) else _scalar_value(item) for item in texts]
     is_nested = all(line[0].isspace() or _KEY.fullmatch(line) for line in below)
-    return _read_lines(text, (), depth - 1) if is_nested else _scalar(text)
+    return _read_field_lines(text, (), depth - 1) if is_nested else _scalar_value(text)
 
 
-def _scalar(text: str) -> JsonValue:
+def _scalar_value(text: str) -> JsonValue:
     """Return the JSON value of a text, or the text itself if it is not JSON."""
     if _LONG_NUMBER.fullmatch(text):
         return text
-    value = _json(text)
+    value = _decode_json(text)
     return _without_single_quotes(text) if value is None and text != "null" else value
 
 
-def _json(text: str) -> JsonValue:
+def _decode_json(text: str) -> JsonValue:
     """Return the JSON value of a text; None for ``null``, for invalid JSON, NaN and infinite numbers."""
     try:
         value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)

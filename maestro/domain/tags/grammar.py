@@ -36,7 +36,7 @@ LINE_TAGS = frozenset({TagName.MEMORY, TagName.STATE})
 """The tags that end with their line if they have no closing tag; all others are blocks."""
 
 KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
-"""The tags that need a key; the others take none."""
+"""The tags that need a key; the other tags have none."""
 
 _START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
 _QUOTATION = re.compile(r"^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+>[^\n]*(?:\n[^\S\n]*+>[^\n]*)*+", re.MULTILINE)
@@ -114,8 +114,8 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
     parsed again.
     """
     parsed = _parse_once(answer.strip(), is_quotation)
-    # Tags may form only because another tag, or the marks of code around them, were removed. Three passes remove those
-    # of real texts; any brackets of tags that remain are replaced.
+    # The removal of a tag, or of code marks, may form a new tag. Three passes remove the new tags of real texts; the
+    # opening brackets of further ones are replaced.
     visible = parsed.visible
     for _ in range(3):
         before, visible = visible, _parse_once(visible, lambda _: False).visible
@@ -125,8 +125,8 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
 
 
 def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
-    """Parse a text once, from left to right."""
-    marks: list[_Mark] = sorted((*code_spans(text), *_tokens(text)))
+    """Parse a text in one pass from left to right."""
+    marks: list[_Mark] = sorted((*code_spans(text), *_tag_tokens(text)))
     tag_index, quotations = _TagIndex(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
     visible, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
@@ -148,8 +148,8 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
             body = textwrap.dedent(text[mark.end : extent.body_end]).strip()
             tag = Tag(mark.name, key, tuple(options), body, extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
-            visible.show(text[mark.start : position]) if tags[-1].quoted else visible.cut()
-        index = tag_index.index(position)
+            visible.write_tag(text[mark.start : position]) if tags[-1].quoted else visible.cut()
+        index = tag_index.first_mark(position)
     visible.write(text[position:])
     return ParsedAnswer(visible.text() if visible.is_changed else text.strip(), tuple(tags))
 
@@ -174,7 +174,7 @@ class _TagIndex:
             if isinstance(mark, _Token):
                 self._by_name[mark.name].append(mark)
 
-    def index(self, position: int) -> int:
+    def first_mark(self, position: int) -> int:
         """Return the index of the first mark (tag or code span) that begins at the position or later."""
         return bisect_left(self._starts, position)
 
@@ -208,25 +208,25 @@ class _TagIndex:
         return end if end >= 0 else limit
 
     def _next_token(self, firsts: Sequence[int], position: int) -> _Token | None:
-        number = firsts[self.index(position)]
+        number = firsts[self.first_mark(position)]
         mark = self._marks[number] if number < len(self._marks) else None
         return mark if isinstance(mark, _Token) else None
 
     def _next_tokens(self, names: frozenset[TagName]) -> list[int]:
-        """Return for each mark the index of the next token with one of the given names, itself included."""
+        """Return for each mark the index of the first token, at or after it, with one of the given names."""
         firsts = [len(self._marks)] * (len(self._marks) + 1)
         for number in reversed(range(len(self._marks))):
             mark = self._marks[number]
             is_named = isinstance(mark, _Token) and mark.name in names
-            firsts[number] = number if is_named else firsts[self.index(mark.end)]
+            firsts[number] = number if is_named else firsts[self.first_mark(mark.end)]
         return firsts
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tag_tokens(text: str) -> Iterator[_Token]:
     """Yield everything that is written like a tag, also in code.
 
-    A name without a key that is followed by other words is a tag only in capitals or with an underscore, because users
-    write ``[state your name]``. A tag without a closing bracket in its line ends with its key.
+    A name without a key, followed by other words, is a tag only in capitals or with an underscore, because users write
+    ``[state your name]``. A tag without a closing bracket in its line ends with its key.
     """
     for match in _TOKEN.finditer(text):
         closing, written, rest, bracket = match.groups()
@@ -234,10 +234,10 @@ def _tokens(text: str) -> Iterator[_Token]:
         if closing:
             yield _Token(match.start(), match.end() if bracket else match.end(2), name, closing=True)
         elif rest.startswith(":") or (bracket and not rest.strip()) or written.isupper() or "_" in written:
-            yield _opening(match, name, rest, bool(bracket))
+            yield _opening_token(match, name, rest, bool(bracket))
 
 
-def _opening(match: re.Match[str], name: TagName, rest: str, is_closed: bool) -> _Token:
+def _opening_token(match: re.Match[str], name: TagName, rest: str, is_closed: bool) -> _Token:
     has_key = rest.startswith(":")
     words = tuple(rest.removeprefix(":").split())
     key = words[0] if words else ""
@@ -271,17 +271,17 @@ _LONE_MARK = re.compile(r"(?:^|\n)(?:[^\S\n]*(?:[-*+>]|\d{1,9}[.)]))+\Z")
 
 
 def visible_so_far(written: str) -> str:
-    """Return what may be shown of an unfinished answer, without white space at its end.
+    """Return the visible part of an unfinished answer, without white space at its end.
 
     Every text is accepted. The result ends before the first tag that is not closed yet, so that a tag's body is never
-    shown. If the text contains code or quotations, in which a tag may have another meaning, it ends before the first
-    tag.
+    shown. If the text contains code or quotations, in which a tag may have another meaning, the result ends before the
+    first tag.
     """
     return _LONE_MARK.sub("", parse_answer(written[: _stable_length(written)]).visible.rstrip())
 
 
 def _stable_length(written: str) -> int:
-    """Return the length of the beginning in which no further text can add or change a tag."""
+    """Return the length of the beginning in which later text cannot add or change a tag."""
     unfinished = _UNFINISHED.search(written)
     limit = unfinished.start() if unfinished else len(written)
     code = _CODE_OR_QUOTE.search(written)

@@ -40,15 +40,15 @@ def code_spans(text: str) -> list[CodeSpan]:
     backticks as it began with. Indented lines are not code, because models indent the contents of lists. The time grows
     about linearly with the length of the text.
     """
-    fences = list(_fenced(text))
+    fences = list(_fenced_blocks(text))
     begun = {fence.start for fence in fences}
-    return sorted((*fences, *(span for span in _inline(text) if span.start not in begun)))
+    return sorted((*fences, *(span for span in _inline_spans(text) if span.start not in begun)))
 
 
-def _fenced(text: str) -> Iterator[CodeSpan]:
+def _fenced_blocks(text: str) -> Iterator[CodeSpan]:
     """Yield each fenced block; it ends with its closing line, its quotation or its list item.
 
-    A closing line has the same character at least as often, and is in a quotation if the fence is.
+    A closing line repeats the fence's character at least as often, and is in a quotation if the fence is.
     """
     closings = {(character, quoted): _Closings() for character in "`~" for quoted in (False, True)}
     waiting = list(_CLOSING.finditer(text))
@@ -57,7 +57,7 @@ def _fenced(text: str) -> Iterator[CodeSpan]:
         while waiting and waiting[-1].start() > opening.start():
             line = waiting.pop()
             closings[line[1][0], _is_quoted(line)].prepend(line.end(), len(line[1]))
-        closed = closings[opening[1][0], _is_quoted(opening)].first(len(opening[1]))
+        closed = closings[opening[1][0], _is_quoted(opening)].first_end(len(opening[1]))
         yield CodeSpan(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
 
 
@@ -66,7 +66,7 @@ def _is_quoted(fence: re.Match[str]) -> bool:
 
 
 class _Lines:
-    """The lines of a text."""
+    """The lines of a text, searched for the end of a quotation or a list item."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -97,7 +97,7 @@ class _Lines:
 class _Closings:
     """The closing lines of one kind of fence, added from last to first.
 
-    A line is dropped when a longer or equal one is added before it, because no search can return it.
+    A line is dropped when an earlier line of at least its length is added, because no search can return it any more.
     """
 
     def __init__(self) -> None:
@@ -112,14 +112,14 @@ class _Closings:
         self._lengths.append(-length)
         self._ends.append(end)
 
-    def first(self, length: int) -> int | None:
-        """Return the end of the first line with at least this many fence characters, None without one."""
+    def first_end(self, length: int) -> int | None:
+        """Return the end of the first line with at least ``length`` fence characters, None without one."""
         index = bisect_right(self._lengths, -length)
         return self._ends[index - 1] if index else None
 
 
-def _inline(text: str) -> Iterator[CodeSpan]:
-    """Yield each run of backticks with the next run of the same length in its paragraph."""
+def _inline_spans(text: str) -> Iterator[CodeSpan]:
+    """Yield the range from each run of backticks to the next run of equal length in its paragraph."""
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
     for run in reversed(list(_ESCAPED_RUN.finditer(text))):
@@ -136,8 +136,8 @@ def _inline(text: str) -> Iterator[CodeSpan]:
 class VisibleText:
     """A builder of visible text: it takes text from left to right, with ``cut`` where a part was removed.
 
-    The text on both sides of a cut is joined by one space, or by nothing before punctuation. A line that contains
-    nothing else, except a list or quotation mark, is removed. Several empty lines become one. Code is unchanged.
+    The text on both sides of a cut is joined by one space, or by nothing before punctuation. A line that contains only
+    cuts, or a list or quotation mark besides, is removed. Several empty lines become one. Code is unchanged.
     """
 
     def __init__(self) -> None:
@@ -147,10 +147,10 @@ class VisibleText:
         self.is_changed = False
 
     def cut(self) -> None:
-        """Mark that a part was removed here."""
+        """Mark the place of a removed part."""
         self._cut = self.is_changed = True
 
-    def show(self, tag: str) -> None:
+    def write_tag(self, tag: str) -> None:
         """Add a tag as code: inline, or as a fenced block if it has several lines."""
         self.is_changed = True
         is_block = "\n" in tag
@@ -169,7 +169,7 @@ class VisibleText:
             text = text.lstrip(_WHITESPACE)
             if not text:
                 return
-            text = self._join(text)
+            text = self._join_cut(text)
         head, newline, tail = text.rpartition("\n")
         if newline:
             self._pieces.append((False, head + newline))
@@ -180,7 +180,7 @@ class VisibleText:
     def write_code(self, code: str) -> None:
         """Add code, which stays unchanged."""
         if self._cut:
-            self._join(code)
+            self._join_cut(code)
         self._pieces.append((True, code))
 
     def text(self) -> str:
@@ -191,21 +191,21 @@ class VisibleText:
             parts.append(text if is_code else _MANY_BREAKS.sub("\n\n", text))
         return "".join(parts).strip()
 
-    def _join(self, following: str) -> str:
-        """Close a cut and return the remaining part of the following text."""
+    def _join_cut(self, following: str) -> str:
+        """Close a cut and return the following text without what the cut removes of it."""
         self._cut = False
         if following.startswith("\n"):
-            self._trim()
+            self._trim_line()
             line = self._pieces[self._line :]
             if not line or (len(line) == 1 and _MARKER.fullmatch(line[0][1])):
                 del self._pieces[self._line :]
                 return following[1:]
         elif any(not self._pieces[number][1].isspace() for number in reversed(range(self._line, len(self._pieces)))):
-            self._trim()
+            self._trim_line()
             self._pieces.append((False, "" if following.startswith(_CLINGING) else " "))
         return following
 
-    def _trim(self) -> None:
+    def _trim_line(self) -> None:
         """Remove white space from the end of the current line."""
         while len(self._pieces) > self._line and not self._pieces[-1][0]:
             rest = self._pieces.pop()[1].rstrip(_WHITESPACE)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from maestro.domain.tags.grammar import Tag, TagName
 
 RUN = 5
-"""Characters that are compared at a time; unrelated texts have many shorter runs in common."""
+"""The length of the compared runs, in characters; unrelated texts have many shorter runs in common."""
 SHORT = 8
-"""Characters; a shorter body has too few runs to compare, so the body and its key must be equal."""
+"""The fewest characters of a body that is compared by runs; of a shorter one, body and key must be equal."""
 
 _CODE_POINT = re.compile(r"\\u([0-9a-fA-F]{4})")
 _LINE_ESCAPE = re.compile(r"\\[nrt]")
@@ -23,7 +23,7 @@ def normalize_texts(texts: Iterable[str]) -> str:
     Case, white space, punctuation, markup and the escapes of JSON and HTML (in which tools return texts) are removed.
     Letters, digits, brackets and slashes remain.
     """
-    return "".join(map(_normalize, texts))
+    return "".join(map(_normalize_text, texts))
 
 
 def is_quotation(tag: Tag, sources: str) -> bool:
@@ -38,17 +38,17 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
     time grows about linearly with the length of the sources.
     """
-    head, body = _normalize(tag.key + "".join(tag.options)) + "]", _normalize(tag.body)
+    head, body = _normalize_text(tag.key + "".join(tag.options)) + "]", _normalize_text(tag.body)
     directives = _directives(tag.name, sources, len(head) + len(body))
     if len(body) < SHORT:
         return any(directive.startswith(head + body) for directive in directives)
-    runs, known_runs = _runs(body), set[str]().union(*map(_runs, directives))
+    runs, known_runs = _character_runs(body), set[str]().union(*map(_character_runs, directives))
     return 2 * len(runs & known_runs) >= len(runs)
 
 
 def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
     """Yield the text after each opening tag of this name; without a closing tag, only ``longest`` characters."""
-    marks = list(re.finditer(rf"\[(/?){_normalize(name)}", sources))
+    marks = list(re.finditer(rf"\[(/?){_normalize_text(name)}", sources))
     for number, mark in enumerate(marks):
         if mark[1]:
             continue
@@ -58,11 +58,11 @@ def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
         yield sources[mark.end() : end if is_closed else min(end, mark.end() + longest)]
 
 
-def _runs(text: str) -> set[str]:
+def _character_runs(text: str) -> set[str]:
     return {text[start : start + RUN] for start in range(len(text) - RUN + 1)}
 
 
-def _normalize(text: str) -> str:
+def _normalize_text(text: str) -> str:
     plain = _CODE_POINT.sub(lambda escape: chr(int(escape[1], 16)), html.unescape(text))
     plain = unicodedata.normalize("NFKC", _LINE_ESCAPE.sub(" ", plain)).casefold()
     return _DROPPED.sub("", plain)

@@ -25,8 +25,8 @@ class NewWebhook(View):
 
     A delivery starts a job of the ``agent``. The input of its model is ``prompt_template``, with values of the delivery
     in place of ``{{payload.field}}``; the answer goes to the channel. ``per_minute`` is how many deliveries are
-    accepted in a minute. ``secret`` is the signing secret in the sender's form, or a reference to it, ``env:NAME`` or
-    ``file:PATH``; without one, a secret is generated. It is stored encrypted.
+    accepted in a minute. ``secret`` is the signing secret in the sender's form, stored encrypted, or a reference to it,
+    ``env:NAME`` or ``file:PATH``; without one, a secret is generated.
     """
 
     agent: Slug = Field(description="the agent that answers deliveries")
@@ -59,7 +59,7 @@ class WebhookChange(View):
     enabled: bool | None = None
 
     def fields(self) -> dict[str, object]:
-        """Return the changes by column name; the agent by its slug."""
+        """Return the changed values by column name; for the agent, its slug."""
         return self.model_dump(by_alias=False, exclude_none=True)
 
 
@@ -102,18 +102,18 @@ class WebhookView(View):
 class WebhookWithSecret(WebhookView):
     """A webhook with its new secret in clear text; no later request returns the secret.
 
-    ``secret`` is empty if the caller chose it.
+    ``secret`` is empty if the caller provided it.
     """
 
     secret: str
 
 
 class WebhookPage(Page[WebhookView]):
-    """A page of webhooks by path."""
+    """A page of webhooks, sorted by path."""
 
 
 class DeliveryResult(View):
-    """The job of a delivery; it existed before if the delivery is a ``duplicate``."""
+    """The job of a delivery; for a ``duplicate``, the job of the earlier delivery."""
 
     job_id: str
     duplicate: bool

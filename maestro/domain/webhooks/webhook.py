@@ -19,10 +19,10 @@ ROOT = "payload"
 """The first key of every placeholder in a prompt template."""
 
 TOLERANCE = timedelta(minutes=5)
-"""The most difference between the sender's clock and the local one: an older delivery may be a replay attack."""
+"""The largest difference between the sender's clock and the local one: an older delivery may be a replay attack."""
 KEY_PREFIX = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 16, 512
-"""The least and the most bytes of a secret."""
+"""The least and the most bytes of a signing secret."""
 
 ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
 GITHUB_ID_HEADER, GITHUB_SIGNATURE_HEADER = "x-github-delivery", "x-hub-signature-256"
@@ -84,7 +84,8 @@ class Webhook(SQLModel, table=True):
 class WebhookDelivery(SQLModel, table=True):
     """An accepted delivery: the sender's id of it, and the job that it started.
 
-    ``digest`` is its signature: the same signature is not accepted again under another id, which GitHub does not sign.
+    ``digest`` is its signature: the same signature is not accepted under another id, because GitHub does not sign the
+    id.
     """
 
     __tablename__ = "webhook_deliveries"
@@ -112,9 +113,9 @@ class WebhookUnready(MaestroError):
 
 
 class BadSignature(MaestroError):
-    """The signature of a delivery is missing, wrong, too old or already used; the message says which."""
+    """The signature of a delivery is missing, wrong, too old or already used; the message says which one."""
 
-    public = "The signature does not fit."
+    public = "The signature does not match."
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,10 @@ def check_signature(
             f"{ID_HEADER} must be a word of up to 256 characters, {TIME_HEADER} must be in seconds since 1970."
         )
     mac = _standard_mac(secret, delivery_id, seconds, body)
-    macs = (_decode(part.removeprefix("v1,")) for part in signatures.split(" ") if part.startswith("v1,"))
+    macs = (_decode_base64(part.removeprefix("v1,")) for part in signatures.split(" ") if part.startswith("v1,"))
     if not any(hmac.compare_digest(candidate, mac) for candidate in macs):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
-    # Checked only after the signature: a sender without the secret learns nothing about the local clock.
+        raise BadSignature("The signature does not match this body, or was made with another secret.")
+    # Without a valid signature, the reply must not depend on the local clock, so the time is checked last.
     if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
         raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
     return SignedDelivery(delivery_id, mac.hex())
@@ -154,7 +155,7 @@ def _check_github_signature(secret: str, headers: Mapping[str, str], body: bytes
         raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
     mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+        raise BadSignature("The signature does not match this body, or was made with another secret.")
     delivery_id = headers.get(GITHUB_ID_HEADER) or mac
     if not _ID.fullmatch(delivery_id):
         raise BadSignature("X-GitHub-Delivery must be a word of up to 256 characters.")
@@ -176,7 +177,7 @@ def sign_delivery(
 def checked_secret(scheme: SignatureScheme, secret: str) -> str:
     """Return the secret if it can be used for signatures; raises ``ValueError`` with a sentence for the operator."""
     if scheme is SignatureScheme.STANDARD:
-        _key(secret)
+        _signing_key(secret)
     elif not SHORTEST_KEY <= len(secret.encode()) <= LONGEST_KEY:
         raise ValueError(
             f"expected a secret of {SHORTEST_KEY} to {LONGEST_KEY} bytes; leave it out to have one generated"
@@ -185,12 +186,12 @@ def checked_secret(scheme: SignatureScheme, secret: str) -> str:
 
 
 def _standard_mac(secret: str, delivery_id: str, seconds: str, body: bytes) -> bytes:
-    return hmac.new(_key(secret), f"{delivery_id}.{seconds}.".encode() + body, hashlib.sha256).digest()
+    return hmac.new(_signing_key(secret), f"{delivery_id}.{seconds}.".encode() + body, hashlib.sha256).digest()
 
 
-def _key(secret: str) -> bytes:
+def _signing_key(secret: str) -> bytes:
     """Return the key of a secret of the scheme ``standard``; raises ``ValueError`` if the secret is malformed."""
-    key = _decode(secret.removeprefix(KEY_PREFIX))
+    key = _decode_base64(secret.removeprefix(KEY_PREFIX))
     if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise ValueError(
             f"expected {KEY_PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes as base64, as the sender shows it; "
@@ -199,8 +200,8 @@ def _key(secret: str) -> bytes:
     return key
 
 
-def _decode(encoded: str) -> bytes:
-    """Return the bytes of a base64 text, none for a text that is not valid."""
+def _decode_base64(encoded: str) -> bytes:
+    """Return the bytes of a base64 text, empty for an invalid text."""
     try:
         return base64.b64decode(encoded, validate=True)
     except ValueError:

@@ -15,7 +15,7 @@ import structlog
 
 from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
-from maestro.domain.llm.accounts import AccountStatus, ModelAccount, able_accounts, candidates, choose_account
+from maestro.domain.llm.accounts import AccountStatus, ModelAccount, accounts_for_models, candidates, choose_account
 from maestro.domain.llm.budgets import DUST, BudgetLimit, BudgetScope
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import BudgetExceeded, LLMFailure, ModelTimeout
@@ -111,7 +111,7 @@ class Budget:
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
         usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
-        cheap = able_accounts(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
+        cheap = accounts_for_models(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
         if not cheap:
             return CallReservation(request.key, budgets, usual)
         cheaper_usd = self._most(request, roster, cheap, (budgets.cheaper_model,))

@@ -20,7 +20,7 @@ from maestro.domain.agents.edits import (
 from maestro.domain.agents.tokens import AgentToken
 from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
-from maestro.domain.conducting.teaching import with_prompt
+from maestro.domain.conducting.teaching import with_conductor_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
@@ -201,7 +201,7 @@ class AgentEdits(Bindings):
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
-        put_fields(agent, with_prompt(new), self._clients.id_of(new.client))
+        put_fields(agent, with_conductor_prompt(new), self._clients.id_of(new.client))
         self.put(agent)
         self._record(agent, actor, reason)
         self._audit.add(actor, "agent.create", agent.slug, reason)

@@ -13,8 +13,8 @@ from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.schedules.edits import BackfillRequest
-from maestro.domain.schedules.expressions import read_zone, recall_schedule
-from maestro.domain.schedules.firing import job_of, overdue, runs_once, why_no_run
+from maestro.domain.schedules.expressions import read_stored_schedule, read_zone
+from maestro.domain.schedules.firing import missed_single_run, new_run_job, runs_once, skip_reason
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.times import times_after
 from maestro.domain.schedules.views import BackfilledTime, BackfillView
@@ -161,19 +161,19 @@ class ScheduleRuns(Repository):
         same job id, and only one begins.
         """
         planned = self._schedules.find(ref)
-        moment = overdue(planned, self._now) if planned is not None else None
+        moment = missed_single_run(planned, self._now) if planned is not None else None
         agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
         if planned is None or agent is None or moment is None:
             return False
         job_id = _job_id(prefix, moment)
-        if why_no_run(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
+        if skip_reason(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
         self._begin(planned, agent, job_id, moment)
         return True
 
     def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period, each with whether it had a run, as job ids show."""
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
@@ -198,7 +198,7 @@ class ScheduleRuns(Repository):
 
     def _begin(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
         binding = Agents(self._link, self._now).binding(planned.address)
-        job = job_of(planned, payer_of(agent, binding), job_id, slot)
+        job = new_run_job(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
         self.began(Jobs(self._link, self._now).add(job))

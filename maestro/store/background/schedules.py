@@ -10,7 +10,7 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
-from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_work
+from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_has_work
 from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns, free_name
 from maestro.domain.schedules.views import ScheduleFilter, ScheduleState, ScheduleView, schedule_view
@@ -80,7 +80,7 @@ class Schedules(Repository):
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
-        check_work(kind.kind, new.prompt, str(columns.get("script", "")))
+        check_has_work(kind.kind, new.prompt, str(columns.get("script", "")))
         agent = self._agents.unarchived(new.agent)
         planned = kind(
             agent_id=agent.id or 0,
@@ -90,7 +90,7 @@ class Schedules(Repository):
             updated_at=self._now,
             **columns,
         )
-        twin = next((schedule.name for schedule in self.of(agent) if schedule.is_like(planned)), None)
+        twin = next((schedule.name for schedule in self.of(agent) if schedule.is_duplicate_of(planned)), None)
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
         planned.name = self._name(planned, agent)
@@ -162,7 +162,7 @@ def _joined(kind: type[ScheduleColumns]) -> Any:
 
 
 def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
-    """Return the SQL condition of a schedule's state, equivalent to ``state_of``."""
+    """Return the SQL condition of a schedule's state, equivalent to ``schedule_state``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
     works = col(Agent.status) == AgentStatus.ACTIVE

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, bindparam, func, insert, not_, update
 from sqlmodel import col, select
 
-from maestro.domain.jobs.batch_preview import BatchCandidate, CallAttempt, JobPreview, Prices, leaves_open
+from maestro.domain.jobs.batch_preview import BatchCandidate, CallAttempt, JobPreview, Prices, continues_at_last_step
 from maestro.domain.jobs.batches import BatchItemView, BatchProgress, ItemState, ReplayBatch, ReplayItem
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStep, StepState
@@ -211,7 +211,7 @@ class BatchCandidates(Repository):
         newest = self._newest(jobs)
         parents = self._those(self._PARENTS, [job.id for job in newest.values()])
         steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
-        done = self._done([job_id for job_id, last in steps.items() if not leaves_open(*last)])
+        done = self._done([job_id for job_id, last in steps.items() if not continues_at_last_step(*last)])
         calls: dict[str, list[CallAttempt]] = defaultdict(list)
         for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
             calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))

@@ -18,7 +18,7 @@ from maestro.domain.questions.question import (
     QuestionAnswer,
     QuestionKind,
     QuestionStatus,
-    notice_id,
+    question_job_id,
     question_of_job,
 )
 from maestro.store.engine.repository import Repository
@@ -175,7 +175,7 @@ class Questions(Repository):
 
     def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
         """Return whether the notice of a question has a chunk that meets this condition."""
-        of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
+        of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:

@@ -13,7 +13,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import UNSENT, Delivery, DeliveryPurpose, DeliveryState, OutboundLane
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
-from maestro.domain.llm.budgets import BudgetScope, Client, Payer, Reservation, Scope, Spending, SpendingLevel, day_of
+from maestro.domain.llm.budgets import BudgetScope, Client, Payer, Reservation, Scope, Spending, SpendingLevel, utc_day
 from maestro.domain.llm.calls import CallState, LLMCall, Prompt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.precedence import Precedence, precedence_of
@@ -245,7 +245,7 @@ class ModelCallers(Repository):
     @read_once
     def _of(self, job_id: str) -> _CallerRow | None:
         self._link.write_noted(Jobs.__name__)
-        row = self._row(self._OF_JOB, of_job=job_id, today=day_of(self._now))
+        row = self._row(self._OF_JOB, of_job=job_id, today=utc_day(self._now))
         if row is None:
             return None
         job = self._OF_JOB.made(Job, row[: self._JOB_END])

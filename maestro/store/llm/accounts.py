@@ -17,7 +17,7 @@ from maestro.domain.llm.accounts import (
     AccountSource,
     AccountStatus,
     ModelAccount,
-    cool_down,
+    cool_down_length,
 )
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
@@ -199,10 +199,10 @@ class Accounts(Repository):
         if account is None:
             return None
         limit = self._limit(account, model)
-        if limit.strikes and limit.holds(self._now):
+        if limit.strikes and limit.is_in_force(self._now):
             return self._hold(account, limit, asked or timedelta())
         limit.strikes += 1
-        return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
+        return self._hold(account, limit, cool_down_length(limit.strikes, asked, ladder))
 
     def quota(self, name: str, asked: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
@@ -266,7 +266,7 @@ class Accounts(Repository):
     def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
         """Extend a cool-down to at least this long from now; views show an account's latest cool-down."""
         until = self._now + wait
-        if limit.holds(self._now):
+        if limit.is_in_force(self._now):
             limit.limited_until = max(limit.limited_until, until)
         else:
             limit.limited_at, limit.limited_until = self._now, until

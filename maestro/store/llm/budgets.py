@@ -27,8 +27,8 @@ from maestro.domain.llm.budgets import (
     Spending,
     SpendingLevel,
     budget_page,
-    day_of,
     exceeded_limit,
+    utc_day,
 )
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.clients import ClientView, client_view
@@ -132,7 +132,7 @@ class UsageLog(Repository):
     def page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the total of the period, and that of the preceding period."""
         request = query.page_request(today)
-        totals = self.total(request.period, request.scope), self.total(request.period.before, request.scope)
+        totals = self.total(request.period, request.scope), self.total(request.period.preceding_period, request.scope)
         return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
@@ -169,7 +169,7 @@ class Budgets(Repository):
     @property
     def today(self) -> date:
         """The day that spending counts in, UTC."""
-        return day_of(self._now)
+        return utc_day(self._now)
 
     @property
     def tomorrow(self) -> datetime:

@@ -64,7 +64,7 @@ def _within(found: Query, by: UsageBy, period: Period, whose: UsageScope) -> Que
     if by is UsageBy.CLIENT:
         found = found.outerjoin(Client, col(Client.id) == table.client_id)
     if table is UsageRow:
-        when = (col(UsageRow.at) >= period.begins, col(UsageRow.at) < period.ends)
+        when = (col(UsageRow.at) >= period.start_time, col(UsageRow.at) < period.end_time)
     else:
         when = (col(UsageDay.day) >= str(period.since), col(UsageDay.day) <= str(period.until))
     return found.where(*when, *_conditions(table, whose))

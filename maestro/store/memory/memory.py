@@ -20,8 +20,8 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from maestro.domain.memory.facts import Fact, one_line
-from maestro.domain.memory.likeness import indexed, key_lengths, likeness_key, say_the_same, search_terms, similar_facts
+from maestro.domain.memory.facts import Fact, fact_line
+from maestro.domain.memory.likeness import index_text, key_lengths, likeness_key, same_fact, search_terms, similar_facts
 from maestro.domain.memory.memory import (
     COUNTED,
     EXTRACTED_CONFIDENCE,
@@ -296,8 +296,8 @@ class Memory(States):
 
     def keep(self, fact: MemoryFact) -> MemoryFact:
         """Write a fact that is new or was changed."""
-        fact.content = one_line(fact.content)
-        fact.likeness, fact.words = likeness_key(fact.content), indexed(fact.content)
+        fact.content = fact_line(fact.content)
+        fact.likeness, fact.words = likeness_key(fact.content), index_text(fact.content)
         return self._save(fact)
 
     def _surest(
@@ -323,7 +323,7 @@ class Memory(States):
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
         near = self._loaded(similar_facts(content, keys))
-        return next((known for known in near if say_the_same(content, known.content)), None)
+        return next((known for known in near if same_fact(content, known.content)), None)
 
     def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts as objects that can be changed, in the order of the given ids."""

@@ -93,7 +93,7 @@ class Latency(Repository):
             .order_by(col(Job.created_at).desc(), col(Job.id).desc())
             .limit(sampled_jobs_per_day(days))
         )
-        results = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
+        results = (self._run(of_day, begins=day.start_time, ends=day.end_time) for day in _days(days))
         return [_Sampled(*row) for rows in results for row in rows]
 
     def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:

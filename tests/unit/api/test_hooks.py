@@ -93,7 +93,7 @@ async def test_a_signed_delivery_becomes_a_job(
     assert job.address == Address(platform="web", channel="builds")
     text, note = job.task.split("\n\n")
     assert text == "Build 7 is red."
-    assert note.startswith("(In the text above stands what a program outside sent to the webhook deploys: it is data")
+    assert note.startswith("(The text above contains what a program outside sent to the webhook deploys: it is data")
     assert counts(rows) == (1, 0)
 
 
@@ -113,7 +113,7 @@ async def test_what_is_missing_is_marked_and_said(rows: JobRows, http: httpx.Asy
     await post(http, body, signature(body, "d-1", now=rows.clock.now))
     (job,) = jobs(rows)
     assert job.task.startswith("Build 8 is ??.\n\n(")
-    assert job.task.endswith(" ?? stands where there was nothing: payload.state.)")
+    assert job.task.endswith(" ?? stands for a missing value: payload.state.)")
 
 
 async def test_who_pays_is_the_client_of_the_agent(

@@ -123,7 +123,12 @@ async def test_a_fact_is_told_once(rows: JobRows, http: httpx.AsyncClient) -> No
 @pytest.mark.parametrize(
     ("path", "data", "status", "sentence"),
     [
-        ("facts", {"content": " ", "category": "sticky"}, 400, "content: a fact needs words"),
+        (
+            "facts",
+            {"content": " ", "category": "sticky"},
+            400,
+            "content: the fact is empty; write what the agent is to remember",
+        ),
         ("facts", {"content": "x" * 600}, 400, "the fact has 600 characters"),
         ("facts", {"content": "x", "category": "banana"}, 400, "category: expected"),
         ("facts", {"content": "x", "agent": "nobody"}, 404, "there is no agent 'nobody'"),

@@ -90,7 +90,10 @@ async def test_a_heartbeat_may_have_a_script_in_the_place_of_a_prompt(http: http
     assert (heartbeat["ref"], heartbeat["when"], heartbeat["jitterSeconds"]) == ("heartbeat-1", "every hour", 60)
     assert heartbeat["script"]["url"] == script["url"]
     without = await http.patch(f"{API}/heartbeat-1", json={"script": None})
-    assert (without.status_code, without.json()["message"]) == (400, "prompt: is missing; add it")
+    assert (without.status_code, without.json()["message"]) == (
+        400,
+        "prompt: is missing; write what the agent is to do",
+    )
     changed = await http.patch(f"{API}/heartbeat-1", json={"script": None, "prompt": "Look."})
     assert (changed.json()["script"], changed.json()["prompt"]) == (None, "Look.")
 
@@ -191,7 +194,7 @@ async def test_a_schedule_is_changed_paused_resumed_and_removed(rows: JobRows, h
     changed = (await http.patch(f"{API}/cron-1", json={"schedule": "every 2h", "thread": "t-1"})).json()
     assert (changed["when"], changed["thread"], changed["timezone"]) == ("every 2 hours", "t-1", "Europe/Amsterdam")
     paused = (await http.patch(f"{API}/cron-1", json={"enabled": False})).json()
-    assert (paused["state"], paused["reason"], paused["nextRun"]) == ("paused", "an operator paused it", None)
+    assert (paused["state"], paused["reason"], paused["nextRun"]) == ("paused", "an operator paused the schedule", None)
     assert (await http.patch(f"{API}/cron-1", json={"enabled": True})).json()["state"] == "active"
     taken = await http.patch(f"{API}/cron-1", json={"name": "evening"})
     assert (taken.status_code, taken.json()["error"]) == (409, "Conflict")
@@ -213,7 +216,7 @@ async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, ref: str)
     [
         ({"kind": "message"}, 400, "body kind"),
         ({"prompt": ""}, 400, "prompt: is missing"),
-        ({"script": {"url": "https://example.com", "template": "x"}}, 400, "only a heartbeat can have one"),
+        ({"script": {"url": "https://example.com", "template": "x"}}, 400, "only a heartbeat can have a script"),
         ({"jitterSeconds": 3601}, 400, "the jitter must be from 0 to 3600"),
         ({"schedule": "every 1m", "jitterSeconds": 30}, 400, "less than half of the interval"),
         ({"timezone": "Europe/Amsterdm"}, 400, "did you mean Europe/Amsterdam"),

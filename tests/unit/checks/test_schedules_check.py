@@ -39,9 +39,9 @@ def test_what_was_told_is_fine() -> None:
 
 
 def test_what_could_not_be_told_is_named_with_its_reason() -> None:
-    refused, waiting = schedules([cron(1, follow_error="there is no such time zone"), cron(2, followed="")])
+    refused, waiting = schedules([cron(1, follow_error="this time zone is unknown"), cron(2, followed="")])
     assert refused.verdict is DiagnosisLevel.BROKEN
-    assert "cron-1 (Job 1): there is no such time zone" in refused.found
+    assert "cron-1 (Job 1): this time zone is unknown" in refused.found
     assert "maestro schedules edit cron-1" in refused.fix
     assert (waiting.verdict, waiting.found) == (DiagnosisLevel.NOTE, "Temporal was not told of 1 of 2 yet")
 

@@ -105,7 +105,7 @@ def test_times_are_shown_without_a_database_and_with_what_the_clocks_pass_over(
     preview = ("schedules", "preview", "--data-dir", str(tmp_path / "nothing"))
     lines = maestro(*preview, "30 2 * * *", "--zone", "Europe/Amsterdam").out.splitlines()
     assert len(lines) == 7
-    assert "the clocks of Europe/Amsterdam go forward over 02:30: it comes at 03:00 then." in lines[-1]
+    assert "the clocks of Europe/Amsterdam go forward over 02:30: that run comes at 03:00." in lines[-1]
     assert "at least 30 seconds" in maestro(*preview, "every 10s").err
     assert not (tmp_path / "nothing").exists()
 

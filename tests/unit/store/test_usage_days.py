@@ -19,9 +19,9 @@ from maestro.domain.llm.usage import (
     UsageRow,
     UsageScope,
     UsageSum,
-    added,
-    by_day,
-    by_key,
+    add_sums,
+    sum_by_day,
+    sum_by_key,
 )
 from maestro.store.llm.usage_sums import FINE
 from tests.support.job_rows import MORNING, JobRows
@@ -159,6 +159,6 @@ def test_parts_add_up_to_what_the_sums_say(rows: JobRows, by: UsageBy) -> None:
     with rows.store.view() as tx:
         parts, total = tx.llm.usage.parts(by, BOTH), tx.llm.usage.total(BOTH)
         by_days, by_keys = (tx.llm.usage.sums(UsageRequest(one, BOTH), 100) for one in (UsageBy.DAY, by))
-    assert by_day(parts) == by_days
-    assert by_key(parts) == by_keys
-    assert added("", (one.sum for one in parts)) == total
+    assert sum_by_day(parts) == by_days
+    assert sum_by_key(parts) == by_keys
+    assert add_sums("", (one.sum for one in parts)) == total

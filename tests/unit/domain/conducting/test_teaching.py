@@ -7,7 +7,7 @@ import pytest
 from maestro.domain.agents.edits import AgentFields
 from maestro.domain.conducting.conductor import without_tags
 from maestro.domain.conducting.directives import FIELDS
-from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, rules, with_prompt
+from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, tag_rules, with_conductor_prompt
 from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse_answer
@@ -19,7 +19,7 @@ def named(text: str) -> set[str]:
     return set(NAMES.findall(text))
 
 
-@pytest.mark.parametrize("text", [CONDUCTOR_PROMPT, rules("conductor", delegates=True)])
+@pytest.mark.parametrize("text", [CONDUCTOR_PROMPT, tag_rules("conductor", delegates=True)])
 def test_a_conductor_is_taught_exactly_the_tags_that_exist(text: str) -> None:
     assert named(text) == set(TagName)
     assert estimate(text) < 900
@@ -29,17 +29,19 @@ def test_a_conductor_is_taught_exactly_the_tags_that_exist(text: str) -> None:
 def test_an_agent_is_taught_the_tags_that_it_may_use(role: str, delegates: bool) -> None:
     missing = set() if delegates else {TagName.DELEGATE}
     others = set(CONDUCTOR_TAGS) if role != "conductor" else set()
-    assert named(rules(role, delegates=delegates)) == set(TagName) - missing - others
+    assert named(tag_rules(role, delegates=delegates)) == set(TagName) - missing - others
 
 
 def test_every_category_and_every_field_is_taught() -> None:
-    text = rules("conductor", delegates=True)
+    text = tag_rules("conductor", delegates=True)
     for word in (*FactCategory, *(field for fields in FIELDS.values() for field in fields)):
         assert re.search(rf"\b{word}\b", text), word
 
 
 def test_what_is_taught_can_be_read() -> None:
-    [example] = [tag for tag in parse_answer(rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")]
+    [example] = [
+        tag for tag in parse_answer(tag_rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")
+    ]
     assert example.complete
     assert parse_answer(without_tags(CONDUCTOR_PROMPT)).tags == ()
 
@@ -49,4 +51,4 @@ def test_what_is_taught_can_be_read() -> None:
     [("conductor", "", CONDUCTOR_PROMPT), ("conductor", "My own.", "My own."), ("assistant", "", "")],
 )
 def test_a_new_conductor_without_instructions_is_told_what_it_is(role: str, prompt: str, instructions: str) -> None:
-    assert with_prompt(AgentFields(role=role, system_prompt=prompt)).system_prompt == instructions
+    assert with_conductor_prompt(AgentFields(role=role, system_prompt=prompt)).system_prompt == instructions

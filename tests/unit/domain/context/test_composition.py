@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maestro.domain.agent_chat import ADDENDUM, CODER
 from maestro.domain.agents.agent import CONDUCTOR, Agent
-from maestro.domain.conducting.teaching import rules
+from maestro.domain.conducting.teaching import tag_rules
 from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, persona
@@ -106,7 +106,7 @@ def system_of(composed: Composition) -> str:
 def test_the_layers_stand_in_their_order() -> None:
     coder = Agent(**{**AGENT.model_dump(), "role": CODER})
     composed = prompt(coder, asked(days=(9, 8)), EVERYTHING, TODAY, 100_000)
-    own_rules = rules(CODER, delegates=True)
+    own_rules = tag_rules(CODER, delegates=True)
     expected = [
         "You are Clara, an agent that people talk to through Maestro. Speak as Clara.",
         "Your purpose: to help\nYour voice: warm and brief\nYour ways:\n- counts in dozens\n- never says maybe",

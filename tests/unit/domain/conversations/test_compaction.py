@@ -13,7 +13,7 @@ from maestro.domain.conversations.conversation import (
     output_tokens,
     removable_messages,
 )
-from maestro.domain.llm.models import cut, estimate, estimate_messages
+from maestro.domain.llm.models import cut_to_tokens, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, Role
 from maestro.domain.memory.facts import parse_facts
 
@@ -105,7 +105,7 @@ def test_no_line_of_a_message_can_pose_as_a_speaker_or_a_tag() -> None:
 
 def test_an_excerpt_with_its_instructions_fits_the_window() -> None:
     for window in (4_096, 8_192, 200_000):
-        text = cut("word " * 500_000, excerpt_budget(window))
+        text = cut_to_tokens("word " * 500_000, excerpt_budget(window))
         for purpose in (CallPurpose.FACTS, CallPurpose.SUMMARY):
             taken = estimate_messages(instruct(purpose, text)) + output_tokens(window, 4_096)
             assert 0.7 * window < taken <= window
@@ -114,7 +114,7 @@ def test_an_excerpt_with_its_instructions_fits_the_window() -> None:
 def test_a_cut_text_is_the_longest_that_fits() -> None:
     text = "Ein Satz, 42 Wörter 😀 und mehr. " * 50
     for limit in (0, 1, 37, 200):
-        kept = cut(text, limit)
+        kept = cut_to_tokens(text, limit)
         assert text.startswith(kept)
         assert estimate(kept) <= limit < estimate(text[: len(kept) + 1])
-    assert cut(text, 100_000) == text
+    assert cut_to_tokens(text, 100_000) == text

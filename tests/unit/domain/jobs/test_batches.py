@@ -14,7 +14,7 @@ from maestro.domain.jobs.batch_preview import (
     Prices,
     build_batch_preview,
     calls_to_pay,
-    step_of,
+    continuation_step,
 )
 from maestro.domain.jobs.batches import (
     AT_ONCE,
@@ -26,7 +26,7 @@ from maestro.domain.jobs.batches import (
     ReplayBatch,
     batch_view,
     estimated_end,
-    next_places,
+    next_positions,
 )
 from maestro.domain.jobs.failures import LONGEST, FailureCount, group_failures, pattern_of
 from maestro.domain.jobs.filters import JobFilter
@@ -64,15 +64,15 @@ def prospect(one: Job, *calls: CallAttempt, newest: Job | None = None) -> BatchC
 
 def test_a_batch_begins_few_jobs_at_a_time() -> None:
     waiting = [(place, f"lane-{place}") for place in range(1, 200)]
-    assert next_places(waiting, []) == list(range(1, AT_ONCE + 1))
-    assert next_places(waiting, ["", "a", "b"]) == list(range(1, AT_ONCE - 2))
-    assert next_places(waiting, ["a"] * (AT_ONCE + 1)) == []
+    assert next_positions(waiting, []) == list(range(1, AT_ONCE + 1))
+    assert next_positions(waiting, ["", "a", "b"]) == list(range(1, AT_ONCE - 2))
+    assert next_positions(waiting, ["a"] * (AT_ONCE + 1)) == []
 
 
 def test_in_one_lane_a_batch_begins_so_few_that_who_writes_now_is_soon_next() -> None:
     waiting = [*((place, "busy") for place in range(1, 10)), (10, "calm"), (11, ""), (12, ""), (13, "")]
-    assert next_places(waiting, []) == [*range(1, IN_A_LANE + 1), 10, 11, 12, 13]
-    assert next_places(waiting, ["busy"] * IN_A_LANE) == [10, 11, 12, 13]
+    assert next_positions(waiting, []) == [*range(1, IN_A_LANE + 1), 10, 11, 12, 13]
+    assert next_positions(waiting, ["busy"] * IN_A_LANE) == [10, 11, 12, 13]
 
 
 # What is paid
@@ -107,7 +107,7 @@ def test_the_cost_is_that_of_the_job_itself_else_of_its_agent_else_of_all() -> N
     prices = Prices(agents={1: 0.25}, models={"dear": 8.0}, overall=2.0)
 
     def cost(one: BatchCandidate, action: BatchAction = RESTART, edits: JobEdits | None = None) -> float | None:
-        return JobPreviews(action, prices, edits or JobEdits()).of(one).cost_usd
+        return JobPreviews(action, prices, edits or JobEdits()).preview_job(one).cost_usd
 
     assert cost(prospect(job(), call(cost=0.5), call(2, cost=1.0))) == 1.5
     assert cost(prospect(job(), call(cost=None))) == 0.25
@@ -119,7 +119,10 @@ def test_the_cost_is_that_of_the_job_itself_else_of_its_agent_else_of_all() -> N
 
 def test_with_another_agent_it_costs_what_that_one_costs() -> None:
     prices = Prices(agents={1: 0.25, 2: 4.0})
-    assert JobPreviews(RESTART, prices, JobEdits(agent="bob"), {"bob": 2}).of(prospect(job(), call())).cost_usd == 4.0
+    assert (
+        JobPreviews(RESTART, prices, JobEdits(agent="bob"), {"bob": 2}).preview_job(prospect(job(), call())).cost_usd
+        == 4.0
+    )
 
 
 # What becomes of each job
@@ -132,13 +135,15 @@ def standing(step: str, state: StepState, done: dict[str, str] | None = None) ->
 
 def test_the_step_is_the_one_that_did_not_end_well_else_the_one_after_what_is_done() -> None:
     routed = {"route": RouteOutcome(action=RouteAction.ANSWER, agent="ada").model_dump_json()}
-    assert step_of(RESUME, standing("deliver", StepState.FAILED)) == "deliver"
-    assert step_of(RESUME, standing("route", StepState.DONE, routed)) == "conversation"
-    assert step_of(RESUME, standing("media", StepState.FAILED, routed)) == "conversation", "it does without the files"
-    assert step_of(RESUME, BatchCandidate(job=job(), newest=job())) == "route"
-    assert step_of(RESTART, standing("deliver", StepState.FAILED)) == "start"
-    assert step_of(CANCEL, standing("model-1", StepState.RUNNING)) == "model-1"
-    assert step_of(CANCEL, BatchCandidate(job=job(), newest=job())) == "start"
+    assert continuation_step(RESUME, standing("deliver", StepState.FAILED)) == "deliver"
+    assert continuation_step(RESUME, standing("route", StepState.DONE, routed)) == "conversation"
+    assert continuation_step(RESUME, standing("media", StepState.FAILED, routed)) == "conversation", (
+        "it does without the files"
+    )
+    assert continuation_step(RESUME, BatchCandidate(job=job(), newest=job())) == "route"
+    assert continuation_step(RESTART, standing("deliver", StepState.FAILED)) == "start"
+    assert continuation_step(CANCEL, standing("model-1", StepState.RUNNING)) == "model-1"
+    assert continuation_step(CANCEL, BatchCandidate(job=job(), newest=job())) == "start"
 
 
 def test_a_message_is_restarted_once_even_when_two_of_its_jobs_match() -> None:

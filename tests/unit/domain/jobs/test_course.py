@@ -124,10 +124,10 @@ def test_runs_come_newest_first_and_each_has_a_scale_of_its_own() -> None:
 def test_the_newest_runs_are_those_with_few_steps_together_and_one_in_any_case() -> None:
     steps = [step("model-1", run * 10 + place, run * 10 + place + 1, run) for run in (1, 2, 3) for place in range(2)]
     found = course_of(record(*steps))
-    assert [stretch.run for stretch in found.newest(5)] == [3, 2]
-    assert [stretch.run for stretch in found.newest(6)] == [3, 2, 1]
-    assert [stretch.run for stretch in found.newest(1)] == [3]
-    assert JobTimeline().newest(5) == ()
+    assert [stretch.run for stretch in found.newest_runs(5)] == [3, 2]
+    assert [stretch.run for stretch in found.newest_runs(6)] == [3, 2, 1]
+    assert [stretch.run for stretch in found.newest_runs(1)] == [3]
+    assert JobTimeline().newest_runs(5) == ()
 
 
 def test_what_took_no_time_is_seen_and_stays_within_the_scale() -> None:

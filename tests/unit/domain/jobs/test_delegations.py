@@ -12,7 +12,7 @@ from maestro.domain.jobs.delegations import (
     DelegatedTask,
     Delegator,
     TaskResult,
-    refusal,
+    delegation_refusal,
     results_text,
     tag_problem,
     task_text,
@@ -37,12 +37,12 @@ def tag(key: str = "bob", body: str = "count", *options: str, complete: bool = T
 
 @pytest.mark.parametrize(("key", "slug"), [("bob", "bob"), ("Bob", "bob"), ("@bob", "bob")])
 def test_a_task_names_its_agent_in_any_case_and_like_a_mention(key: str, slug: str) -> None:
-    assert DelegatedTask.of(tag(key, " count \n")) == DelegatedTask(slug, "count", hears=False)
+    assert DelegatedTask.from_tag(tag(key, " count \n")) == DelegatedTask(slug, "count", hears=False)
 
 
 @pytest.mark.parametrize(("options", "hears"), [((), False), (("wait",), True), (("WAIT",), True), (("later",), False)])
 def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: bool) -> None:
-    assert DelegatedTask.of(tag("bob", "count", *options)).hears is hears
+    assert DelegatedTask.from_tag(tag("bob", "count", *options)).hears is hears
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: 
     ],
 )
 def test_what_is_no_task_is_told(wrong: Tag, why: str) -> None:
-    assert why in (tag_problem(DelegatedTask.of(wrong), wrong) or "")
-    assert tag_problem(DelegatedTask.of(tag()), tag()) is None
+    assert why in (tag_problem(DelegatedTask.from_tag(wrong), wrong) or "")
+    assert tag_problem(DelegatedTask.from_tag(tag()), tag()) is None
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,15 @@ def test_what_is_no_task_is_told(wrong: Tag, why: str) -> None:
     ],
 )
 def test_a_task_is_refused_with_its_reason(target: Agent | None, by: Delegator, why: str) -> None:
-    assert why in (refusal(DelegatedTask("bob", "count", hears=False), target, by) or "")
+    assert why in (delegation_refusal(DelegatedTask("bob", "count", hears=False), target, by) or "")
 
 
 def test_a_task_that_may_be_given_is_not_refused() -> None:
-    assert refusal(DelegatedTask("bob", "count", hears=False), BOB, FIRST) is None
-    assert refusal(DelegatedTask("bob", "count", hears=False), BOB, Delegator(ADA, MAX_DEPTH - 1, {1, 3})) is None
+    assert delegation_refusal(DelegatedTask("bob", "count", hears=False), BOB, FIRST) is None
+    assert (
+        delegation_refusal(DelegatedTask("bob", "count", hears=False), BOB, Delegator(ADA, MAX_DEPTH - 1, {1, 3}))
+        is None
+    )
 
 
 def test_a_delegate_hears_whose_task_it_is_and_who_reads_the_answer() -> None:
@@ -99,4 +102,4 @@ def test_a_delegator_hears_every_result_and_every_failure() -> None:
         ANSWER_PERSON,
     )
     assert "@bob was asked:\n> count\nIt answered:\n> 4\n> or 5" in told
-    assert "@cleo was asked:\n> sing\nIt could not finish this (failed)." in told
+    assert "@cleo was asked:\n> sing\nThe agent could not finish this (failed)." in told

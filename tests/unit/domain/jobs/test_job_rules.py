@@ -7,7 +7,7 @@ import pytest
 from connectors.base import FailureScope, NotDispatched, PermanentSend, RetryableSend
 from maestro.domain.errors import MaestroError, NoAgent, StepTaken, StoreBusy, StoreFull
 from maestro.domain.jobs.job import OPEN, JobStatus
-from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, next_attempt_in
+from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, wait_before_retry
 from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -34,7 +34,7 @@ RULES = RetryRules(
 def waits(error: BaseException) -> list[float]:
     """Return the seconds before each further attempt until the step is given up."""
     found: list[float] = []
-    while (wait := next_attempt_in(error, len(found) + 1, RULES)) is not None:
+    while (wait := wait_before_retry(error, len(found) + 1, RULES)) is not None:
         found.append(wait.total_seconds())
     return found
 
@@ -71,7 +71,7 @@ def test_a_platform_is_tried_sooner_and_more_often_but_never_later_than_a_minute
 
 @pytest.mark.parametrize("error", [StoreBusy, StoreFull])
 def test_a_store_that_cannot_be_written_is_waited_for_as_long_as_that_takes(error: type[Exception]) -> None:
-    first = [next_attempt_in(error("x"), failures, RULES) for failures in (1, 2, 6, 7, 5000)]
+    first = [wait_before_retry(error("x"), failures, RULES) for failures in (1, 2, 6, 7, 5000)]
     assert [wait.total_seconds() for wait in first if wait is not None] == [1, 2, 32, 60, 60]
 
 

@@ -9,7 +9,7 @@ from maestro.domain.jobs.job import Wait
 from maestro.domain.jobs.retries import BUDGET_NOTICE, PROVIDER_NOTICE, WAITING_NOTICE, waiting_notice
 from tests.support.job_rows import MORNING
 
-RAISED = "That is in about 7 hours, or sooner if the operators raise it."
+RAISED = "That is in about 7 hours, or sooner if the operators raise the budget."
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from maestro.domain.jobs.flow import (
     VoiceOutcome,
 )
 from maestro.domain.jobs.job import JobStep, StepState, Wait
-from maestro.domain.jobs.steps import note_of
+from maestro.domain.jobs.steps import result_words
 from maestro.domain.values import Value
 
 
@@ -37,7 +37,7 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
         ("route", RouteOutcome(action=RouteAction.DROP, reason="no rule"), "no agent answers: no rule"),
         ("route", RouteOutcome(action=RouteAction.REPLY), "Maestro itself replies"),
         ("take-up", TakeUpOutcome(agent="bob", conversation_id=1, heard=True, typing=False), "another agent gets"),
-        ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on it, by a script"),
+        ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on the task, by a script"),
         ("media", MediaOutcome(files=2, unavailable=1), "2 fetched, 1 unavailable"),
         ("media", MediaOutcome(files=0), "no files"),
         ("voice", VoiceOutcome(voices=3, transcribed=2), "2 of 3 transcribed"),
@@ -57,24 +57,24 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
     ],
 )
 def test_what_came_of_a_step_is_said(step: str, result: Value, note: str) -> None:
-    assert note in note_of(row(step, result))
+    assert note in result_words(row(step, result))
 
 
 def test_a_model_call_says_who_answered_and_what_it_asks_for() -> None:
     told = ModelOutcome(
         number=1, model="m", provider="p", account="a", input_tokens=1, output_tokens=1, cost_usd=None, tools=("x", "y")
     )
-    assert note_of(row("model-1", told)) == "p/m asks for x, y: 1 tokens in, 1 out"
-    assert note_of(row("model-1", told.model_copy(update={"tools": ()}))) == "p/m answers: 1 tokens in, 1 out"
+    assert result_words(row("model-1", told)) == "p/m asks for x, y: 1 tokens in, 1 out"
+    assert result_words(row("model-1", told.model_copy(update={"tools": ()}))) == "p/m answers: 1 tokens in, 1 out"
 
 
 def test_a_step_that_waits_says_for_what() -> None:
     waits = Wait(reason=WaitReason.ACCOUNT)
-    assert note_of(row("model-1", waits, StepState.WAITING)) == "waits for account"
+    assert result_words(row("model-1", waits, StepState.WAITING)) == "waits for account"
 
 
 def test_a_result_in_other_words_leaves_the_note_out() -> None:
-    assert note_of(row("route", '{"of": "another release"}')) == ""
-    assert note_of(row("route", "no JSON")) == ""
-    assert note_of(row("of tomorrow", '{"any": "thing"}')) == ""
-    assert note_of(row("route", "", StepState.FAILED)) == ""
+    assert result_words(row("route", '{"of": "another release"}')) == ""
+    assert result_words(row("route", "no JSON")) == ""
+    assert result_words(row("of tomorrow", '{"any": "thing"}')) == ""
+    assert result_words(row("route", "", StepState.FAILED)) == ""

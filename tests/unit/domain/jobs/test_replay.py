@@ -5,7 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, edits_of, task_of
-from maestro.domain.jobs.replay import ReplayMode, edits_refusal, new_restart, new_what_if, refusal, what_if_input
+from maestro.domain.jobs.replay import (
+    ReplayMode,
+    edits_refusal,
+    new_restart,
+    new_what_if,
+    replay_refusal,
+    what_if_input,
+)
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,38 +35,38 @@ FAILED = job("old", JobStatus.FAILED)
 
 @pytest.mark.parametrize("newest", JobStatus)
 def test_a_job_whose_message_a_restart_answers_cannot_be_resumed(newest: JobStatus) -> None:
-    reason = refusal(FAILED, job("new", newest), ReplayMode.RESUME)
+    reason = replay_refusal(FAILED, job("new", newest), ReplayMode.RESUME)
     assert reason is not None
     assert "job new" in reason
 
 
 @pytest.mark.parametrize("newest", JobStatus)
 def test_a_message_is_not_restarted_while_an_earlier_restart_works_on_it(newest: JobStatus) -> None:
-    reason = refusal(FAILED, job("new", newest), ReplayMode.RESTART)
+    reason = replay_refusal(FAILED, job("new", newest), ReplayMode.RESTART)
     assert (reason is None) is newest.ended
 
 
 @pytest.mark.parametrize("mode", ReplayMode)
 def test_the_newest_job_of_a_message_may_be_replayed(mode: ReplayMode) -> None:
-    assert refusal(FAILED, FAILED, mode) is None
+    assert replay_refusal(FAILED, FAILED, mode) is None
 
 
 @pytest.mark.parametrize("mode", ReplayMode)
 def test_an_open_job_is_not_replayed(mode: ReplayMode) -> None:
     running = job("running", JobStatus.RUNNING)
-    assert refusal(running, running, mode) is not None
+    assert replay_refusal(running, running, mode) is not None
 
 
 @pytest.mark.parametrize("status", JobStatus)
 def test_a_message_is_not_restarted_while_a_task_works_for_it(status: JobStatus) -> None:
-    reason = refusal(FAILED, FAILED, ReplayMode.RESTART, [job("over", JobStatus.FAILED), job("task", status)])
+    reason = replay_refusal(FAILED, FAILED, ReplayMode.RESTART, [job("over", JobStatus.FAILED), job("task", status)])
     assert (reason is None) is status.ended
     assert reason is None or "job task, which this job started" in reason
 
 
 def test_a_control_word_is_never_answered_again() -> None:
     dropped = job("stop", JobStatus.DROPPED, lane=None)
-    assert refusal(dropped, dropped, ReplayMode.RESTART) is not None
+    assert replay_refusal(dropped, dropped, ReplayMode.RESTART) is not None
 
 
 # What-if
@@ -68,18 +75,18 @@ def test_a_control_word_is_never_answered_again() -> None:
 @pytest.mark.parametrize("status", JobStatus)
 @pytest.mark.parametrize("newest", JobStatus)
 def test_any_ended_job_may_be_asked_what_it_would_answer(status: JobStatus, newest: JobStatus) -> None:
-    reason = refusal(job("one", status), job("new", newest), ReplayMode.WHAT_IF)
+    reason = replay_refusal(job("one", status), job("new", newest), ReplayMode.WHAT_IF)
     assert (reason is None) is status.ended
 
 
 def test_a_what_if_is_only_ever_finished() -> None:
     asked = new_what_if(FAILED, "what-if-1", AT)
     asked.status = JobStatus.FAILED
-    assert refusal(asked, asked, ReplayMode.RESUME) is None
+    assert replay_refusal(asked, asked, ReplayMode.RESUME) is None
     for mode in (ReplayMode.RESTART, ReplayMode.WHAT_IF):
-        assert "what job old would answer" in (refusal(asked, asked, mode) or "")
+        assert "what job old would answer" in (replay_refusal(asked, asked, mode) or "")
     asked.status = JobStatus.COMPLETED
-    assert "no failed step" in (refusal(asked, asked, ReplayMode.RESUME) or "")
+    assert "no failed step" in (replay_refusal(asked, asked, ReplayMode.RESUME) or "")
 
 
 def test_a_what_if_holds_nothing_that_others_wait_for() -> None:
@@ -103,7 +110,7 @@ def test_a_what_if_reads_what_the_job_was_asked_as_it_is_changed() -> None:
 def test_a_script_has_no_answer_to_look_at() -> None:
     script = job("script", JobStatus.COMPLETED)
     script.kind, script.inbox_id, script.lane = JobKind.HEARTBEAT, None, None
-    assert "runs a script" in (refusal(script, script, ReplayMode.WHAT_IF) or "")
+    assert "runs a script" in (replay_refusal(script, script, ReplayMode.WHAT_IF) or "")
     assert "change the script" in (edits_refusal(script, ReplayMode.RESTART, JobEdits(model="m")) or "")
 
 

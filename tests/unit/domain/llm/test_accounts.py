@@ -11,7 +11,7 @@ from maestro.domain.llm.accounts import (
     AccountStatus,
     ModelAccount,
     choose_account,
-    cool_down,
+    cool_down_length,
     first_recovery,
 )
 
@@ -167,16 +167,16 @@ def test_without_a_limit_there_is_nothing_to_wait_for() -> None:
 
 @pytest.mark.parametrize(("strikes", "minutes"), [(1, 1), (2, 5), (3, 25), (4, 60), (9, 60)])
 def test_the_ladder_is_climbed_a_step_for_each_limit_in_a_row(strikes: int, minutes: int) -> None:
-    assert cool_down(strikes, None, LADDER) == timedelta(minutes=minutes)
+    assert cool_down_length(strikes, None, LADDER) == timedelta(minutes=minutes)
 
 
 def test_what_the_provider_asks_counts_when_it_is_longer() -> None:
-    assert cool_down(1, timedelta(seconds=2), LADDER) == timedelta(minutes=1)
-    assert cool_down(1, timedelta(hours=3), LADDER) == timedelta(hours=3)
+    assert cool_down_length(1, timedelta(seconds=2), LADDER) == timedelta(minutes=1)
+    assert cool_down_length(1, timedelta(hours=3), LADDER) == timedelta(hours=3)
 
 
 def test_a_limit_holds_from_its_beginning_to_its_end() -> None:
     limit = AccountLimit(account_id=1, model="m", strikes=1, limited_at=NOW, limited_until=SOON)
-    assert limit.holds(NOW)
-    assert not limit.holds(SOON)
-    assert not limit.holds(NOW - timedelta(seconds=1))
+    assert limit.is_in_force(NOW)
+    assert not limit.is_in_force(SOON)
+    assert not limit.is_in_force(NOW - timedelta(seconds=1))

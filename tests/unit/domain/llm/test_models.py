@@ -2,7 +2,16 @@
 
 import pytest
 
-from maestro.domain.llm.models import FALLBACK_WINDOW, ModelFacts, ModelTable, Price, bare, own_name, price, provider_of
+from maestro.domain.llm.models import (
+    FALLBACK_WINDOW,
+    ModelFacts,
+    ModelTable,
+    Price,
+    api_name,
+    list_price,
+    provider_of,
+    without_provider,
+)
 from maestro.domain.llm.prompts import Usage
 
 
@@ -87,19 +96,19 @@ def test_nobody_but_a_person_knows_what_ollama_serves() -> None:
     ],
 )
 def test_list_prices(model: str, prices: tuple[float, float]) -> None:
-    known = price(model)
+    known = list_price(model)
     assert known is not None
     assert (known.input_usd, known.output_usd) == prices
 
 
 @pytest.mark.parametrize("model", ["nobody/knows-me", "gpt-5-pro", "gpt-5.9", "o3-deep-research", "gemini-2.5-pro-tts"])
 def test_an_unknown_price_is_not_free_and_not_that_of_a_relative(model: str) -> None:
-    assert price(model) is None
+    assert list_price(model) is None
     assert ModelTable().cost(model, Usage(input_tokens=1)) is None
 
 
 def test_cost_is_per_million_tokens() -> None:
-    known = price("claude-sonnet-4-6")
+    known = list_price("claude-sonnet-4-6")
     assert known is not None
     assert known.cost(1240, 89) == pytest.approx(0.005055)
 
@@ -132,7 +141,7 @@ def test_what_the_provider_kept_is_cheaper_and_keeping_it_may_cost_more(model: s
 )
 def test_a_name_says_or_implies_its_provider(model: str, provider: str, name: str) -> None:
     assert provider_of(model) == provider
-    assert bare(model) == name
+    assert without_provider(model) == name
 
 
 @pytest.mark.parametrize(
@@ -149,4 +158,4 @@ def test_a_name_says_or_implies_its_provider(model: str, provider: str, name: st
     ],
 )
 def test_a_provider_knows_a_model_by_a_name_of_its_own(provider: str, model: str, name: str) -> None:
-    assert own_name(provider, model) == name
+    assert api_name(provider, model) == name

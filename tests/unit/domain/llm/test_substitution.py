@@ -71,7 +71,7 @@ def test_each_reason_names_what_stopped_the_first_choice() -> None:
     refused = account(1, "main", "anthropic", "claude-sonnet-4-6", status=AccountStatus.DISABLED)
     refused.last_error = "AuthenticationFailed"
     assert reason([answer], FirstChoice(SONNET, (refused, SPARE), {})) == "main is disabled: its key was refused"
-    assert reason([answer], FirstChoice(SONNET, (SPARE,), {})) == f"no account takes {SONNET}"
+    assert reason([answer], FirstChoice(SONNET, (SPARE,), {})) == f"no account serves {SONNET}"
     assert "budgets.fallbackModel" in str(reason([answer], FirstChoice(SONNET, both, {}, "openai/gpt-4o-mini")))
     assert "circuit breaker" in str(reason([answer], FirstChoice(SONNET, both, {})))
     found = substitution([answer], FirstChoice("", both, {}))

@@ -5,7 +5,7 @@ See docs/decisions.md: duplicate facts.
 
 import pytest
 
-from maestro.domain.memory.likeness import key_lengths, likeness_key, say_the_same, similar_facts
+from maestro.domain.memory.likeness import key_lengths, likeness_key, same_fact, similar_facts
 
 SAME = [
     ("User likes tea.", "the user likes tea"),
@@ -92,7 +92,7 @@ def is_repeat(fact: str, known: str) -> bool:
     return (
         least <= len(likeness_key(known)) <= most
         and bool(similar_facts(fact, {7: likeness_key(known)}))
-        and say_the_same(fact, known)
+        and same_fact(fact, known)
     )
 
 
@@ -134,4 +134,4 @@ def test_anything_can_be_compared() -> None:
     for one in texts:
         for other in texts:
             assert is_repeat(one, other) is is_repeat(other, one)
-        assert say_the_same(one, one)
+        assert same_fact(one, one)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.memory.facts import Fact, fact_of
+from maestro.domain.memory.facts import Fact, read_fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
 from maestro.domain.tags.grammar import parse_answer
 
@@ -18,12 +18,12 @@ from maestro.domain.tags.grammar import parse_answer
 )
 def test_a_fact_is_one_line_of_a_known_category(answer: str, fact: Fact) -> None:
     [tag] = parse_answer(answer).tags
-    assert fact_of(tag) == fact
+    assert read_fact(tag) == fact
 
 
 def test_a_long_fact_is_cut() -> None:
     [tag] = parse_answer(f"[MEMORY:sticky] {'x' * 600} [/MEMORY]").tags
-    fact = fact_of(tag)
+    fact = read_fact(tag)
     assert isinstance(fact, Fact)
     assert len(fact.content) == MAX_FACT_CHARS
 
@@ -31,11 +31,11 @@ def test_a_long_fact_is_cut() -> None:
 @pytest.mark.parametrize("key", ["", ":"])
 def test_without_a_category_the_agent_is_told_the_ones_there_are(key: str) -> None:
     [tag] = parse_answer(f"[MEMORY{key}] tea [/MEMORY]").tags
-    reason = fact_of(tag)
+    reason = read_fact(tag)
     assert isinstance(reason, str)
     assert all(category in reason for category in FactCategory)
 
 
 def test_an_empty_fact_is_none() -> None:
     [tag] = parse_answer("[MEMORY:sticky] [/MEMORY]").tags
-    assert fact_of(tag) == "There was nothing to remember."
+    assert read_fact(tag) == "There was nothing to remember."

@@ -167,7 +167,9 @@ def test_a_message_without_a_number(waiting: list[Question], speaker: Speaker, c
 def test_who_does_not_say_which_is_told_the_numbers() -> None:
     meant = answer_own_lane(parse_reply("yes"), ALAN, [deciding(12), deciding(7)])
     assert isinstance(meant, AnswerRefusal)
-    assert meant.reply == ("Several things wait for an answer here: #7, #12. Say which one you mean, such as: yes #7")
+    assert meant.reply == (
+        "Several questions wait for an answer here: #7, #12. Say which one you mean, such as: yes #7"
+    )
 
 
 # A message that names a question, or replies to it

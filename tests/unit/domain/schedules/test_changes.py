@@ -78,5 +78,5 @@ def test_there_is_always_something_to_do() -> None:
         change(planned(), prompt=" ")
     script = {"url": "https://example.com", "template": "x"}
     assert change(planned(), prompt="", script=script).keys() == {"prompt", "script"}
-    with pytest.raises(InvalidEdit, match="only a heartbeat can have one"):
+    with pytest.raises(InvalidEdit, match="only a heartbeat can have a script"):
         change(planned(Cron), script=script)

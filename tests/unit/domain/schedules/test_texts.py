@@ -17,7 +17,7 @@ AMSTERDAM = "Europe/Amsterdam"
 
 def coming(cron: CronTimes) -> list[str]:
     days = (NOW.date() + timedelta(days=ahead) for ahead in range(12 * 366))
-    times = (time for day in days for time in cron.on(day) if time > NOW.replace(tzinfo=None))
+    times = (time for day in days for time in cron.times_on(day) if time > NOW.replace(tzinfo=None))
     return [f"{time:%Y-%m-%d %H:%M}" for time in islice(times, 3)]
 
 
@@ -91,8 +91,8 @@ def test_a_change_of_the_clocks_is_no_hindrance(written: str) -> None:
         ("* * * *", "five fields"),
         ("*/10 * * * * *", "no seconds"),
         ("@daily", "write 0 0 * * *"),
-        ("0 0 31 2 *", "never comes"),
-        ("0 0 31 4,6 *", "never comes"),
+        ("0 0 31 2 *", "no date matches"),
+        ("0 0 31 4,6 *", "no date matches"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(written: str, reason: str) -> None:

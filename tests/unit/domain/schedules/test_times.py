@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.schedules.expressions import Once, check_jitter, read_schedule, read_zone, recall_schedule
+from maestro.domain.schedules.expressions import Once, check_jitter, read_schedule, read_stored_schedule, read_zone
 from maestro.domain.schedules.times import count_times, next_times, times_after
 
 NOW = datetime(2026, 3, 1, 12, 7, 30, 500_000, tzinfo=UTC)
@@ -22,7 +22,7 @@ NEW_YORK = "America/New_York"
 
 def coming(written: str, zone: str, after: datetime, number: int = 5) -> list[str]:
     place = ZoneInfo(zone)
-    found = islice(times_after(recall_schedule(written, zone, NOW), place, NOW, after), number)
+    found = islice(times_after(read_stored_schedule(written, zone, NOW), place, NOW, after), number)
     return [f"{time.astimezone(place):%m-%d %H:%M:%S%z}" for time in found]
 
 
@@ -98,8 +98,8 @@ def test_a_single_moment_comes_once(written: str, zone: str, moment: str) -> Non
             "that moment is over: it was 2026-03-01 12:07:00 UTC, and now it is 2026-03-01 12:07:30",
         ),
         ("at 2026-03-29 02:30", "go forward over 02:30; choose another hour"),
-        ("at 2026-02-30 09:00", "no such date"),
-        ("at 2026-12-01 24:30", "no such date"),
+        ("at 2026-02-30 09:00", "this date or time does not exist"),
+        ("at 2026-12-01 24:30", "this date or time does not exist"),
         ("at 2126-12-01 09:00", "from 1970 to 2099"),
         ("at 0001-01-01 00:00", "from 1970 to 2099"),
         ("at noon", "such as at 2026-12-01 09:00"),
@@ -119,10 +119,10 @@ def test_a_moment_that_cannot_come_is_refused_with_the_reason(written: str, reas
 def test_what_was_accepted_once_is_read_again_whatever_the_limits_are_now() -> None:
     with pytest.raises(InvalidEdit, match="at least 60 seconds"):
         read_schedule("every 45s", "UTC", NOW, timedelta(seconds=60))
-    assert next_times(recall_schedule("every 2s", "UTC", NOW), read_zone("UTC"), NOW, NOW)
-    assert recall_schedule("at 2020-01-01 00:00", "UTC", NOW) == Once(datetime(2020, 1, 1, tzinfo=UTC))
+    assert next_times(read_stored_schedule("every 2s", "UTC", NOW), read_zone("UTC"), NOW, NOW)
+    assert read_stored_schedule("at 2020-01-01 00:00", "UTC", NOW) == Once(datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(InvalidEdit):
-        recall_schedule("every 0m", "UTC", NOW)
+        read_stored_schedule("every 0m", "UTC", NOW)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.
 @settings(derandomize=True, deadline=None, database=None, max_examples=100)
 @given(WRITTEN, ZONES, MOMENTS, st.timedeltas(timedelta(0), timedelta(days=40)))
 def test_counting_agrees_with_looking(written: str, zone: str, after: datetime, span: timedelta) -> None:
-    schedule, place, until = recall_schedule(written, zone, NOW), read_zone(zone), after + span
+    schedule, place, until = read_stored_schedule(written, zone, NOW), read_zone(zone), after + span
     seen = list(takewhile(lambda time: time < until, times_after(schedule, place, NOW, after)))
     assert seen == sorted(set(seen))
     assert count_times(schedule, place, NOW, after, until) == len(seen)
@@ -161,10 +161,11 @@ def test_counting_agrees_with_looking(written: str, zone: str, after: datetime, 
 def test_counting_years_of_seconds_costs_no_walk() -> None:
     utc = read_zone("UTC")
     assert (
-        count_times(recall_schedule("every 30s", "UTC", NOW), utc, NOW, NOW, NOW + timedelta(days=3650)) == 10_512_000
+        count_times(read_stored_schedule("every 30s", "UTC", NOW), utc, NOW, NOW, NOW + timedelta(days=3650))
+        == 10_512_000
     )
     decade = datetime(2026, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
-    assert count_times(recall_schedule("* * * * *", "UTC", NOW), utc, NOW, *decade) == 3652 * 1440 - 1
+    assert count_times(read_stored_schedule("* * * * *", "UTC", NOW), utc, NOW, *decade) == 3652 * 1440 - 1
 
 
 class Counting(ZoneInfo):
@@ -181,7 +182,7 @@ class Counting(ZoneInfo):
 def test_a_preview_of_every_minute_does_not_look_at_every_minute(after: str) -> None:
     zone, moment = Counting(AMSTERDAM), datetime.fromisoformat(after).replace(tzinfo=UTC)
     Counting.asked = 0
-    found = next_times(recall_schedule("* * * * *", AMSTERDAM, NOW), zone, NOW, moment)
+    found = next_times(read_stored_schedule("* * * * *", AMSTERDAM, NOW), zone, NOW, moment)
     assert found == tuple(moment + timedelta(minutes=ahead) for ahead in range(1, 6))
     assert Counting.asked < 500
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from maestro.domain.schedules.descriptions import distance, in_words
+from maestro.domain.schedules.descriptions import describe_distance, describe_schedule
 from maestro.domain.schedules.expressions import read_schedule
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
@@ -39,7 +39,7 @@ NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 )
 def test_a_schedule_is_said_as_a_person_would(written: str, words: str) -> None:
     zone = "Europe/Amsterdam"
-    assert in_words(read_schedule(written, zone, NOW), ZoneInfo(zone)) == words
+    assert describe_schedule(read_schedule(written, zone, NOW), ZoneInfo(zone)) == words
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_a_schedule_is_said_as_a_person_would(written: str, words: str) -> None:
     ],
 )
 def test_a_moment_is_so_far_away(away: timedelta, words: str) -> None:
-    assert distance(NOW + away, NOW) == words
+    assert describe_distance(NOW + away, NOW) == words
