@@ -13,7 +13,7 @@ Measure = Callable[[str], int]
 """Returns the length of a text in the platform's unit, after rendering in its markup."""
 
 MINIMUM = 64
-"""The smallest limit; below it a reopened fence would leave no room for text."""
+"""The smallest accepted limit; with a smaller one, a reopened fence would leave no room for text."""
 MIN_FILL = 0.4
 """The share of a chunk's length that must be used before a paragraph, line or sentence border ends it."""
 MAX_MARKER = 12
@@ -39,7 +39,7 @@ def split(text: str, limit: int, measure: Measure) -> tuple[str, ...]:
 
 
 def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
-    """Yield the chunks of ``split`` one by one, because a long text takes a while."""
+    """Yield the chunks of ``split`` one by one, because splitting a long text takes a while."""
     if limit < MINIMUM:
         raise ValueError(f"the limit must be at least {MINIMUM}")
     text = text.replace("\r\n", "\n")
@@ -75,7 +75,7 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Break:
-    """The end of a line at ``at``, with the fence that is open there; not ``good`` right after the fence opened."""
+    """The end of a line at ``at``, and the fence open there; ``good`` unless the line itself opened the fence."""
 
     at: int
     fence: _Fence | None
@@ -97,7 +97,7 @@ class _Splitter:
             text, fence = _carry(text, cut, after)
 
     def _cut(self, text: str, fence: _Fence | None, prefix: str) -> tuple[int, _Fence | None]:
-        """Return the position of the cut and the open fence; it measures the whole rendered chunk."""
+        """Return the best position to cut and the fence open there; the rendered chunk is measured as a whole."""
         window = self._fitting(text, prefix, 0)
         while True:
             cut = window if window == len(text) else self._border(text, window, fence)
@@ -159,21 +159,21 @@ def _chunk(prefix: str, body: str, after: _Fence | None) -> str:
 
 
 def _carry(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
-    """Return the start of the next chunk, and the fence open there."""
+    """Return the text of the next chunk on, and the fence open at its start."""
     rest = text[cut:]
     if fence is not None:
         rest = rest.removeprefix("\n")
         line, newline, after = rest.partition("\n")
         if not fence.closed_by(line):
             return rest, fence
-        rest = newline + after  # the previous chunk closed the code block already, so no empty block is opened
+        rest = newline + after  # the previous chunk closed the code block, so its closing fence is dropped
     at_line_end = rest.startswith("\n") or text[:cut].endswith("\n")
     drops_blank_lines = at_line_end and BLANK_LINES.match(rest)
     return BLANK_LINES.sub("", rest, count=1) if drops_blank_lines else rest.lstrip(" \t"), None
 
 
 def _inside_line(text: str, window: int, enough: int) -> int:
-    """Return the best cut within a line, where the rest does not become a fence."""
+    """Return the best cut within a line after which no part of the line becomes a fence."""
     harmless = (at for at in _cuts(text, window, enough) if not _makes_fence(text, at))
     return next(harmless, None) or next(_cuts(text, window, enough), window)
 
@@ -188,15 +188,15 @@ def _cuts(text: str, window: int, enough: int) -> Iterator[int]:
 
 
 def _makes_fence(text: str, at: int) -> bool:
-    """Tell whether a part of a line that is no fence would become one on a line of its own."""
+    """Tell whether a cut would make the start or the rest of a line a code fence."""
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[start : end if end >= 0 else len(text)]
-    left, right = line[: at - start], line[at - start :].lstrip()  # also of blanks that a platform may drop
+    left, right = line[: at - start], line[at - start :].lstrip()  # without leading blanks, which a platform may drop
     return MARKER.match(right) is not None or (MARKER.match(left) is not None and FENCE.match(line) is None)
 
 
 def _outside_fence_line(text: str, cut: int) -> int:
-    """Move a cut inside a fence line to the end of the line before, if there is one."""
+    """Move a cut inside a fence line to the end of the previous line, if there is one."""
     start = text.rfind("\n", 0, cut) + 1
     end = text.find("\n", cut)
     line = text[start : end if end >= 0 else len(text)]

@@ -1,4 +1,4 @@
-"""Catch-up on Discord: the cursor of each channel, its queue of events, and the history after an outage."""
+"""Catch-up on Discord: each channel's cursor and event queue, and the reading of messages missed in an outage."""
 
 import asyncio
 from collections import deque
@@ -15,23 +15,23 @@ from connectors.discord.config import DiscordOptions
 from connectors.discord.receive import DiscordChannel
 
 WRITE_SECONDS = 1.0
-"""The longest delay in seconds of a cursor; after a crash, the messages behind it are read again as duplicates."""
+"""Seconds between two writes of changed cursors; after a crash, messages since then are read again as duplicates."""
 
 log = structlog.get_logger(__name__)
 
 MOST_WAITING = 200
-"""The most events of a channel in memory; above it they are dropped, and the history is read instead."""
+"""The most queued events of a channel; above this number the events are dropped, and the history is read instead."""
 PAUSES = (1.0, 5.0, 15.0, 60.0)
 """Seconds before each retry of a failed read or event."""
 
 Work = Callable[[], Awaitable[None]]
 
 AT_ONCE = 4
-"""The most histories that are read at once: a bot on many servers needs requests for its answers too."""
+"""The most channel histories that are read at once, so that a bot on many servers has requests left for answers."""
 
 
 class DiscordCursors:
-    """The newest processed message of each channel, kept in memory and written every second."""
+    """The newest processed message of each channel, held in memory and written every second."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -50,18 +50,18 @@ class DiscordCursors:
         return self._known[channel.id]
 
     async def before(self, channel: DiscordChannel) -> int | None:
-        """Return a channel's cursor from before this connection, even if it has advanced since; None for none."""
+        """Return the cursor that a channel had when this connection began, or None."""
         await self.of(channel)
         return self._initial.get(channel.id)
 
     async def begin_at(self, channel: DiscordChannel, number: int) -> None:
-        """Record the first message of a channel; earlier messages are not answered."""
+        """Set the first cursor of a new channel; messages up to this id are not answered."""
         self._known[channel.id] = max(number, self._known.get(channel.id, 0))
         await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.direct)
         await self._context.advance(channel.address_channel, str(self._known[channel.id]), channel.thread)
 
     def note(self, channel: DiscordChannel, number: int) -> None:
-        """Record that everything up to this message is accepted; the cursor never goes back."""
+        """Record that all messages up to this id are accepted; the cursor never goes back."""
         if number > self._known.get(channel.id, 0):
             self._known[channel.id] = number
             self._unwritten[channel.id] = channel
@@ -88,9 +88,9 @@ class DiscordCursors:
 
 @dataclass
 class ChannelQueue:
-    """The waiting events of one channel; if it is ``behind``, its history is read first.
+    """The queued events of one channel; if it is ``behind``, the channel's history is read first.
 
-    ``newest`` is the last message of the history, None where it is unknown.
+    ``newest`` is the id of the last message of the history to read, None if that id is unknown.
     """
 
     channel: DiscordChannel
@@ -101,7 +101,7 @@ class ChannelQueue:
     worker: asyncio.Task[None] | None = None
 
     def fall_behind(self, newest: int | None = None) -> None:
-        """Read the history next, up to ``newest``; an unknown end of this gap or of an earlier one stays unknown."""
+        """Request that the history is read before the next event, up to ``newest``; None reads it to its end."""
         known = newest is not None and (not self.behind or self.newest is not None)
         self.newest = max(newest or 0, self.newest or 0) if known else None
         self.behind = True
@@ -112,7 +112,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
-        # Any error is retried until the store works again (docs/invariants.md: no silent end).
+        # Any error of Discord or of the store is retried (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("discord.later", error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
@@ -127,18 +127,18 @@ class ChannelQueues:
         self._read = read
         self._queues: dict[int, ChannelQueue] = {}
         self._settled: set[int] = set()
-        """The channels without a gap before their next event."""
+        """The channels in which no message between the cursor and the next event is missing."""
         self._session = 0
 
     def doubt(self) -> None:
-        """Begin a new session: each channel may have a gap before its next event."""
+        """Begin a new session: in each channel, messages before the next event may be missing."""
         self._settled.clear()
         self._session += 1
         for queue in self._queues.values():
             queue.newest = None
 
     def put(self, channel: DiscordChannel, work: Work) -> None:
-        """Queue an event; in a channel that may have a gap, the history is read first."""
+        """Queue an event; if messages before the event may be missing, the channel's history is read first."""
         queue = self._queue(channel)
         if channel.id not in self._settled:
             queue.fall_behind()
@@ -156,7 +156,7 @@ class ChannelQueues:
         return self._start_worker(queue)
 
     async def close(self) -> None:
-        """Stop; the next connection reads the events that still wait from the history."""
+        """Stop; the next connection reads the events that are still queued from the history."""
         workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         for worker in workers:
             worker.cancel()
@@ -184,7 +184,7 @@ class ChannelQueues:
             else:
                 await queue.waiting.popleft()()
             queue.failures = 0
-        # Messages that a full inbox or a broken store refused are read again (docs/invariants.md: no silent end).
+        # Messages that could not be stored are read from the history again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             queue.fall_behind()
             pause = PAUSES[min(queue.failures, len(PAUSES) - 1)]
@@ -193,7 +193,7 @@ class ChannelQueues:
             await asyncio.sleep(pause)
 
     async def _catch_up(self, queue: ChannelQueue) -> None:
-        """Read the history; if another session began meanwhile, there may be a further gap."""
+        """Read the history; if another session began meanwhile, more messages may be missing."""
         session, newest = self._session, queue.newest
         queue.behind = False
         await self._read(queue.channel, newest)
@@ -202,7 +202,7 @@ class ChannelQueues:
 
 
 class DiscordCatchUp:
-    """A reader of channels that accepts the messages of their gaps with ``take``."""
+    """A reader of channel histories that accepts missed messages with ``take``."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class DiscordCatchUp:
             return
         most, hours = self._options.catch_up_messages, self._options.catch_up_hours
         source = self._client.get_partial_messageable(channel.id, guild_id=channel.guild)
-        # Newest first: above the limit, the oldest messages are skipped.
+        # The history is read newest first, so that above the limit the oldest messages are skipped.
         history = source.history(after=discord.Object(cursor), oldest_first=False, limit=most + 1)
         try:
             async with self._slots:
@@ -245,7 +245,7 @@ class DiscordCatchUp:
         for message in reversed(young):
             await self._take(message, channel)
         if len(missed) > most:
-            await self._context.skipped(str(channel.id), 0, f"more than {most} were missed (catchUpMessages)")
+            await self._context.skipped(str(channel.id), 0, f"more than {most} messages were missed (catchUpMessages)")
         elif len(missed) > len(young):
             why = f"they are older than {hours:g} hours (catchUpHours)"
             await self._context.skipped(str(channel.id), len(missed) - len(young), why)
@@ -261,7 +261,7 @@ class DiscordCatchUp:
 
 
 def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
-    """Yield every text channel of a server, and the id of its last message."""
+    """Yield every text channel of a server with the id of its last message."""
     channels: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
         *guild.voice_channels,

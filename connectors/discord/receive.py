@@ -1,4 +1,4 @@
-"""Discord's messages as incoming messages of Maestro; files as references only."""
+"""The conversion of Discord's messages into Maestro's incoming messages; files are references only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 """The types of messages that users write; all others are announcements of Discord."""
 
 COMMAND_PREFIX = "command:"
-"""The prefix of a slash command's id; an answer cannot reply to a command."""
+"""The prefix of a slash command's message id; Discord shows no reply reference to a command."""
 
 
 @dataclass(frozen=True)
 class DiscordChannel:
-    """A channel of Discord, by the id that it has there; a thread's ``parent`` is the channel it belongs to."""
+    """A Discord channel, by its id; ``parent`` of a thread is the id of the thread's channel."""
 
     id: int
     parent: int = 0
@@ -25,17 +25,17 @@ class DiscordChannel:
 
     @property
     def direct(self) -> bool:
-        """Whether it is a direct message channel."""
+        """Whether the channel is a direct message channel."""
         return self.guild is None
 
     @property
     def address_channel(self) -> str:
-        """The channel of the address; threads share their channel's binding and outbound lane."""
+        """The channel part of the address; a thread shares the binding and outbound lane of its channel."""
         return str(self.parent or self.id)
 
     @property
     def thread(self) -> str:
-        """The thread of the address, empty in the channel itself."""
+        """The thread part of the address, empty for a channel that is no thread."""
         return str(self.id) if self.parent else ""
 
     def address(self, account: str) -> Address:
@@ -45,7 +45,7 @@ class DiscordChannel:
 
 @dataclass(frozen=True)
 class DiscordBot:
-    """The bot's identity on Discord; with ``every_line`` no message needs to mention it."""
+    """The bot's identity on Discord; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     id: int
@@ -53,9 +53,9 @@ class DiscordBot:
 
 
 def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, for announcements, and without readable content.
+    """Convert a message; None for the bot's own messages, announcements, and messages without readable content.
 
-    Stickers, polls, and messages whose content the bot may not see have none.
+    Stickers and polls, and messages with content that the bot may not see, have no readable content.
     """
     content, files = text_of(message, bot.id), references(message)
     if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
@@ -76,7 +76,7 @@ def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot)
 
 
 def edited(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Return an edit as an incoming message; None for Discord's own changes, such as the preview of a link."""
+    """Convert an edited message; None for Discord's own changes, for example a link preview."""
     if message.edited_at is None:
         return None
     changed = incoming(message, channel, bot)
@@ -87,7 +87,7 @@ def edited(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -
 
 
 def command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
-    """Return a slash command as the control word that it stands for."""
+    """Convert a slash command into a message with the control word."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
         address=channel.address(account),
@@ -112,9 +112,9 @@ def addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
 
 
 def text_of(message: discord.Message, me: int) -> str:
-    """Return the text of a message, with names instead of ids, and of what it forwards.
+    """Return the text of a message and of the messages it forwards, with names instead of ids.
 
-    A mention of the bot before a control word is left out: that is how users address a bot in a channel.
+    A mention of the bot before a control word is removed: in a channel, users address a bot in this way.
     """
     text = message.clean_content
     for mention in (f"<@{me}>", f"<@!{me}>"):
@@ -125,13 +125,13 @@ def text_of(message: discord.Message, me: int) -> str:
 
 
 def files_of(message: discord.Message) -> Sequence[discord.Attachment]:
-    """Return the files of a message and of what it forwards."""
+    """Return the files of a message and of the messages it forwards."""
     forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
     return [*message.attachments, *forwarded]
 
 
 def references(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the files by reference: a link would expire, so it is asked for when the file is fetched."""
+    """Return the files of a message by reference: a link would expire, so a link is requested at the download."""
     return tuple(
         Attachment(
             id=f"{message.channel.id}/{message.id}/{file.id}",

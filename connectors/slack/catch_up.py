@@ -1,4 +1,4 @@
-"""Catch-up on Slack: the cursor of each channel, and reading its history in the background after an outage."""
+"""Catch-up on Slack: each channel's cursor, and the reading of channel histories in the background."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ PAUSES = (1.0, 5.0, 15.0, 60.0)
 SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
-"""Seconds a new message waits until the gap before it is read; Slack expects the acknowledgement within three."""
+"""Seconds a new message waits for the missed messages before it; Slack expects an acknowledgement within three."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,17 +40,17 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CatchUpLimits:
-    """The limits of catch-up: the number of messages, and the id ``oldest``, from which on messages are read."""
+    """The limits of catch-up: the most messages, and the id ``oldest`` of the first message that may be read."""
 
     messages: int
     oldest: str
 
 
 class SlackHistory:
-    """A reader of channel history that makes one call after another."""
+    """A reader of channel histories that makes one call at a time."""
 
     def __init__(self, web: AsyncWebClient, pause: float) -> None:
-        """``pause`` is the least number of seconds between two calls."""
+        """``pause`` is the minimum number of seconds between two calls."""
         self._web = web
         self._pause = pause
         self._next = 0.0
@@ -60,7 +60,7 @@ class SlackHistory:
     ) -> tuple[Sequence[SlackMessage], bool]:
         """Return the messages after ``mark``, oldest first, and whether some may not have been read.
 
-        They are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
+        The messages are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
         """
         recent, more = await self._newest_messages(channel, mark, caps)
         active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > mark]
@@ -73,9 +73,9 @@ class SlackHistory:
         return [by_id[ts] for ts in sorted(by_id)], more
 
     async def _newest_messages(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
-        """Return the newest messages of a channel, at least one page, and whether unread ones remain.
+        """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
-        The messages before the mark are needed too: they show which threads have new replies.
+        Messages before the mark are needed too: they show which threads have new replies.
         """
         messages: list[SlackMessage] = []
         cursor: str | None = None
@@ -136,15 +136,15 @@ class MessageTaker(Protocol):
         ...
 
     async def take_missed(self, channel: str, message: SlackMessage) -> None:
-        """Accept a message, however long that takes."""
+        """Accept a missed message, and wait as long as that takes."""
         ...
 
 
 class SlackCatchUp:
-    """The catch-up of one account, which keeps the cursor of each channel.
+    """The catch-up of one account, which holds the cursor of each channel.
 
-    After a connection broke, a channel may have a gap, so its cursor does not move until the channel is read. Messages
-    that arrive in the meantime are accepted.
+    After a connection broke, messages may be missing in a channel, so its cursor does not move until its history is
+    read. Messages that arrive in the meantime are accepted.
     """
 
     def __init__(self, context: ConnectorContext, history: SlackHistory, options: SlackOptions) -> None:
@@ -159,7 +159,7 @@ class SlackCatchUp:
         self._behind = asyncio.Event()
 
     def look_again(self) -> None:
-        """Read every channel again: events may have been lost."""
+        """Request that every channel is read again, because events may have been lost."""
         self._current.clear()
         self._seen.clear()
         self._losses += 1
@@ -178,7 +178,7 @@ class SlackCatchUp:
     async def through(self, taker: MessageTaker) -> bool:
         """Read every known channel once, the most recently used first.
 
-        A channel with a new message waiting goes before the others. Returns whether all channels could be read.
+        A channel with a waiting new message is read before the others. Returns whether all channels could be read.
         """
         self._behind.clear()
         threads: defaultdict[str, list[str]] = defaultdict(list)
@@ -192,18 +192,18 @@ class SlackCatchUp:
         return complete
 
     async def ready(self, channel: str) -> None:
-        """Wait until the gap of a channel is read, at most ``PATIENCE`` seconds."""
+        """Wait until the missed messages of a channel are read, at most ``PATIENCE`` seconds."""
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
-            self._current.add(channel)  # a new channel: messages from before the connection are not answered
+            self._current.add(channel)  # a channel without a cursor is new: its earlier messages are not answered
         elif channel in self._unread or self._behind.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._waiting[channel].wait()
 
     async def took(self, message: IncomingMessage, accepted: AcceptedMessage) -> None:
-        """Move the cursor behind a message that is stored in the inbox, or only counted there."""
+        """Move the channel's cursor to a message that was accepted, even if the message will not be answered."""
         channel, thread = message.address.channel, message.address.thread
         if channel in self._current:
             await self._context.advance(channel, message.id)
@@ -213,7 +213,7 @@ class SlackCatchUp:
             await self._context.remember_channel(channel, thread, direct=is_direct(channel))
 
     def lost(self, channel: str) -> None:
-        """Record that a message of a channel was not accepted: the cursor stays before it."""
+        """Record that a message of a channel was not accepted, so that the cursor stays before the message."""
         self._current.discard(channel)
         self._losses += 1
         self._behind.set()
@@ -229,7 +229,7 @@ class SlackCatchUp:
         except SendFailure as failure:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
             if not isinstance(failure, PermanentSend):
-                return False  # a permanent failure: the account may not read this channel, so a retry is useless
+                return False  # after a permanent failure a retry is useless, so the channel counts as read
         finally:
             self._unread.discard(channel)
             self._waiting.pop(channel, asyncio.Event()).set()
@@ -247,8 +247,8 @@ class SlackCatchUp:
         selected = young[-caps.messages :] if caps.messages else []
         skipped = len(wanted) - len(selected)
         if skipped or more:
-            why = "they were too many" if len(selected) < len(young) else "they were too old"
-            why = f"written while Maestro was not connected, and {why} to be read later"
+            limit = "catchUpMessages" if len(selected) < len(young) else "catchUpHours"
+            why = f"written while Maestro was not connected, and beyond the limit {limit}"
             await self._context.skipped(channel, 0 if more else skipped, why)
         for message in selected:
             await taker.take_missed(channel, message)

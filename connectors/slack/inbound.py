@@ -1,4 +1,4 @@
-"""Incoming messages and button presses of Slack: stored before they are acknowledged, in each channel's order."""
+"""The intake of Slack's messages and button presses: stored before they are acknowledged, in each channel's order."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
 
 NAME_SECONDS = 1.0
-"""Seconds a message waits for its author's name; Slack expects the acknowledgement within three."""
+"""Seconds a message waits for its author's name; Slack expects an acknowledgement within three."""
 MAX_NAMES = 5_000
 
-BUTTON_EXPIRED = "This button is for nothing any more."
-BUTTON_OF_OTHERS = "This is for somebody else to answer."
+BUTTON_EXPIRED = "This button has expired."
+BUTTON_OF_OTHERS = "Another user has to answer this."
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ FULL_SECONDS = 5.0
 
 
 class SlackUserDirectory:
-    """Names of users by id, each looked up once; "" if a name cannot be read."""
+    """The names of users by id, each requested once; "" if a name cannot be read."""
 
     def __init__(self, web: AsyncWebClient) -> None:
         self.names: dict[str, str] = {}
@@ -43,7 +43,7 @@ class SlackUserDirectory:
         self._requests: dict[str, asyncio.Task[None]] = {}
 
     async def look_up(self, user: str) -> None:
-        """Look up the name of a user; after a timeout the user's next message tries again."""
+        """Request the name of a user unless known; after a timeout the user's next message tries again."""
         if not user or user in self.names:
             return
         request = self._requests.get(user)
@@ -71,7 +71,7 @@ class SlackUserDirectory:
 
 @dataclass(frozen=True)
 class SlackPress:
-    """A button press: the message key, the number of the button, and the incoming message without content."""
+    """A button press: the key of the button's message, the button's number, and an incoming message without content."""
 
     key: str
     number: int
@@ -81,7 +81,7 @@ class SlackPress:
 def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
     """Return the button press of a payload, None for any other payload.
 
-    It carries no mention: a press by a user who may not press the button must not reach an agent.
+    A press counts as no mention, so that the press of a user without permission never reaches an agent.
     """
     action = next((action for action in payload.get("actions") or () if action.get("type") == "button"), None)
     if payload.get("type") != "block_actions" or action is None:
@@ -106,9 +106,9 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
 
 
 class SlackInbound:
-    """The receiver of Slack's messages.
+    """The receiver of Slack's events.
 
-    After an error it sends no acknowledgement, so that Slack delivers the message again.
+    After an error it sends no acknowledgement, so that Slack delivers the event again.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SlackInbound:
 
     async def _event(self, payload: Event) -> None:
         if payload.get("type") == "app_rate_limited":
-            self._catch_up.look_again()  # Slack reported that it dropped events above its rate limit
+            self._catch_up.look_again()  # Slack dropped events above its rate limit
             return
         event = payload.get("event") or {}
         if event.get("type") in frozenset({"app_uninstalled", "tokens_revoked"}):
@@ -167,12 +167,12 @@ class SlackInbound:
     async def _command(self, command: Event) -> str:
         message = command_in(command, self._bot, datetime.now(UTC))
         if message is None:
-            return "I know /stop, /status and /new."
+            return "Unknown command; use /stop, /status or /new."
         await self._context.accept(message)
         return ""
 
     async def _press(self, payload: Event) -> None:
-        """Accept a button press; an error message about the button is shown to that user only."""
+        """Accept a button press; a message about a refused press is visible to the pressing user only."""
         press = press_in(payload, self._bot)
         if press is None:
             return
@@ -197,13 +197,13 @@ class SlackInbound:
             log.warning("slack.press_not_answered", reason=str(failure))
 
     def is_wanted(self, channel: str, message: Event) -> bool:
-        """Tell whether to accept a message."""
+        """Tell whether to accept a message: it is readable, and its channel is enabled."""
         if self.channels and channel not in self.channels and not is_direct(channel):
             return False
         return self._read(channel, message) is not None
 
     async def take_missed(self, channel: str, message: Event) -> None:
-        """Accept a missed message; wait while the inbox is full."""
+        """Accept a missed message; retry while the inbox is full."""
         await self._users.look_up(author(message))
         while True:
             try:

@@ -15,20 +15,20 @@ Names = Mapping[str, str]
 
 MESSAGES = frozenset({"message", "app_mention"})
 CONTENT_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
-"""The message subtypes with content from a user; the others report joins, topics and other changes."""
+"""The message subtypes with content from a user; other subtypes report joins, topics and other changes."""
 CHANGED = "message_changed"
 UNAVAILABLE_MODES = frozenset({"tombstone", "hidden_by_limit"})
-"""Modes of files that were deleted or hidden by Slack."""
+"""Modes of files that were deleted, or that Slack hides."""
 
 TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
-"""The time of a message, which is its id in its channel."""
+"""A message's timestamp, which is the message's id within its channel."""
 _ANGLED = re.compile(r"<([^<>]*)>")
 _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 
 @dataclass(frozen=True)
 class SlackBot:
-    """The bot's identity in a workspace; with ``every_line`` it answers messages that do not mention it."""
+    """The bot's identity in a workspace; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     team: str
@@ -39,7 +39,7 @@ class SlackBot:
 
 
 def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the message of an event; None for an event without one, and for the bot's own.
+    """Return the message of an event; None for an event without a message, and for the bot's own messages.
 
     Slack may send two events for one message, ``message`` and ``app_mention``. Both have the same channel and time,
     which form the id, so the second is a duplicate.
@@ -74,7 +74,7 @@ def is_direct(channel: str) -> bool:
 
 
 def author(event: Event) -> str:
-    """Return the id of the user behind an event, "" if it has no user."""
+    """Return the id of an event's user, "" if the event has no user."""
     return str((event.get("message") or event).get("user") or "")
 
 
@@ -87,7 +87,7 @@ def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> Incomin
     if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
-    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread
+    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread of its own
     return IncomingMessage(
         id=ts,
         address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own_thread),
@@ -114,7 +114,7 @@ def _addressing(event: Event, bot: SlackBot) -> Addressing:
 
 
 def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the new text of an edited message; changes by Slack itself, such as link previews, are no edits."""
+    """Return the new version of an edited message; changes by Slack itself, such as link previews, are no edits."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
     if not edited or now.get("text") == before.get("text"):
@@ -126,7 +126,7 @@ def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None
 
 
 def time_of(ts: str) -> datetime:
-    """Return the time that a message id stands for."""
+    """Return the time in a message id."""
     return datetime.fromtimestamp(float(ts), UTC)
 
 
@@ -171,7 +171,7 @@ def _decode(code: str, names: Names) -> str:
 
 
 def _command(command: str, text: str) -> str:
-    """Return the control word and arguments that a slash command stands for.
+    """Return the control word and arguments of a slash command, "" for an unknown command.
 
     ``/status`` belongs to Slack, so an app's command may be called ``/maestro-status``; ``/maestro status`` works too.
     """

@@ -1,4 +1,4 @@
-"""Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a message by its key."""
+"""Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a sent message by its key."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ SECTION_CHARS = 3_000
 """Characters of the longest section of a message with blocks."""
 
 EVENT_TYPE = "maestro_delivery"
-"""The event type in the metadata of sent messages; other apps can see it."""
+"""The event type in the metadata of sent messages, which other apps can see."""
 SKEW = timedelta(minutes=5)
-"""The greatest difference between Slack's clock and the local one."""
+"""The greatest expected difference between Slack's clock and the local clock."""
 CONTENT_SKEW = timedelta(seconds=30)
-"""The same for messages without metadata: an earlier one with the same text is another message."""
+"""The clock difference allowed for messages without metadata: an earlier message with equal text is another one."""
 PAGE = 200
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 """The parts of a text that Slack rewrites after a send: the brackets of links, white space, emoji."""
@@ -52,7 +52,7 @@ def _link(label: str, url: str) -> str:
 
 DIALECT = MarkdownDialect(
     plain=escape,
-    # mrkdwn has no escape, so a zero-width character after a mark keeps Slack from interpreting it.
+    # mrkdwn has no escape: a zero-width character after a mark keeps Slack from interpreting the mark.
     literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
     code=lambda text: f"`{escape(text)}`",
     block=lambda line: escape(line).replace(TICKS, SEPARATED_TICKS),
@@ -62,7 +62,7 @@ DIALECT = MarkdownDialect(
 
 
 def blocks_of(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
-    """Return the blocks that Slack shows instead of the text of a chunk with buttons; none without buttons."""
+    """Return the blocks of a chunk with buttons, which Slack shows instead of its text; none without buttons."""
     if not message.buttons:
         return ()
     parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
@@ -98,7 +98,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
-    """Edit a sent message and keep its key; raises a ``SendFailure``."""
+    """Edit a sent message without changing its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
@@ -147,7 +147,7 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
-    """Find a message by its key, from its first send attempt on; raises a ``SendFailure``.
+    """Find a sent message by its key, searching from the first send attempt on; raises a ``SendFailure``.
 
     A message without metadata is found by its content and time. A file appears in the channel with a delay; until then
     it is not found.
@@ -174,7 +174,7 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
 
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
-    """Show in a thread that an answer is being written; it lasts two minutes or until the answer."""
+    """Show a typing status in a thread; Slack removes the status after two minutes or with the answer."""
     await call_slack(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
@@ -186,7 +186,7 @@ def _is_alike(post: Fields, message: OutgoingMessage) -> bool:
         return False
     if float(post["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty for emoji alone, which cannot be compared
+    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty if the text is emoji alone, which cannot be compared
     return bool(expected) and expected == _REWRITTEN.sub("", str(post.get("text") or ""))
 
 
@@ -195,13 +195,13 @@ def _metadata(message: OutgoingMessage) -> dict[str, Any]:
 
 
 def file_name(message: OutgoingMessage) -> str:
-    """Return the file name with the key, by which the file is found again."""
+    """Return the file name with the message's key, by which a search finds the file."""
     path = PurePath(message.filename)
     return f"{path.stem}-{message.key}{path.suffix}"
 
 
 def _matching_ids(page: Fields, message: OutgoingMessage) -> Iterator[str]:
-    """Yield Slack's ids of the messages or files on a page that have the key."""
+    """Yield Slack's ids of the messages or files on a page that have the message's key."""
     for post in page.get("messages") or ():
         if message.filename:
             yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == file_name(message))

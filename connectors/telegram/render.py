@@ -25,7 +25,7 @@ from connectors.splitting import FENCE
 LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 _WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
 ADDRESS = re.compile(_WEB)
-"""Addresses that Telegram turns into links; an ``@`` in them is not a user name."""
+"""An address that Telegram turns into a link; an ``@`` in an address is no user name."""
 WORD_JOINER = "\u2060"
 _NAME = re.compile(r"(?<!\w)@(?=\w)")
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
@@ -33,7 +33,7 @@ _ITALIC_UNDERSCORES = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SPAN}?)(?<=[^\s_])
 
 
 def render(text: str) -> str:
-    """Return the text as Telegram's HTML; it accepts any text."""
+    """Return any Markdown text as Telegram's HTML."""
     return "\n".join(_blocks(text.split("\n")))
 
 

@@ -1,4 +1,4 @@
-"""Sends to Telegram: one message to one chat, as HTML, or as plain text if Telegram cannot parse the HTML."""
+"""Sends to Telegram: a message or file as HTML, or as plain text if Telegram cannot parse the HTML."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -44,20 +44,20 @@ log = structlog.get_logger(__name__)
 
 
 def measure(text: str) -> int:
-    """Return an upper bound of the length that Telegram counts for a text, which excludes the tags."""
+    """Return an upper bound of the length that Telegram counts for a text: the length of its HTML, tags included."""
     return length(render(text), LengthUnit.UTF16)
 
 
 def number_of(message_id: str) -> int | None:
-    """Return the number of a message on Telegram from its id in the inbox; None if it has none."""
+    """Return Telegram's number of a message from its id in the inbox; None if the id has no number."""
     number = message_id.partition(":")[0]
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
 def destination(message: OutgoingMessage, chat: str, *, quoting: bool) -> Arguments:
-    """Return the chat, topic and reply of a message; raises ``PermanentSend`` for an invalid chat id."""
+    """Return the chat, topic, reply and buttons of a message; raises ``PermanentSend`` for an invalid chat id."""
     if number_of(chat.removeprefix("-")) is None:
-        raise PermanentSend("this is not the id of a chat on Telegram", FailureScope.CHANNEL)
+        raise PermanentSend("the chat id is not a valid Telegram id", FailureScope.CHANNEL)
     answered = number_of(message.reply_to) if quoting else None
     return {
         "chat_id": int(chat),
@@ -93,12 +93,12 @@ async def edit(client: TelegramClient, message: OutgoingMessage, where: Argument
 async def upload(client: TelegramClient, message: OutgoingMessage, where: Arguments) -> Receipt:
     """Send a file with its caption; a caption that is too long follows as a message.
 
-    Raises a ``SendFailure``, and ``PermanentSend`` for a file that is too large or missing.
+    Raises a ``SendFailure``, which is ``PermanentSend`` for a file that is too large or missing.
     """
     content = await _checked_content(message)
     caption = message.content if message.path is not None else ""
     fits = measure(caption) <= MAX_CAPTION
-    patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers only after it has stored the file
+    patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers an upload only after it has stored the file
 
     async def send(text: str, parse_mode: str | None) -> Message:
         arguments = {**patient, "caption": text or None, "parse_mode": parse_mode}
@@ -111,7 +111,7 @@ async def upload(client: TelegramClient, message: OutgoingMessage, where: Argume
 
 
 async def _send_file(client: TelegramClient, message: OutgoingMessage, content: bytes, arguments: Arguments) -> Message:
-    """Send the file as a photo if Telegram accepts it as one, else as a document."""
+    """Send the file as a photo if Telegram accepts it as a photo, else as a document."""
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
             with telegram_errors():
@@ -125,7 +125,7 @@ async def _send_file(client: TelegramClient, message: OutgoingMessage, content: 
 
 
 async def _follow(client: TelegramClient, text: str, where: Arguments) -> None:
-    """Send the text that was too long for a caption; a failure is not raised, so the file is not sent again."""
+    """Send the text that was too long for a caption; a failure is only logged, so that the file is not sent again."""
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
     async def send(part: str, parse_mode: str | None) -> Message:
@@ -139,7 +139,7 @@ async def _follow(client: TelegramClient, text: str, where: Arguments) -> None:
 
 
 async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
-    """Send a text as HTML, or as plain text if Telegram refused the HTML and so did not send it."""
+    """Send a text as HTML, or as plain text if Telegram refused the HTML."""
     html = render(content)
     if html.strip():
         try:
@@ -158,18 +158,18 @@ async def _checked_content(message: OutgoingMessage) -> bytes:
     except OSError as error:
         raise PermanentSend(f"the file cannot be read ({type(error).__name__})", FailureScope.MESSAGE) from None
     if len(content) > MAX_FILE_BYTES:
-        size = f"{len(content):,} bytes, and Telegram takes at most {MAX_FILE_BYTES:,}"
+        size = f"{len(content):,} bytes; the limit of Telegram is {MAX_FILE_BYTES:,}"
         raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     return content
 
 
 def _no_preview() -> LinkPreviewOptions:
-    """Disable link previews: a preview would request an address that a model may have been led to write."""
+    """Return options without link previews, which would request an address that a prompt injection may have added."""
     return LinkPreviewOptions(is_disabled=True)
 
 
 def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
-    """Return the buttons as one column; the message's key and the number identify each."""
+    """Return the buttons of a message in one column, None if it has none; key and number identify a button."""
     rows = [
         [InlineKeyboardButton(button.label, callback_data=f"{message.key}:{number}")]
         for number, button in enumerate(message.buttons)
@@ -178,5 +178,5 @@ def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
 
 
 def _receipt(sent: Message) -> Receipt:
-    with telegram_errors():  # Telegram's answer may be no message
+    with telegram_errors():  # Telegram's answer may be unreadable
         return Receipt(platform_message_id=str(int(sent.message_id)))

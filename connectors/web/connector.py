@@ -1,4 +1,4 @@
-"""The web connector: WebSocket chat and HTTP on one port, guarded against pages of other sites."""
+"""The web connector: WebSocket chat and HTTP on one port, protected against requests of foreign web pages."""
 
 import asyncio
 import shutil
@@ -27,16 +27,16 @@ from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
 SIGNED = "/platforms/"
-"""The path of the platforms' webhooks, which arrive under a public name and are checked by signature."""
+"""The path of the platforms' webhooks, which arrive under any host name and are checked by signature."""
 
 PING_SECONDS = 20.0
 
 
 class OriginGuard:
-    """ASGI middleware that rejects requests from foreign pages with 403 before any other code sees them.
+    """ASGI middleware that rejects requests from foreign web pages with 403 before any other code handles them.
 
-    The check of the Host header stops names that an attacker's DNS points at this machine; the check of the Origin
-    header stops pages of other sites.
+    The check of the Host header stops requests under names that an attacker's DNS points at this machine; the check of
+    the Origin header stops pages of other sites.
     """
 
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
@@ -45,7 +45,7 @@ class OriginGuard:
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or reject it."""
+        """Pass an allowed request on, or answer 403."""
         if scope["type"] not in ("http", "websocket") or scope["path"].startswith(SIGNED):
             await self._app(scope, receive, send)
             return
@@ -96,7 +96,7 @@ def _cors(origin: str) -> dict[str, str]:
 
 
 class WebConnector:
-    """One server on one port; platform "web", account "default".
+    """The web connector: one server on one port, platform "web", account "default".
 
     ``webhooks`` are the routes of other connectors, served under ``/platforms`` and guarded by their own signatures.
     """
@@ -136,7 +136,7 @@ class WebConnector:
         self._settled = asyncio.Event()
         self._failure: MaestroError | None = None
         self.port = config.port
-        """The port in use, which differs from the configured one only if that is 0."""
+        """The port in use, which differs from the configured port only if that is 0."""
 
     @property
     def accepts_connections(self) -> bool:
@@ -144,7 +144,7 @@ class WebConnector:
         return self._settled.is_set() and self._failure is None
 
     async def started(self) -> None:
-        """Return once the port accepts connections; raise the error of ``run`` if it never will."""
+        """Return once the port accepts connections; raise the error of ``run`` if it cannot."""
         await self._settled.wait()
         if self._failure is not None:
             raise self._failure
@@ -158,7 +158,7 @@ class WebConnector:
         except MaestroError as error:
             self._failure = error
             try:
-                # Recorded before it is raised, because the caller may end this process at once.
+                # The failure is recorded before it is raised, because the caller may end this process at once.
                 await self._context.report(ConnectorState.FAILED, str(error))
             finally:
                 self._settled.set()
@@ -167,10 +167,10 @@ class WebConnector:
         options = uvicorn_config(
             self._app(),
             self._config.connections,
-            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its socket with 1009
+            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its WebSocket with code 1009
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
-            ws_per_message_deflate=False,  # no zip bombs, and no memory per idle socket
+            ws_per_message_deflate=False,  # compression would allow zip bombs and need memory per socket
         )
         try:
             await serve_until_cancelled(Server(options, self._announce), sockets)
@@ -178,16 +178,16 @@ class WebConnector:
             await self._context.report(ConnectorState.STOPPED)
 
     def stop_accepting(self) -> None:
-        """Refuse new messages; open sockets stay and receive the answers to earlier messages (drain)."""
+        """Refuse new messages during a drain; open sockets still receive the answers to earlier messages."""
         self._services.intake.close()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Pass a chunk to every socket of its channel; an absent client gets it on resuming. Never fails."""
+        """Pass a chunk to every socket of its channel; an absent client gets it when it reconnects. Never fails."""
         self._hub.push(message)
         return Receipt(platform_message_id=str(message.id))
 
     async def typing(self, address: Address) -> None:
-        """Show the channel once that an answer is being written."""
+        """Show once in the channel that an answer is being written."""
         self._hub.typing(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
@@ -196,10 +196,10 @@ class WebConnector:
             stored = await self._context.upload_file(attachment.id)
             return await asyncio.to_thread(shutil.copyfile, stored, folder / "upload")
         except (NotFound, FileNotFoundError) as error:
-            raise PermanentFetch(f"the upload {attachment.id} is not kept any more") from error
+            raise PermanentFetch(f"the upload {attachment.id} was deleted from Maestro's storage") from error
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
+        """Return all routes of the port: the WebSocket at ``/``, the HTTP endpoints, and the platforms' webhooks."""
         webhooks = Mount("/platforms", app=self.webhooks.router)
         return [WebSocketRoute("/", self._socket), *Endpoints(self._services).routes(), webhooks]
 

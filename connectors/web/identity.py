@@ -1,4 +1,4 @@
-"""Authentication of web users: tickets, keys, resume tokens, and the local owner.
+"""The authentication of web users by tickets, keys and resume tokens, and the local owner.
 
 See docs/decisions.md: web identity.
 """
@@ -22,7 +22,7 @@ from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)
-"""The lifetime of a user's resume token; an owner's has the lifetime of a login."""
+"""The lifetime of a user's resume token; an owner's token has the lifetime of a login."""
 PURPOSE = b"maestro web resume token 1\n"
 OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
@@ -30,10 +30,10 @@ INSTANCE = b"maestro web instance\n"
 
 @dataclass(frozen=True)
 class WebUser:
-    """An authenticated user; with ``dashboard``, a ticket or local access opened the operator's channels.
+    """An authenticated user; ``dashboard`` is set for a dashboard's user and for the local owner.
 
-    ``bot`` marks an automated client; a client with the key may declare it and cannot withdraw it. ``since`` is the
-    time of the owner's last full login behind a resume token, in seconds since 1970.
+    ``bot`` marks an automated client; a client with the key may declare itself a bot and cannot withdraw it. ``since``
+    is the time of the owner's last full login behind a resume token, in seconds since 1970.
     """
 
     identity: Identity
@@ -47,13 +47,13 @@ class WebUser:
         return self.dashboard or self.identity.role is IdentityRole.OWNER
 
     def may_open(self, channel: str) -> bool:
-        """Tell whether this user may use a channel of this name."""
+        """Tell whether this user may use the channel."""
         return self.dashboard or not channel.startswith(DASHBOARD_CHANNEL)
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of token, for owners or for other users: its signing key and its lifetime."""
+    """The kind of a token, for owners or for other users: its signing key and its lifetime."""
 
     key: bytes
     lifetime: timedelta
@@ -63,9 +63,9 @@ class _Kind:
 
 
 class ResumeTokens:
-    """The signed tokens by which a returning client is the same user.
+    """The signed tokens with which a returning client is recognised as the same user.
 
-    A user's token is valid for 30 days, and each visit gives a new one. An owner's token ends with the lifetime of a
+    A user's token is valid for 30 days, and each visit gives a new token. An owner's token ends with the lifetime of a
     login, however often it is renewed, and at once after a change of the password or key.
     """
 
@@ -78,11 +78,11 @@ class ResumeTokens:
 
     @property
     def instance(self) -> str:
-        """A name for this installation that stays the same as long as its key."""
+        """An id of this installation, which changes only with its signing key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
     def issue(self, web_user: WebUser) -> str:
-        """Return a token that identifies this user until it expires."""
+        """Return a new resume token for this user."""
         identity = web_user.identity
         now = int(self._clock().timestamp())
         claims = {
@@ -110,7 +110,7 @@ class ResumeTokens:
         except binascii.Error as error:
             raise _invalid() from error
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
-        # Tokens of releases before web bots have no ``bot`` claim.
+        # Tokens of older releases, which had no web bots, have no ``bot`` claim.
         web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
         if self._kind_of(web_user) is not kind:
             raise _invalid()
@@ -143,7 +143,7 @@ class WebAuthenticator:
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
 
-        A ticket has precedence; then a resume token restores its user; the key alone makes a new user. Without
+        A ticket has precedence; then a resume token restores its user; the key alone creates a new user. Without
         credentials the local user is the owner, if the configuration allows it.
         """
         if credentials.ticket:
@@ -163,7 +163,7 @@ class WebAuthenticator:
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
     def bearer(self, value: str) -> WebCredentials:
-        """Read an Authorization header's token: a resume token, or else the key."""
+        """Read an Authorization header's token: a resume token if this installation signed it, else the key."""
         return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
 
     async def _knows_key(self, api_key: str, caller: str) -> bool:
@@ -175,12 +175,12 @@ class WebAuthenticator:
         if not expected or not hmac.compare_digest(_digest(api_key), _digest(expected)):
             if expected:
                 self._throttle.refuse(caller)
-            raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
+            raise Unauthorized("The apiKey is wrong, or the resume token sent in its place is not valid.")
         return True
 
 
 def _mark_bot(web_user: WebUser, credentials: WebCredentials) -> WebUser:
-    """Mark a user as a bot if the client declares it; the owner never is one."""
+    """Mark a user as a bot if the client declares itself one; the owner is never a bot."""
     return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.owns))
 
 

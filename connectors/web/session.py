@@ -1,4 +1,4 @@
-"""One WebSocket session from its first frame to its close; its messages are stored before they are acknowledged."""
+"""A WebSocket session from its first frame to its close; messages are stored before they are acknowledged."""
 
 import asyncio
 import contextlib
@@ -20,27 +20,27 @@ from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.messages import AcceptedMessage, Address, ControlWord, IncomingMessage
 
 CLOSE_PATIENCE = 5.0
-"""Seconds to wait until a client that does not read accepts the close frame."""
+"""The longest wait in seconds for a client to accept the last frame and the close."""
 REPLAY_PAGE = 100
-"""The most deliveries in memory at once during the replay for a returning client."""
+"""The most deliveries in memory at once while missed deliveries are replayed to a returning client."""
 
 
 class WebIntake:
-    """The intake of messages of authenticated users, shared by sockets and HTTP."""
+    """The intake of messages from authenticated users, shared by WebSockets and HTTP."""
 
     def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
         self._context = context
         self._clock = clock
         self._open = True
         self._unwritten: dict[str, str] = {}
-        """New channels without a message, and the users that opened them: only a message makes one worth a row."""
+        """The opener of each new channel; a channel gets its row in the store with its first message."""
 
     def close(self) -> None:
-        """Refuse further messages; acknowledged ones stay stored."""
+        """Refuse further messages; acknowledged messages stay stored."""
         self._open = False
 
     async def open_channel(self, web_user: WebUser, channel: str) -> Address:
-        """Return the address of the user's channel, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
+        """Return the address of the user's channel, a new channel if ``channel`` is empty; raises ``ChannelTaken``."""
         address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
         if not web_user.may_open(address.channel):
             raise ChannelTaken("This channel is for the dashboard only.")
@@ -51,7 +51,7 @@ class WebIntake:
         return address
 
     def leave(self, address: Address) -> None:
-        """Release a new channel without messages."""
+        """Forget a new channel that has no messages."""
         self._unwritten.pop(address.channel, None)
 
     async def take(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
@@ -63,7 +63,7 @@ class WebIntake:
         if address.channel in self._unwritten:
             await self._own(web_user, address)
         message = IncomingMessage(
-            # The user is part of the id: two users may choose the same clientId.
+            # The user's id is a part of the message id, because two users may choose the same clientId.
             id=f"{user.user_id}:{frame.client_id or ULID()}",
             address=address,
             user_id=user.user_id,
@@ -88,7 +88,7 @@ class WebIntake:
 
 @dataclass(frozen=True)
 class WebServices:
-    """The services that every session of the connector shares."""
+    """The services that all sessions of the connector share."""
 
     config: WebConfig
     context: ConnectorContext
@@ -99,7 +99,7 @@ class WebServices:
 
 
 class WebSession:
-    """The connection of a client; its frames are handled one after another."""
+    """The WebSocket connection of a client; frames are handled one after another."""
 
     def __init__(self, services: WebServices, socket: WebSocket) -> None:
         self._services = services
@@ -112,7 +112,7 @@ class WebSession:
             web_user, address, auth = await self._enter()
         except WebSocketDisconnect:
             return
-        # The client gets an error frame for every failure, even one of a library.
+        # The client gets an error frame for every failure, even a failure of a library.
         except Exception as error:  # noqa: BLE001 - see above
             await self._refuse(presentable(error))
             return
@@ -147,7 +147,7 @@ class WebSession:
     async def _converse(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
         queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
         try:
-            # Subscribed before the replay is read, so that no message is lost between the two.
+            # The queue is subscribed before the missed deliveries are read, so that no delivery is lost in between.
             with self._services.hub.subscribed(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(queue.drain(self._socket.send_text))
@@ -158,7 +158,7 @@ class WebSession:
         except* TooSlow:
             await self._close(Close.LATER, "too slow; reconnect with lastId")
         except* MaestroError as errors:
-            # Without the missed messages the client would have a gap; it gets them when it reconnects with lastId.
+            # The missed deliveries could not be read; the client gets them when it reconnects with lastId.
             await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
     async def _talk(self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue) -> None:
@@ -176,7 +176,7 @@ class WebSession:
             return
         try:
             await self._replay(address, last_id, queue)
-        # Any error becomes one that can be shown to the client before its socket is closed.
+        # Any error is converted to one that the client may see before its socket is closed.
         except Exception as error:
             raise presentable(error) from error
 
@@ -184,7 +184,7 @@ class WebSession:
         context = self._services.context
         newest = await context.newest_delivery()
         if last_id > newest:
-            # An id above the newest means that an older store was restored: none of its deliveries were seen.
+            # An id above the newest means that an older store was restored, so the client saw none of its deliveries.
             queue.cursor = 0
             queue.catch_up(self._services.hub.recent(address.channel, 0))
             queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
@@ -193,7 +193,7 @@ class WebSession:
         while len(page) == REPLAY_PAGE:
             await queue.replay(page)
             page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
-        # The last page, uncommitted deliveries and messages that arrived during the replay are merged in one step.
+        # The last page, uncommitted deliveries and live deliveries held back during the replay are merged in one step.
         queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
         queue.say({"type": "resumed", "lastId": queue.cursor})
 
@@ -202,7 +202,7 @@ class WebSession:
         try:
             fields = frames.decode(text)
             return await self._act(web_user, address, fields)
-        # The client gets an error frame for every failure and may send the next frame.
+        # The client gets an error frame for every failure; the session continues with the next frame.
         except Exception as error:  # noqa: BLE001 - see above
             problem = presentable(error)
             return frames.error_frame(type(problem).__name__, explain(problem), _echo(fields))
@@ -234,11 +234,11 @@ class WebSession:
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Return the network address of the client."""
+    """Return the network address of the client, "" if unknown."""
     return connection.client.host if connection.client else ""
 
 
 def _echo(fields: Mapping[str, object]) -> str:
-    """Return the clientId of a failed frame, so that the client knows which message failed."""
+    """Return the clientId in a failed frame, so that the client knows which message failed; "" without one."""
     client = fields.get("clientId")
     return frames.clean(client) if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""

@@ -1,4 +1,4 @@
-"""Meta's requests as events: messages of every kind, statuses of sent messages, and new numbers of users."""
+"""The conversion of Meta's requests into events: messages, statuses of sent messages, and new numbers of users."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +13,9 @@ from maestro.domain.messages import Address, Attachment, IncomingMessage, Receip
 Json = Mapping[str, Any]
 
 SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
-"""Kinds of messages without content."""
+"""Types of messages without content, which are skipped."""
 MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
-UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
+UNKNOWN = "[a message of a type that WhatsApp does not pass on]"
 MAX_CONTACTS = 10
 
 FIELD = "messages"
@@ -28,7 +28,7 @@ STATES: Mapping[str, ReceiptState] = {
 }
 EDIT, SYSTEM = "edit", "system"
 _PRESS = re.compile(r"([A-Za-z0-9]{1,25}):([0-9]{1,2})")
-"""The payload of a sent button: the key of its message and its number."""
+"""The payload of a button that Maestro sent: the key of its message and the button's number."""
 _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 
@@ -42,7 +42,7 @@ class MessageText:
 
 
 def text_of(message: Json) -> MessageText:
-    """Return the content of a message; raises ``ValueError`` or a similar error for an unknown form."""
+    """Return the content of a message; raises ``ValueError`` or a similar error for a malformed message."""
     kind = str(message.get("type") or "")
     if kind in MEDIA:
         return _media(message[kind])
@@ -69,7 +69,7 @@ def _interactive(part: Json) -> MessageText:
 
 
 def _button(part: Json) -> MessageText:
-    """Read a quick reply below a template; the operator defined its payload."""
+    """Read the press of a quick reply below a template; the operator defined the payload."""
     return MessageText(str(part["text"]), payload=str(part.get("payload") or ""))
 
 
@@ -115,7 +115,7 @@ class WhatsAppNumber:
 
 @dataclass(frozen=True)
 class WhatsAppPress:
-    """A button press: the key of its message and its number."""
+    """A button press: the key of the button's message, and the button's number."""
 
     key: str
     number: int
@@ -123,7 +123,7 @@ class WhatsAppPress:
 
 @dataclass(frozen=True)
 class WhatsAppMessage:
-    """A message; if it has a ``press``, its content is only the label of the pressed button."""
+    """A received message; with a ``press`` the content is only the label of the pressed button."""
 
     message: IncomingMessage
     press: WhatsAppPress | None = None
@@ -131,7 +131,7 @@ class WhatsAppMessage:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """The status of a sent message."""
+    """The status of the sent message with this key."""
 
     key: str
     report: ReceiptReport
@@ -139,7 +139,7 @@ class StatusReport:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """The new number of a user."""
+    """The change of a user's number, which is the channel's id, to another number."""
 
     channel: str
     to: str
@@ -147,14 +147,14 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class ForeignEvents:
-    """The number of events in a request that concern another number."""
+    """The count of events in a request that concern another number of the business account."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class SkippedEvent:
-    """A skipped event, and the reason."""
+    """An event that was skipped, and the reason."""
 
     why: str
 
@@ -247,7 +247,7 @@ def _status(status: Json) -> StatusReport | None:
 
 
 def _names(value: Json) -> Mapping[str, str]:
-    """Return the display names of users, by both of their ids."""
+    """Return the display names of users, by number and by Meta's id."""
     return {
         str(contact[of]): str(_object(contact.get("profile")).get("name") or "")
         for contact in _objects(value.get("contacts"))

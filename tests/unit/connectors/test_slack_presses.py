@@ -93,7 +93,7 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else() -> None:
         await until(lambda: app.slack.api.whispers != [])
     (whisper,) = app.slack.api.whispers
     assert (whisper["channel"], whisper["user"], whisper["thread_ts"]) == ("C1", "U1", "1.2")
-    assert "for nothing any more" in whisper["text"]
+    assert "has expired" in whisper["text"]
     assert app.context.inbox == []
 
 

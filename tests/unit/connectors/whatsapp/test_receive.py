@@ -182,13 +182,13 @@ def test_why_a_message_failed_is_said_in_our_own_words() -> None:
     assert "not on WhatsApp" in failure_sentence(errors)
     assert ADA not in failure_sentence(errors)
     for unknown in (None, [], [{"code": "x"}], ["x"], {"code": 1}):
-        assert failure_sentence(unknown) == "WhatsApp could not bring it, and does not say why"
-    assert failure_sentence([{"code": 999}]) == "WhatsApp says 999"
+        assert failure_sentence(unknown) == "WhatsApp could not deliver the message, and gives no reason"
+    assert failure_sentence([{"code": 999}]) == "WhatsApp reports 999"
 
 
 def test_what_meta_complains_of_is_noted_and_nothing_more() -> None:
     [one] = events_in(change(errors=[{"code": 130429, "title": "slow down"}]), US)
-    assert one == SkippedEvent("WhatsApp says 130429: the number has sent too many messages in a short time")
+    assert one == SkippedEvent("WhatsApp reports 130429: the number has sent too many messages in a short time")
 
 
 JSON = st.recursive(
