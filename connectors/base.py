@@ -178,8 +178,7 @@ class ConnectorContext(Protocol):
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
         """Record a delivery status of a sent message; return false if Maestro did not send the message.
 
-        Statuses may arrive in any order: a later status is never replaced by an earlier one. A failure marks the
-        delivery as failed.
+        A later status is never replaced by an earlier one. A failure marks the delivery as failed.
         """
         ...
 

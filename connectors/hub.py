@@ -154,8 +154,7 @@ class ConnectorHub:
 class TypingIndicators:
     """Typing indicators, refreshed in the background; may be called from any thread.
 
-    ``is_open`` tells whether a job is still open: a job may end in another process than the one that shows its
-    indicator.
+    ``is_open`` tells whether a job is still open, because a job may end in another process than this one.
     """
 
     def __init__(self, hub: ConnectorHub, loop: asyncio.AbstractEventLoop, is_open: Callable[[str], bool]) -> None:

@@ -122,9 +122,7 @@ class TelegramConnector(AccountConnector):
             await send.edit(self._client, message, send.destination(message, chat, quoting=False))
         except TelegramMoved as moved:
             await self._migrations.add(chat, moved.to)
-            raise PermanentSend(
-                "the group got a new id, so its old messages are out of reach", FailureScope.MESSAGE
-            ) from None
+            raise PermanentSend("the group has a new id; old messages cannot be edited", FailureScope.MESSAGE) from None
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for five seconds or until the next message."""

@@ -60,9 +60,7 @@ class WebConfig:
                 f"web.host is {self.host!r}, which other computers can reach: set web.apiKey, or bind to localhost."
             )
         if self.local_owner and self.api_key:
-            raise ConfigurationError(
-                "The local user is the owner only while web.apiKey is empty: set either the key or the local owner."
-            )
+            raise ConfigurationError("The local user can be the owner only while web.apiKey is empty.")
 
 
 def is_loopback(host: str) -> bool:

@@ -116,9 +116,7 @@ class WhatsAppEndpoint(WebhookEndpoint):
         parameters = request.query_params
         is_known = is_same_secret(self._verify_token, parameters.get("hub.verify_token", ""))
         if parameters.get("hub.mode") != "subscribe" or not is_known:
-            return PlainTextResponse(
-                "the verify token is wrong; enter the verifyToken of Maestro's settings", HTTPStatus.FORBIDDEN
-            )
+            return PlainTextResponse("the verify token is not verifyToken in Maestro's settings", HTTPStatus.FORBIDDEN)
         return PlainTextResponse(parameters.get("hub.challenge", ""))
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:

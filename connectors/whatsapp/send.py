@@ -62,9 +62,7 @@ class StatusWaiter:
             until = max(message.tried_at or self._since, self._since) + self._seconds
             left = (until - self._clock()).total_seconds()
             if left <= 0:
-                raise Unsettled(
-                    f"WhatsApp reported no status of the message within {self._seconds.total_seconds():g} s"
-                )
+                raise Unsettled(f"WhatsApp reported no status within {self._seconds.total_seconds():g} s")
             await asyncio.sleep(min(left, LOOK_SECONDS))
 
 

@@ -51,9 +51,7 @@ async def _take(lock: FileLock, name: str, report: Callable[[str], None], held: 
     # The lock is tried every second: a thread that blocks in flock could not be cancelled.
     while not await asyncio.to_thread(lock.take):
         if not has_waited:
-            report(
-                f"{lock.holder().capitalize()} runs the connector {name}; this process takes over when that one ends."
-            )
+            report(f"{lock.holder().capitalize()} runs the connector {name}; this process takes over after it.")
             has_waited = True
         await asyncio.sleep(LOOK_SECONDS)
     held.callback(lock.release)
@@ -86,10 +84,9 @@ class ConnectorHost:
                 await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
-        """Run a bot until cancelled, once its lease is held.
+        """Run a bot until cancelled, once its lease is held, which protects a token that two rows share by mistake.
 
-        Bots have leases even on one machine, because two rows may share a token by mistake. Raises ``AccountRefused``
-        when the platform refuses the account.
+        Raises ``AccountRefused`` when the platform refuses the account.
         """
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()

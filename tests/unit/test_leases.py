@@ -66,9 +66,7 @@ async def test_a_kill_frees_the_lease_at_once(tmp_path: Path) -> None:
     holder = await asyncio.to_thread(hold, tmp_path, "slack", "main")
     waiting = Waiting(tmp_path, Bot("slack", "main"))
     await waiting.told.wait()
-    assert waiting.heard == [
-        f"Process {holder.pid} runs the connector slack/main; this process takes over when that one ends."
-    ]
+    assert waiting.heard == [f"Process {holder.pid} runs the connector slack/main; this process takes over after it."]
     assert not waiting.held.is_set()
     holder.kill()
     await waiting.task
