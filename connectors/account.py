@@ -42,7 +42,7 @@ class AccountConnector:
         self._refusal = asyncio.get_running_loop().create_future()
         try:
             await self._report(ConnectorState.STARTING)
-            await run_together(self._receive(), self._refused())
+            await run_together(self._receive(), self._raise_refusal())
         except AccountRefused as refused:
             await self._report(ConnectorState.FAILED, str(refused))
             raise
@@ -94,7 +94,7 @@ class AccountConnector:
                 self.refuse(AccountRefused(str(failure)))
             raise
 
-    async def _refused(self) -> None:
+    async def _raise_refusal(self) -> None:
         assert self._refusal is not None
         raise await self._refusal
 
@@ -124,13 +124,13 @@ class MessageIntake:
         self._context = context
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def in_order(self, channel: str) -> asyncio.Lock:
+    def channel_lock(self, channel: str) -> asyncio.Lock:
         """Return the lock of a channel; waiting callers get the lock in the order of their calls."""
         return self._locks.setdefault(channel, asyncio.Lock())
 
     async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
         """Store a message after the earlier messages of its channel."""
-        async with self.in_order(message.address.channel):
+        async with self.channel_lock(message.address.channel):
             return await self.accept(message)
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:

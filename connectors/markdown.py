@@ -82,7 +82,7 @@ def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
             yield TICKS
         else:
             quote = QUOTE.match(line)
-            yield f"> {block_line(line[quote.end() :], dialect)}" if quote else block_line(line, dialect)
+            yield f"> {render_line(line[quote.end() :], dialect)}" if quote else render_line(line, dialect)
 
 
 def inline(text: str, dialect: MarkdownDialect) -> str:
@@ -101,7 +101,7 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
     """
     at = 0
     while at < len(source):
-        end = end_of_code(source, at) or end_of_table(source, at)
+        end = find_code_end(source, at) or find_table_end(source, at)
         if end and FENCE.match(source[at]):
             yield source[at:end]
         elif end:
@@ -111,7 +111,7 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
         at = end or at + 1
 
 
-def block_line(line: str, dialect: MarkdownDialect) -> str:
+def render_line(line: str, dialect: MarkdownDialect) -> str:
     """Return a line outside code, quotes and tables in the platform's markup."""
     if RULE.match(line):
         return "———"
@@ -139,7 +139,7 @@ def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
     return f"{before}{inline(element[kind], dialect)}{after}"
 
 
-def end_of_code(source: Sequence[str], start: int) -> int:
+def find_code_end(source: Sequence[str], start: int) -> int:
     """Return the line after the code block that begins here; 0 if none begins. An unclosed block ends with the text."""
     opening = FENCE.match(source[start])
     if opening is None:
@@ -152,7 +152,7 @@ def end_of_code(source: Sequence[str], start: int) -> int:
     return len(source)
 
 
-def end_of_table(source: Sequence[str], start: int) -> int:
+def find_table_end(source: Sequence[str], start: int) -> int:
     """Return the line after the table that begins here; 0 if none begins."""
     is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
     if not is_table or not _COLUMNS.match(source[start + 1]):

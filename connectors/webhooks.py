@@ -136,7 +136,7 @@ class PlatformWebhooks:
     def serving(self, connector: Connector) -> Iterator[None]:
         """Serve a connector's routes, if it has any, while the block runs."""
         prefix = f"/{connector.platform}/{connector.account}"
-        routes = [_prefix(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
+        routes = [_mount(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
         self.router.routes.extend(routes)
         try:
             yield
@@ -145,7 +145,7 @@ class PlatformWebhooks:
                 self.router.routes.remove(route)
 
 
-def _prefix(prefix: str, route: BaseRoute) -> BaseRoute:
+def _mount(prefix: str, route: BaseRoute) -> BaseRoute:
     """Return a route under a prefix; the prefix itself serves the route ``/``, as platforms follow no redirect."""
     if not isinstance(route, Route):
         return Mount(prefix, routes=[route])

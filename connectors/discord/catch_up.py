@@ -40,7 +40,7 @@ class DiscordCursors:
         self._initial: dict[int, int] = {}
         """The cursor of each channel at its first use in this connection."""
 
-    async def of(self, channel: DiscordChannel) -> int | None:
+    async def read(self, channel: DiscordChannel) -> int | None:
         """Return the id of the newest message that was accepted or skipped, None in a new channel."""
         if channel.id not in self._known:
             mark = await self._context.cursor(channel.address_channel, channel.thread)
@@ -49,24 +49,24 @@ class DiscordCursors:
             self._initial.setdefault(channel.id, self._known.setdefault(channel.id, int(mark)))
         return self._known[channel.id]
 
-    async def before(self, channel: DiscordChannel) -> int | None:
+    async def cursor_at_connect(self, channel: DiscordChannel) -> int | None:
         """Return the cursor that a channel had when this connection began, or None."""
-        await self.of(channel)
+        await self.read(channel)
         return self._initial.get(channel.id)
 
-    async def begin_at(self, channel: DiscordChannel, number: int) -> None:
+    async def set_first_cursor(self, channel: DiscordChannel, number: int) -> None:
         """Set the first cursor of a new channel; messages up to this id are not answered."""
         self._known[channel.id] = max(number, self._known.get(channel.id, 0))
         await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.direct)
         await self._context.advance(channel.address_channel, str(self._known[channel.id]), channel.thread)
 
-    def note(self, channel: DiscordChannel, number: int) -> None:
+    def advance(self, channel: DiscordChannel, number: int) -> None:
         """Record that all messages up to this id are accepted; the cursor never goes back."""
         if number > self._known.get(channel.id, 0):
             self._known[channel.id] = number
             self._unwritten[channel.id] = channel
 
-    async def keep_written(self) -> None:
+    async def write_periodically(self) -> None:
         """Write changed cursors to the store every second until cancelled."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
@@ -100,7 +100,7 @@ class ChannelQueue:
     failures: int = 0
     worker: asyncio.Task[None] | None = None
 
-    def fall_behind(self, newest: int | None = None) -> None:
+    def request_history(self, newest: int | None = None) -> None:
         """Request that the history is read before the next event, up to ``newest``; None reads it to its end."""
         known = newest is not None and (not self.behind or self.newest is not None)
         self.newest = max(newest or 0, self.newest or 0) if known else None
@@ -130,7 +130,7 @@ class ChannelQueues:
         """The channels in which no message between the cursor and the next event is missing."""
         self._session = 0
 
-    def doubt(self) -> None:
+    def begin_session(self) -> None:
         """Begin a new session: in each channel, messages before the next event may be missing."""
         self._settled.clear()
         self._session += 1
@@ -141,18 +141,18 @@ class ChannelQueues:
         """Queue an event; if messages before the event may be missing, the channel's history is read first."""
         queue = self._queue(channel)
         if channel.id not in self._settled:
-            queue.fall_behind()
+            queue.request_history()
         if len(queue.waiting) < MOST_WAITING:
             queue.waiting.append(work)
         else:
             queue.waiting.clear()
-            queue.fall_behind()
+            queue.request_history()
         self._start_worker(queue)
 
     def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
         """Read the channel's history before its next event; the task ends when the queue is empty."""
         queue = self._queue(channel)
-        queue.fall_behind(newest)
+        queue.request_history(newest)
         return self._start_worker(queue)
 
     async def close(self) -> None:
@@ -167,32 +167,32 @@ class ChannelQueues:
 
     def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
         if queue.worker is None:
-            queue.worker = asyncio.create_task(self._work(queue))
+            queue.worker = asyncio.create_task(self._run_worker(queue))
         return queue.worker
 
-    async def _work(self, queue: ChannelQueue) -> None:
+    async def _run_worker(self, queue: ChannelQueue) -> None:
         try:
             while queue.behind or queue.waiting:
-                await self._next(queue)
+                await self._process_next(queue)
         finally:
             del self._queues[queue.channel.id]
 
-    async def _next(self, queue: ChannelQueue) -> None:
+    async def _process_next(self, queue: ChannelQueue) -> None:
         try:
             if queue.behind:
-                await self._catch_up(queue)
+                await self._read_history(queue)
             else:
                 await queue.waiting.popleft()()
             queue.failures = 0
         # Messages that could not be stored are read from the history again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
-            queue.fall_behind()
+            queue.request_history()
             pause = PAUSES[min(queue.failures, len(PAUSES) - 1)]
             queue.failures += 1
             log.warning("discord.later", channel=queue.channel.id, error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
 
-    async def _catch_up(self, queue: ChannelQueue) -> None:
+    async def _read_history(self, queue: ChannelQueue) -> None:
         """Read the history; if another session began meanwhile, more messages may be missing."""
         session, newest = self._session, queue.newest
         queue.behind = False
@@ -224,9 +224,9 @@ class DiscordCatchUp:
 
         In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
         """
-        cursor = await self._cursors.of(channel)
+        cursor = await self._cursors.read(channel)
         if cursor is None and newest is not None:
-            cursor = await self._first_sight(channel, newest)
+            cursor = await self._start_cursor(channel, newest)
         if cursor is None or (newest is not None and newest <= cursor):
             return
         most, hours = self._options.catch_up_messages, self._options.catch_up_hours
@@ -249,14 +249,14 @@ class DiscordCatchUp:
         elif len(missed) > len(young):
             why = f"they are older than {hours:g} hours (catchUpHours)"
             await self._context.skipped(str(channel.id), len(missed) - len(young), why)
-        self._cursors.note(channel, missed[0].id if missed else cursor)
+        self._cursors.advance(channel, missed[0].id if missed else cursor)
 
-    async def _first_sight(self, channel: DiscordChannel, newest: int) -> int:
+    async def _start_cursor(self, channel: DiscordChannel, newest: int) -> int:
         """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""
         parent = DiscordChannel(channel.parent, guild=channel.guild)
-        parent_cursor = await self._cursors.before(parent) if channel.parent else None
+        parent_cursor = await self._cursors.cursor_at_connect(parent) if channel.parent else None
         first_cursor = channel.id - 1 if parent_cursor is not None and channel.id > parent_cursor else newest
-        await self._cursors.begin_at(channel, first_cursor)
+        await self._cursors.set_first_cursor(channel, first_cursor)
         return first_cursor
 
 

@@ -28,7 +28,7 @@ from connectors.base import (
 from connectors.discord import interactions
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
 from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
-from connectors.discord.gateway import DiscordSession, point_to
+from connectors.discord.gateway import DiscordSession, set_endpoints
 from connectors.discord.interactions import button_view
 from connectors.discord.receive import files_of
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
@@ -73,10 +73,10 @@ log = structlog.get_logger(__name__)
 
 def render(text: str) -> str:
     """Return Markdown for Discord: tables become code, deep headings bold, and images links; code stays unchanged."""
-    return "\n".join(line for block in blocks(text.split("\n"), _line) for line in block)
+    return "\n".join(line for block in blocks(text.split("\n"), _render_line) for line in block)
 
 
-def _line(line: str) -> str:
+def _render_line(line: str) -> str:
     heading = DEEP_HEADING.match(line)
     return IMAGE.sub(r"\1", f"**{heading.group(1)}**" if heading else line)
 
@@ -119,29 +119,29 @@ class DiscordConnector(AccountConnector):
 
     async def _receive(self) -> None:
         """Reconnect whenever the connection ends; raises ``AccountRefused`` for a wrong token or missing intents."""
-        point_to(self._options)
+        set_endpoints(self._options)
         failures = 0
         while True:
             started = monotonic()
-            failure = await self._hold()
+            failure = await self._run_session()
             failures = 0 if monotonic() - started > STEADY_SECONDS else failures
             refused = refusal(failure) if failure is not None else None
             if refused is not None:
                 raise refused
-            why = describe(failure) if failure is not None else "Discord ended the connection"
+            why = describe_error(failure) if failure is not None else "Discord ended the connection"
             await self.report_broken(f"{why}; Maestro reconnects in a moment")
             await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk under its key; a repeated key returns the earlier message. Raises a ``SendFailure``."""
-        session = self._connected()
+        session = self._require_session()
         with discord_errors():
             return await session.replies.reply(message) or await self._post(session, message)
 
     async def _post(self, session: DiscordSession, message: OutgoingMessage) -> Receipt:
         channel = channel_of(session, message.address)
-        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reference(message, channel.id)}
+        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reply_to(message, channel.id)}
         if message.filename:
             options["file"] = discord.File(io.BytesIO(await read_content(message)), filename=message.filename)
         # If the content is the file itself, the message has no text.
@@ -161,13 +161,13 @@ class DiscordConnector(AccountConnector):
         """
         if message.tried_at is None:
             return None
-        session, count = self._connected(), 0
+        session, count = self._require_session(), 0
         own_id = session.user.id if session.user else 0
         with discord_errors():
             channel = channel_of(session, message.address)
             history = channel.history(after=message.tried_at - SKEW, oldest_first=True, limit=MAX_SEARCHED)
             async for post in history:
-                if post.author.id == own_id and self._is_same(post, message):
+                if post.author.id == own_id and self._is_same_message(post, message):
                     return Receipt(platform_message_id=str(post.id))
                 count += 1
         if count == MAX_SEARCHED:
@@ -179,7 +179,7 @@ class DiscordConnector(AccountConnector):
 
         The library itself waits for rate limits, and repeats the call after an internal error of Discord.
         """
-        session = self._connected()
+        session = self._require_session()
         options: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
         with discord_errors():
             await (
@@ -197,7 +197,7 @@ class DiscordConnector(AccountConnector):
         if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
             return
         with discord_errors():
-            message = channel_of(self._connected(), address).get_partial_message(_message_number(message_id))
+            message = channel_of(self._require_session(), address).get_partial_message(_message_number(message_id))
             try:
                 await message.add_reaction(discord.PartialEmoji.from_str(emoji))
             except discord.Forbidden:
@@ -206,7 +206,7 @@ class DiscordConnector(AccountConnector):
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for ten seconds or until the next message."""
-        session = self._connected()
+        session = self._require_session()
         with discord_errors():
             await channel_of(session, address).typing()
 
@@ -227,9 +227,9 @@ class DiscordConnector(AccountConnector):
 
     async def catch_up(self) -> None:
         """Accept the messages of every known channel after its cursor; each new connection does this by itself."""
-        await self._connected().catch_up()
+        await self._require_session().catch_up()
 
-    def _reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
+    def _reply_to(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
         """Return a reference to the message that a chunk replies to; None for no reply and for a slash command."""
         answered = message.reply_to.partition(":")[0] if self._options.quote_replies == "always" else ""
         if not answered.isdecimal():
@@ -237,27 +237,27 @@ class DiscordConnector(AccountConnector):
         # The answer is sent even if the message was deleted.
         return discord.MessageReference(message_id=int(answered), channel_id=channel, fail_if_not_exists=False)
 
-    def _is_same(self, post: discord.Message, message: OutgoingMessage) -> bool:
+    def _is_same_message(self, post: discord.Message, message: OutgoingMessage) -> bool:
         if post.nonce is not None:
             return str(post.nonce) == message.key
         if message.filename:
             return any(_stored_name(file.filename) == _stored_name(message.filename) for file in post.attachments)
-        expected, actual = self._reference(message, post.channel.id), post.reference
+        expected, actual = self._reply_to(message, post.channel.id), post.reference
         if expected is not None and actual is not None and actual.message_id != expected.message_id:
             return False
         return post.content.strip() == render(message.content).strip()
 
-    def _connected(self) -> DiscordSession:
+    def _require_session(self) -> DiscordSession:
         """Return the open session; raises ``NotDispatched`` while there is none."""
         if self._session is None or self._session.is_closed() or self._session.user is None:
             raise NotDispatched("there is no connection to Discord")
         return self._session
 
-    async def _hold(self) -> Exception | None:
+    async def _run_session(self) -> Exception | None:
         """Run one connection and return the error that ended it, None when Discord closed it normally."""
         self._session = DiscordSession(self, self._options, self._context)
         try:
-            await self._session.hold(self._token)
+            await self._session.run_until_closed(self._token)
         except TROUBLE as error:
             return error
         finally:
@@ -278,7 +278,7 @@ async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
     raise PermanentFetch("the file is no longer in its message")
 
 
-def describe(failure: Exception) -> str:
+def describe_error(failure: Exception) -> str:
     """Describe the error of a connection without the error's text, which may contain an address with a token."""
     if isinstance(failure, discord.HTTPException):
         return f"Discord answered {failure.status}"

@@ -25,7 +25,7 @@ from connectors.discord.interactions import (
     CommandReplies,
     register_commands,
 )
-from connectors.discord.receive import DiscordBot, DiscordChannel, command, edited, incoming
+from connectors.discord.receive import DiscordBot, DiscordChannel, edited_message, incoming_message, read_command
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import ControlWord, IncomingMessage
 
@@ -49,7 +49,7 @@ GRACE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
-def point_to(options: DiscordOptions) -> None:
+def set_endpoints(options: DiscordOptions) -> None:
     """Set the library's server addresses to the configured ones, else Discord's; add the API's path to a bare host."""
     base = options.base_url.rstrip("/")
     bare = base and not URL(base).path.strip("/")
@@ -79,16 +79,16 @@ class DiscordSession(discord.Client):
         self._context = context
         self._intake = MessageIntake(context)
         self._cursors = DiscordCursors(context)
-        self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._take)
+        self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._accept_message)
         self._queues = ChannelQueues(self._gaps.read)
         self._resumed = asyncio.Event()
         self._unanswered: set[asyncio.Task[None]] = set()
         self._tree = app_commands.CommandTree[discord.Client](self)
         self._tree.error(_command_failed)
 
-    async def hold(self, token: str) -> None:
+    async def run_until_closed(self, token: str) -> None:
         """Log in and receive until the connection ends; raises the error that ended it."""
-        writing = asyncio.create_task(self._cursors.keep_written())
+        writing = asyncio.create_task(self._cursors.write_periodically())
         try:
             async with self:
                 await self.login(token)
@@ -127,7 +127,7 @@ class DiscordSession(discord.Client):
     async def setup_hook(self) -> None:
         """Register the slash commands."""
         if self._options.slash_commands:
-            await register_commands(self._tree, self._take_command)
+            await register_commands(self._tree, self._accept_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
         """Dispatch an event; a closed session drops the event, because the library has no event loop any more."""
@@ -141,7 +141,7 @@ class DiscordSession(discord.Client):
 
     async def on_connect(self) -> None:
         """Begin a session: in every channel, messages from before the session may be missing."""
-        self._queues.doubt()
+        self._queues.begin_session()
         self._resumed.set()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
@@ -178,11 +178,11 @@ class DiscordSession(discord.Client):
 
     async def on_message(self, message: discord.Message) -> None:
         """Queue a message; nothing is awaited before, because only the start of a handler runs in event order."""
-        self._enqueue(message, self._take)
+        self._enqueue(message, self._accept_message)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Queue an edit, after the edited message if that is still queued."""
-        self._enqueue(event.message, self._take_edit)
+        self._enqueue(event.message, self._accept_edit)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Accept the press of a button; the command tree handles commands."""
@@ -197,15 +197,15 @@ class DiscordSession(discord.Client):
         if self._is_wanted(channel):
             self._queues.put(channel, partial(take, message, channel))
 
-    async def _take(self, message: discord.Message, channel: DiscordChannel) -> None:
+    async def _accept_message(self, message: discord.Message, channel: DiscordChannel) -> None:
         """Store a message, then move the cursor; the first message of a new channel begins the cursor."""
-        if await self._cursors.of(channel) is None:
-            await self._cursors.begin_at(channel, message.id - 1)
-        await self._accept(incoming(message, channel, self._bot))
-        self._cursors.note(channel, message.id)
+        if await self._cursors.read(channel) is None:
+            await self._cursors.set_first_cursor(channel, message.id - 1)
+        await self._accept(incoming_message(message, channel, self._bot))
+        self._cursors.advance(channel, message.id)
 
-    async def _take_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
-        await self._accept(edited(message, channel, self._bot))
+    async def _accept_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
+        await self._accept(edited_message(message, channel, self._bot))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
         if message is not None:
@@ -216,7 +216,7 @@ class DiscordSession(discord.Client):
         known = await self._context.known_channels()
         return [self._queues.catch_up(DiscordChannel(int(channel.channel))) for channel in known if channel.direct]
 
-    async def _take_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
+    async def _accept_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a slash command within three seconds, as Discord requires, then store the command."""
         self.replies.expect(interaction)
         try:
@@ -227,16 +227,16 @@ class DiscordSession(discord.Client):
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
         if channel is None or not self._is_wanted(channel):
-            self._give_up(interaction, COMMAND_UNANSWERED)
+            self._expire_reply(interaction, COMMAND_UNANSWERED)
             return
         try:
-            await self._context.accept(command(interaction, word, channel, self._connector.account))
-            self._give_up(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
+            await self._context.accept(read_command(interaction, word, channel, self._connector.account))
+            self._expire_reply(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)
-            self._give_up(interaction, COMMAND_FULL)
+            self._expire_reply(interaction, COMMAND_FULL)
 
-    def _give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
+    def _expire_reply(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
         task = asyncio.create_task(self.replies.give_up(interaction, text, after))
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)

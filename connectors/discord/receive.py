@@ -52,12 +52,12 @@ class DiscordBot:
     every_line: bool = False
 
 
-def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+def incoming_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
     """Convert a message; None for the bot's own messages, announcements, and messages without readable content.
 
     Stickers and polls, and messages with content that the bot may not see, have no readable content.
     """
-    content, files = text_of(message, bot.id), references(message)
+    content, files = text_of(message, bot.id), file_references(message)
     if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
         return None
     return IncomingMessage(
@@ -70,23 +70,23 @@ def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot)
         attachments=files,
         is_direct=channel.direct,
         from_bot=message.author.bot or message.webhook_id is not None,
-        reply_to=_reply_to(message),
-        addressing=addressing(message, bot),
+        reply_to=_replied_message_id(message),
+        addressing=find_addressing(message, bot),
     )
 
 
-def edited(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+def edited_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
     """Convert an edited message; None for Discord's own changes, for example a link preview."""
     if message.edited_at is None:
         return None
-    changed = incoming(message, channel, bot)
+    changed = incoming_message(message, channel, bot)
     if changed is None:
         return None
     number = f"{message.id}:{int(message.edited_at.timestamp() * 1000)}"
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
-def command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
+def read_command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
     """Convert a slash command into a message with the control word."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
@@ -100,12 +100,12 @@ def command(interaction: discord.Interaction, word: str, channel: DiscordChannel
     )
 
 
-def addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
+def find_addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
     """Tell whether a message mentions the bot, by its name or by its role, or replies to it."""
     roles = (role.tags for role in message.role_mentions)
     if bot.id in message.raw_mentions or any(tags is not None and tags.bot_id == bot.id for tags in roles):
         return Addressing.US
-    answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
+    answered = message.reference.resolved if _replied_message_id(message) and message.reference is not None else None
     if isinstance(answered, discord.Message) and answered.author.id == bot.id:
         return Addressing.REPLY
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
@@ -130,7 +130,7 @@ def files_of(message: discord.Message) -> Sequence[discord.Attachment]:
     return [*message.attachments, *forwarded]
 
 
-def references(message: discord.Message) -> tuple[Attachment, ...]:
+def file_references(message: discord.Message) -> tuple[Attachment, ...]:
     """Return the files of a message by reference: a link would expire, so a link is requested at the download."""
     return tuple(
         Attachment(
@@ -143,7 +143,7 @@ def references(message: discord.Message) -> tuple[Attachment, ...]:
     )
 
 
-def _reply_to(message: discord.Message) -> str:
+def _replied_message_id(message: discord.Message) -> str:
     reference = message.reference
     is_reply = message.type is discord.MessageType.reply and reference is not None and reference.message_id
     return str(reference.message_id) if is_reply and reference is not None else ""

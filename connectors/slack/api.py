@@ -54,12 +54,13 @@ Fields = Mapping[str, Any]
 
 
 def answer_failure(
-    status: int, answer: Fields, retry_after: str, *, token: str = "", spare: bool = False
+    status: int, answer: Fields, retry_after: str, *, token: str = "", optional: bool = False
 ) -> SendFailure:
     """Translate an unsuccessful answer into a send failure; ``retry_after`` is the text of the header or "".
 
-    ``token`` names the option of the token used, for calls that concern the whole account. ``spare`` marks calls that
-    need an optional scope, for example files and reactions: without that scope the account can still send messages.
+    ``token`` names the option of the token used, for calls that concern the whole account. ``optional`` marks calls
+    that need an optional scope, for example files and reactions: without that scope the account can still send
+    messages.
     """
     code = str(answer.get("error") or "")
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in BUSY:
@@ -68,7 +69,7 @@ def answer_failure(
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNKNOWN_OUTCOME:
         return AmbiguousSend(f"Slack answered {status}" + (f" with the error {code}" if code else ""))
     needed = str(answer.get("needed") or "")
-    lacks_optional_scope = spare and code == MISSING_SCOPE
+    lacks_optional_scope = optional and code == MISSING_SCOPE
     if (code in ACCOUNT or (token and code in DENIED)) and not lacks_optional_scope:
         return PermanentSend(_describe_fix(code, needed, token or BOT_TOKEN), FailureScope.ACCOUNT, code)
     scope = FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
@@ -97,10 +98,7 @@ def search_failure(failure: SendFailure) -> SendFailure:
 
 
 def silent_logger() -> logging.Logger:
-    """Return a logger that logs nothing: the library would log users' messages and addresses with tickets.
-
-    The connector itself reports to the operator what went wrong.
-    """
+    """Return a logger that logs nothing: the library would log users' messages and addresses with tickets."""
     return logging.Logger("slack_sdk", logging.CRITICAL + 1)
 
 
@@ -118,14 +116,14 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
     return client
 
 
-async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", spare: bool = False) -> Fields:
+async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", optional: bool = False) -> Fields:
     """Await a call and return the fields of the answer; raises a ``SendFailure``."""
-    with slack_errors(token=token, spare=spare):
+    with slack_errors(token=token, optional=optional):
         return cast("Fields", (await call).data)
 
 
 @contextmanager
-def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
+def slack_errors(*, token: str = "", optional: bool = False) -> Iterator[None]:
     """Translate the library's errors into a ``SendFailure`` that quotes no messages or tokens."""
     try:
         yield
@@ -136,7 +134,7 @@ def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
         headers = {name.lower(): value for name, value in response.headers.items()}
         answer = response.data if isinstance(response.data, dict) else {}
         retry_after = headers.get("retry-after", "")
-        raise answer_failure(response.status_code, answer, retry_after, token=token, spare=spare) from None
+        raise answer_failure(response.status_code, answer, retry_after, token=token, optional=optional) from None
     except ClientConnectorError as error:
         raise NotDispatched(f"Slack cannot be reached ({type(error).__name__})") from None
     except (ClientError, SlackClientError, TimeoutError, OSError) as error:

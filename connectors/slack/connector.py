@@ -86,7 +86,7 @@ class SlackConnector(AccountConnector):
         bot = await self.retry(self._identify_bot)
         self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
         self._inbound.channels = frozenset(self._options.channels)
-        await run_together(self._listen(self._inbound), self._catch_up.work(self._inbound))
+        await run_together(self._listen(self._inbound), self._catch_up.run(self._inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
@@ -150,8 +150,8 @@ class SlackConnector(AccountConnector):
     async def catch_up(self) -> None:
         """Accept the messages of every known channel after its cursor, within the limits of the settings."""
         if self._inbound is not None:
-            self._catch_up.look_again()
-            await self._catch_up.through(self._inbound)
+            self._catch_up.request_read()
+            await self._catch_up.read_all(self._inbound)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes ``events``, ``commands`` and ``interactive``; none in Socket Mode."""
@@ -162,13 +162,13 @@ class SlackConnector(AccountConnector):
             await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
             return
         self._endpoint.take = inbound.take
-        self._catch_up.look_again()
+        self._catch_up.request_read()
         await self.report_running(f"Events API, /platforms/slack/{self.account}/events{self._missing}")
         await asyncio.Event().wait()
 
     async def _on_hello(self) -> None:
         """Catch up after each new connection, which Slack begins with a hello: earlier events may be lost."""
-        self._catch_up.look_again()
+        self._catch_up.request_read()
         await self.report_running(f"Socket Mode{self._missing}")
 
     async def _identify_bot(self) -> SlackBot:

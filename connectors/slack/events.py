@@ -72,14 +72,14 @@ class SlackSocket:
         app_token: str,
         connector: AccountConnector,
         take: Take,
-        greeted: Callable[[], Awaitable[None]],
+        on_hello: Callable[[], Awaitable[None]],
     ) -> None:
-        """``greeted`` is called after each new connection, because earlier events may be lost."""
+        """``on_hello`` is called after each new connection, because earlier events may be lost."""
         self._web = web
         self._app_token = app_token
         self._connector = connector
         self._take = take
-        self._greeted = greeted
+        self._on_hello = on_hello
         self._pauses = backoff_seconds()
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class SlackSocket:
     async def _on_message(self, _: AsyncBaseSocketModeClient, message: Event, __: str | None) -> None:
         if message.get("type") == HELLO:
             self._pauses = backoff_seconds()
-            await self._greeted()
+            await self._on_hello()
 
     async def _on_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         """Acknowledge an event once it is in the inbox (docs/invariants.md: durable before ack)."""

@@ -15,7 +15,7 @@ from connectors.slack.api import call_slack
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.config import PLATFORM
 from connectors.slack.events import COMMANDS, EVENTS, INTERACTIVE
-from connectors.slack.receive import TS, Event, SlackBot, author, command_in, is_direct, message_in, time_of
+from connectors.slack.receive import TS, Event, SlackBot, author_id, command_in, is_direct, message_in, time_of
 from connectors.slack.send import post_to_user
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
@@ -106,10 +106,7 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
 
 
 class SlackInbound:
-    """The receiver of Slack's events.
-
-    After an error it sends no acknowledgement, so that Slack delivers the event again.
-    """
+    """The receiver of Slack's events; after an error it sends no acknowledgement, so that Slack repeats the event."""
 
     def __init__(
         self,
@@ -136,16 +133,16 @@ class SlackInbound:
         Raises ``Backlogged`` and the errors of the store.
         """
         if kind == COMMANDS:
-            return await self._command(payload)
+            return await self._accept_command(payload)
         if kind == EVENTS:
-            await self._event(payload)
+            await self._accept_event(payload)
         if kind == INTERACTIVE:
-            await self._press(payload)
+            await self._accept_press(payload)
         return ""
 
-    async def _event(self, payload: Event) -> None:
+    async def _accept_event(self, payload: Event) -> None:
         if payload.get("type") == "app_rate_limited":
-            self._catch_up.look_again()  # Slack dropped events above its rate limit
+            self._catch_up.request_read()  # Slack dropped events above its rate limit
             return
         event = payload.get("event") or {}
         if event.get("type") in frozenset({"app_uninstalled", "tokens_revoked"}):
@@ -154,24 +151,24 @@ class SlackInbound:
         channel = str(event.get("channel") or "")
         if not self.is_wanted(channel, event):
             return
-        naming = asyncio.create_task(self._users.look_up(author(event)))
-        async with self._intake.in_order(channel):
+        naming = asyncio.create_task(self._users.look_up(author_id(event)))
+        async with self._intake.channel_lock(channel):
             try:
                 await naming
-                await self._catch_up.ready(channel)
+                await self._catch_up.wait_for_channel(channel)
                 await self._accept(channel, event)
             except BaseException:
-                self._catch_up.lost(channel)
+                self._catch_up.record_loss(channel)
                 raise
 
-    async def _command(self, command: Event) -> str:
+    async def _accept_command(self, command: Event) -> str:
         message = command_in(command, self._bot, datetime.now(UTC))
         if message is None:
             return "Unknown command; use /stop, /status or /new."
         await self._context.accept(message)
         return ""
 
-    async def _press(self, payload: Event) -> None:
+    async def _accept_press(self, payload: Event) -> None:
         """Accept a button press; a message about a refused press is visible to the pressing user only."""
         press = press_in(payload, self._bot)
         if press is None:
@@ -200,11 +197,11 @@ class SlackInbound:
         """Tell whether to accept a message: it is readable, and its channel is enabled."""
         if self.channels and channel not in self.channels and not is_direct(channel):
             return False
-        return self._read(channel, message) is not None
+        return self._parse_event(channel, message) is not None
 
     async def take_missed(self, channel: str, message: Event) -> None:
         """Accept a missed message; retry while the inbox is full."""
-        await self._users.look_up(author(message))
+        await self._users.look_up(author_id(message))
         while True:
             try:
                 await self._accept(channel, message)
@@ -213,7 +210,7 @@ class SlackInbound:
             else:
                 return
 
-    def _read(self, channel: str, event: Event) -> IncomingMessage | None:
+    def _parse_event(self, channel: str, event: Event) -> IncomingMessage | None:
         try:
             return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -222,7 +219,7 @@ class SlackInbound:
             return None
 
     async def _accept(self, channel: str, event: Event) -> None:
-        message = self._read(channel, event)
+        message = self._parse_event(channel, event)
         accepted = await self._intake.accept(message) if message is not None else None
         if message is not None and accepted is not None and not message.edit_of:
-            await self._catch_up.took(message, accepted)
+            await self._catch_up.advance_cursor(message, accepted)

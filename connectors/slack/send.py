@@ -45,7 +45,7 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _link(label: str, url: str) -> str:
+def _render_link(label: str, url: str) -> str:
     text = escape(label).replace("|", "¦")
     return f"<{url.translate(_IN_URL)}|{text}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
 
@@ -56,12 +56,12 @@ DIALECT = MarkdownDialect(
     literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
     code=lambda text: f"`{escape(text)}`",
     block=lambda line: escape(line).replace(TICKS, SEPARATED_TICKS),
-    link=_link,
+    link=_render_link,
     around=SHORT_MARKS,
 )
 
 
-def blocks_of(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
+def button_blocks(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
     """Return the blocks of a chunk with buttons, which Slack shows instead of its text; none without buttons."""
     if not message.buttons:
         return ()
@@ -88,7 +88,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
             channel=message.address.channel,
             text=mrkdwn(message.content),
             thread_ts=message.address.thread or None,
-            blocks=blocks_of(message) or None,
+            blocks=button_blocks(message) or None,
             metadata=_metadata(message),
             unfurl_links=False,
             unfurl_media=False,
@@ -104,7 +104,7 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
             channel=message.address.channel,
             ts=message.edits,
             text=mrkdwn(message.content),
-            blocks=blocks_of(message),
+            blocks=button_blocks(message),
             metadata=_metadata(message),
             link_names=False,
         )
@@ -114,7 +114,7 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
 async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
     """Add a reaction to a message, which may have it already; raises a ``SendFailure``."""
     try:
-        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), spare=True)
+        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), optional=True)
     except PermanentSend as refused:
         if refused.code != "already_reacted":
             raise
@@ -133,17 +133,17 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Send a file with its caption, under a name that contains the key; raises a ``SendFailure``."""
     caption = mrkdwn(message.content) if message.path is not None else ""
     content = await read_content(message)
-    with slack_errors(spare=True):
+    with slack_errors(optional=True):
         answer = await web.files_upload_v2(
             content=content,
-            filename=file_name(message),
+            filename=keyed_name(message),
             title=message.filename,
             initial_comment=caption or None,
             channel=message.address.channel,
             thread_ts=message.address.thread or None,
         )
     files: list[Mapping[str, Any]] = answer.get("files") or []
-    return Receipt(platform_message_id=str(files[0]["id"]) if files else file_name(message))
+    return Receipt(platform_message_id=str(files[0]["id"]) if files else keyed_name(message))
 
 
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
@@ -160,15 +160,15 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
     cursor, alike = "", list[Fields]()
     while True:
         page = await call_slack(
-            read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), spare=True
+            read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), optional=True
         )
         for message_id in _matching_ids(page, message):
             return Receipt(platform_message_id=message_id)
-        alike.extend(post for post in page.get("messages") or () if _is_alike(post, message))
+        alike.extend(post for post in page.get("messages") or () if _has_same_text(post, message))
         cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if not cursor:
             break
-    bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
+    bot_id = (await call_slack(web.auth_test(), optional=True)).get("bot_id") if alike else None
     own_ids = (str(post["ts"]) for post in alike if post["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in own_ids), None)
 
@@ -180,7 +180,7 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
     )
 
 
-def _is_alike(post: Fields, message: OutgoingMessage) -> bool:
+def _has_same_text(post: Fields, message: OutgoingMessage) -> bool:
     """Tell whether a bot's message without metadata has the same text and is not older than the send."""
     if message.filename or message.tried_at is None or post.get("metadata") or not post.get("bot_id"):
         return False
@@ -194,7 +194,7 @@ def _metadata(message: OutgoingMessage) -> dict[str, Any]:
     return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
-def file_name(message: OutgoingMessage) -> str:
+def keyed_name(message: OutgoingMessage) -> str:
     """Return the file name with the message's key, by which a search finds the file."""
     path = PurePath(message.filename)
     return f"{path.stem}-{message.key}{path.suffix}"
@@ -204,6 +204,6 @@ def _matching_ids(page: Fields, message: OutgoingMessage) -> Iterator[str]:
     """Yield Slack's ids of the messages or files on a page that have the message's key."""
     for post in page.get("messages") or ():
         if message.filename:
-            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == file_name(message))
+            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == keyed_name(message))
         elif ((post.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
             yield str(post["ts"])

@@ -70,7 +70,7 @@ class TelegramConflict(NotDispatched):
     """A call that Telegram refused because another process, or a webhook, receives the updates of this bot."""
 
 
-def says(failure: SendFailure, *words: str) -> bool:
+def refused_with(failure: SendFailure, *words: str) -> bool:
     """Tell whether Telegram's refusal contains any of these texts."""
     return isinstance(failure, PermanentSend) and any(word in failure.code for word in words)
 
@@ -92,10 +92,10 @@ class TelegramHttp(HTTPXRequest):
             self._under_way -= 1
             self._idle.set()
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise _rate_limit(body)
+            raise _rate_limit_failure(body)
         return status, body
 
-    async def finish(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no request is running, at most ``CALL_SECONDS``: an interrupted send might be repeated later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CALL_SECONDS):
@@ -113,8 +113,8 @@ class TelegramClient(Bot):
 
     def __init__(self, token: str, base_url: str = "") -> None:
         self._root = (base_url or ROOT).rstrip("/")
-        self._lines = (_request(self._root, 1), _request(self._root, CALLS_AT_ONCE))
-        polling, calling = self._lines
+        self._http_clients = (_http_client(self._root, 1), _http_client(self._root, CALLS_AT_ONCE))
+        polling, calling = self._http_clients
         super().__init__(
             token, f"{self._root}/bot", f"{self._root}/file/bot", request=calling, get_updates_request=polling
         )
@@ -123,7 +123,7 @@ class TelegramClient(Bot):
         """Return the class name only, because the library's text contains the token."""
         return "TelegramClient"
 
-    async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
+    async def request_updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
         """Return the raw updates from ``offset`` on, unparsed, so that a malformed update does not block others.
 
         ``offset`` confirms all earlier updates, which Telegram then deletes. ``wait`` is the number of seconds until an
@@ -136,15 +136,15 @@ class TelegramClient(Bot):
 
     async def close_when_idle(self) -> None:
         """Stop polling, and close the connections once the running requests have ended."""
-        polling, calling = self._lines
+        polling, calling = self._http_clients
         await polling.shutdown()
-        await calling.finish()
+        await calling.wait_until_idle()
         await calling.shutdown()
 
     async def open(self) -> None:
         """Allow calls again after ``close_when_idle``."""
-        for one in self._lines:
-            await one.initialize()
+        for http in self._http_clients:
+            await http.initialize()
 
 
 @contextmanager
@@ -153,12 +153,12 @@ def telegram_errors() -> Iterator[None]:
     try:
         yield
     except TelegramError as error:
-        raise _failure(error) from None
+        raise _send_failure(error) from None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise AmbiguousSend(f"Telegram's answer could not be read ({type(error).__name__})") from None
 
 
-def _failure(error: TelegramError) -> SendFailure:
+def _send_failure(error: TelegramError) -> SendFailure:
     if isinstance(error, ChatMigrated) and isinstance(error.new_chat_id, int):
         return TelegramMoved(str(error.new_chat_id))
     if isinstance(error, InvalidToken):
@@ -193,7 +193,7 @@ def _network_failure(cause: BaseException | None) -> SendFailure:
     return AmbiguousSend("Telegram has an internal error")
 
 
-def _rate_limit(body: bytes) -> RetryableSend:
+def _rate_limit_failure(body: bytes) -> RetryableSend:
     """Return the failure with the wait that Telegram's answer asks for."""
     try:
         requested = float(json.loads(body)["parameters"]["retry_after"])
@@ -203,7 +203,7 @@ def _rate_limit(body: bytes) -> RetryableSend:
     return RetryableSend(f"Telegram asked to wait {seconds:g} s", timedelta(seconds=seconds))
 
 
-def _request(root: str, connections: int) -> TelegramHttp:
+def _http_client(root: str, connections: int) -> TelegramHttp:
     """Return an HTTP client; for a local server it ignores the proxy of the environment."""
     is_local = httpx.URL(root).host in LOCAL_NAMES
     try:

@@ -25,7 +25,7 @@ from connectors.failures import (
 from connectors.media import MediaDownloads
 from connectors.platforms import Instance
 from connectors.telegram import send
-from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, says, telegram_errors
+from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, refused_with, telegram_errors
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, is_token
 from connectors.telegram.inbound import GroupMigrations, TelegramInbound, is_group
 from connectors.telegram.receive import TelegramBot
@@ -106,7 +106,7 @@ class TelegramConnector(AccountConnector):
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
         with _unsent_if_busy():
-            chat = await self._migrations.current(message.address.channel)
+            chat = await self._migrations.current_id(message.address.channel)
         await self._rate.wait(chat)
         try:
             return await self._post(message, chat)
@@ -117,30 +117,30 @@ class TelegramConnector(AccountConnector):
 
     async def edit(self, message: OutgoingMessage) -> None:
         """Change the text of a sent message; raises a ``SendFailure``."""
-        chat = await self._migrations.current(message.address.channel)
+        chat = await self._migrations.current_id(message.address.channel)
         try:
-            await send.edit(self._client, message, send.destination(message, chat, quoting=False))
+            await send.edit(self._client, message, send.build_destination(message, chat, quoting=False))
         except TelegramMoved as moved:
             await self._migrations.add(chat, moved.to)
             raise PermanentSend("the group has a new id; old messages cannot be edited", FailureScope.MESSAGE) from None
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for five seconds or until the next message."""
-        chat, thread = await self._migrations.current(address.channel), send.number_of(address.thread)
+        chat, thread = await self._migrations.current_id(address.channel), send.message_number(address.thread)
         with telegram_errors():
             await self._client.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction to a message; a chat that refuses the reaction is not tried again."""
-        number, reaction = send.number_of(message_id), self._options.ack_reaction
+        number, reaction = send.message_number(message_id), self._options.ack_reaction
         if not reaction or number is None or address.channel in self._no_reaction:
             return
-        chat = await self._migrations.current(address.channel)
+        chat = await self._migrations.current_id(address.channel)
         try:
             with telegram_errors():
                 await self._client.set_message_reaction(chat, number, [ReactionTypeEmoji(reaction)])
         except SendFailure as failure:
-            if not says(failure, NO_REACTION):
+            if not refused_with(failure, NO_REACTION):
                 raise
             # The admins of a group choose the allowed reactions, so the refusal concerns this chat only.
             log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
@@ -155,16 +155,16 @@ class TelegramConnector(AccountConnector):
         if attachment.size > MAX_DOWNLOAD_BYTES and not self._options.base_url:
             size = f"the file has {attachment.size:,} bytes"
             raise PermanentFetch(f"{size}; the limit of Telegram for bots is {MAX_DOWNLOAD_BYTES:,}")
-        await self._media.fetch(await self._link(attachment), folder / "file")
+        await self._media.fetch(await self._request_file_link(attachment), folder / "file")
         return folder / "file"
 
-    async def _link(self, attachment: Attachment) -> str:
+    async def _request_file_link(self, attachment: Attachment) -> str:
         """Return the link of a file, which is valid for an hour."""
         try:
             with telegram_errors():
                 link = (await self._client.get_file(attachment.id)).file_path or ""
         except SendFailure as failure:
-            if says(failure, TOO_BIG):
+            if refused_with(failure, TOO_BIG):
                 raise PermanentFetch("the file is larger than 20 MB, the limit of Telegram for bots") from None
             raise fetch_failure(failure) from None
         if urlsplit(link).scheme not in ("http", "https"):
@@ -192,8 +192,8 @@ class TelegramConnector(AccountConnector):
             log.info("telegram.press_not_confirmed", account=self.account, reason=str(failure))
 
     async def _post(self, message: OutgoingMessage, chat: str) -> Receipt:
-        where = send.destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
-        return await (send.upload if message.filename else send.post)(self._client, message, where)
+        to = send.build_destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
+        return await (send.upload if message.filename else send.post)(self._client, message, to)
 
     async def _identify_bot(self) -> TelegramBot:
         with telegram_errors():

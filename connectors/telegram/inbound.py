@@ -50,7 +50,7 @@ class GroupMigrations:
         self._context = context
         self._current: dict[str, str] = {}
 
-    async def current(self, channel: str) -> str:
+    async def current_id(self, channel: str) -> str:
         """Return the current id of a chat; only the id of a group can change."""
         if not is_group(channel):
             return channel
@@ -73,7 +73,7 @@ def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
     return list(groups.values())
 
 
-def confirmable(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
+def confirmable_groups(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
     """Return the leading groups that can be confirmed without confirming a part of an unfinished group.
 
     Telegram confirms all updates up to one id, so an update between the parts of a later album cannot be confirmed
@@ -93,7 +93,7 @@ class OpenAlbums:
     def __init__(self) -> None:
         self._sizes: dict[object, tuple[int, float]] = {}
 
-    def among(self, groups: Sequence[Group], now: float) -> list[Group]:
+    def find_open(self, groups: Sequence[Group], now: float) -> list[Group]:
         """Return the albums to which another part may still arrive; ``now`` is in seconds of a monotonic clock."""
         return [group for group in groups if self._is_open(group, now)]
 
@@ -142,7 +142,7 @@ class TelegramInbound:
 
     async def restrict_to(self, channels: Sequence[str]) -> None:
         """Accept group messages only from these groups, under old and new ids; an empty list accepts all groups."""
-        current = [await self._migrations.current(channel) for channel in channels]
+        current = [await self._migrations.current_id(channel) for channel in channels]
         self._channels = frozenset([*channels, *current])
 
     async def take(self, group: Group) -> None:
@@ -153,7 +153,7 @@ class TelegramInbound:
             await self._intake.accept_in_order(join_album(messages))
         for event in events:
             if isinstance(event, TelegramPress):
-                await self._press(event)
+                await self._accept_press(event)
             elif isinstance(event, tuple):
                 channel, to = event
                 log.info("telegram.group_moved", channel=channel, to=to)
@@ -170,7 +170,7 @@ class TelegramInbound:
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None
 
-    async def _press(self, press: TelegramPress) -> None:
+    async def _accept_press(self, press: TelegramPress) -> None:
         """Accept the text behind a button, then confirm the press to Telegram."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
         message = press_message(press, content or "", datetime.now(UTC))

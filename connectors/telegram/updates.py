@@ -15,7 +15,7 @@ from telegram import WebhookInfo
 from connectors.account import AccountConnector
 from connectors.failures import AmbiguousSend
 from connectors.telegram.api import RawUpdate, TelegramClient, TelegramConflict, telegram_errors
-from connectors.telegram.inbound import OPEN_SECONDS, OpenAlbums, TelegramInbound, confirmable, group_albums
+from connectors.telegram.inbound import OPEN_SECONDS, OpenAlbums, TelegramInbound, confirmable_groups, group_albums
 from connectors.telegram.receive import KINDS
 from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 
@@ -47,39 +47,39 @@ class TelegramPolling:
         self._running = running
         self._albums = OpenAlbums()
         self._offset: int | None = None
-        self._alone = False
+        self._webhook_deleted = False
         self._wait = 0
 
     async def poll(self) -> None:
         """Poll once and accept the updates; the next poll confirms only the accepted updates."""
         # The first poll, and a poll after a failure, returns at once, so that its answer proves the connection.
         wait, self._wait = self._wait, 0
-        if not self._alone:
+        if not self._webhook_deleted:
             # Telegram refuses polling while a webhook is registered; the webhook's pending updates are kept.
             with telegram_errors():
                 await self._client.delete_webhook(drop_pending_updates=False)
-            self._alone = True
-        updates = await self._updates(wait)
-        await self._take(updates)
+            self._webhook_deleted = True
+        updates = await self._request_updates(wait)
+        await self._accept_updates(updates)
         await self._running()
         self._wait = WAIT_SECONDS
 
-    async def _updates(self, wait: int) -> Sequence[RawUpdate]:
+    async def _request_updates(self, wait: int) -> Sequence[RawUpdate]:
         try:
-            updates = await self._client.updates(self._offset, wait, KINDS)
+            updates = await self._client.request_updates(self._offset, wait, KINDS)
         except TelegramConflict:
             # After a conflict a long poll is made. A short poll would end the other process's poll, and the other
             # process would end this process's poll in turn, endlessly and without a pause.
-            self._alone, self._wait = False, WAIT_SECONDS
+            self._webhook_deleted, self._wait = False, WAIT_SECONDS
             raise
         numbered = [update for update in updates if isinstance(update.get("update_id"), int)]
         if updates and not numbered:
             raise AmbiguousSend("Telegram's answer could not be read: no update has an update_id")
         return numbered
 
-    async def _take(self, updates: Sequence[RawUpdate]) -> None:
+    async def _accept_updates(self, updates: Sequence[RawUpdate]) -> None:
         groups = group_albums(updates)
-        ready = confirmable(groups, self._albums.among(groups, monotonic()))
+        ready = confirmable_groups(groups, self._albums.find_open(groups, monotonic()))
         for group in ready:
             await self._inbound.take(group)
         if len(ready) < len(groups):

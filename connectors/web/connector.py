@@ -51,16 +51,16 @@ class OriginGuard:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        if not self._hosts.admit(headers.getlist("host")) or not self._origin_allowed(headers, origin):
+        if not self._hosts.admit(headers.getlist("host")) or not self._is_origin_allowed(headers, origin):
             text = "This Host or Origin is not allowed; see web.allowedOrigins."
             denial = JSONResponse({"error": Forbidden.__name__, "message": text}, status_code=403)
             await denial(scope, receive, send)
         elif scope["type"] == "http" and origin is not None:
-            await self._with_cors(scope, receive, send, origin)
+            await self._answer_with_cors(scope, receive, send, origin)
         else:
             await self._app(scope, receive, send)
 
-    def _origin_allowed(self, headers: Headers, origin: str | None) -> bool:
+    def _is_origin_allowed(self, headers: Headers, origin: str | None) -> bool:
         if origin is None:
             return True
         if len(headers.getlist("origin")) != 1:
@@ -71,21 +71,21 @@ class OriginGuard:
             parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
         )
 
-    async def _with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+    async def _answer_with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         if scope["method"] == "OPTIONS":
-            preflight = Response(status_code=204, headers=_cors(origin))
+            preflight = Response(status_code=204, headers=_cors_headers(origin))
             await preflight(scope, receive, send)
             return
 
         async def send_with_cors(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_cors(origin))
+                MutableHeaders(scope=message).update(_cors_headers(origin))
             await send(message)
 
         await self._app(scope, receive, send_with_cors)
 
 
-def _cors(origin: str) -> dict[str, str]:
+def _cors_headers(origin: str) -> dict[str, str]:
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": "GET, POST",
@@ -165,7 +165,7 @@ class WebConnector:
             raise
         self.port = sockets[0].getsockname()[1]
         options = uvicorn_config(
-            self._app(),
+            self._create_app(),
             self._config.connections,
             ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its WebSocket with code 1009
             ws_ping_interval=PING_SECONDS,
@@ -173,7 +173,7 @@ class WebConnector:
             ws_per_message_deflate=False,  # compression would allow zip bombs and need memory per socket
         )
         try:
-            await serve_until_cancelled(Server(options, self._announce), sockets)
+            await serve_until_cancelled(Server(options, self._report_running), sockets)
         finally:
             await self._context.report(ConnectorState.STOPPED)
 
@@ -201,14 +201,14 @@ class WebConnector:
     def routes(self) -> Sequence[BaseRoute]:
         """Return all routes of the port: the WebSocket at ``/``, the HTTP endpoints, and the platforms' webhooks."""
         webhooks = Mount("/platforms", app=self.webhooks.router)
-        return [WebSocketRoute("/", self._socket), *Endpoints(self._services).routes(), webhooks]
+        return [WebSocketRoute("/", self._serve_socket), *Endpoints(self._services).routes(), webhooks]
 
-    async def _announce(self) -> None:
+    async def _report_running(self) -> None:
         self._settled.set()
         await self._context.report(ConnectorState.RUNNING, f"port {self.port}")
 
-    async def _socket(self, socket: WebSocket) -> None:
+    async def _serve_socket(self, socket: WebSocket) -> None:
         await WebSession(self._services, socket).serve()
 
-    def _app(self) -> Starlette:
+    def _create_app(self) -> Starlette:
         return Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)])

@@ -22,9 +22,9 @@ from starlette.types import Message
 from connectors.base import Upload
 from connectors.web import frames
 from connectors.web.config import PLATFORM
-from connectors.web.errors import TooLarge, UnsupportedMedia, explain, presentable
+from connectors.web.errors import TooLarge, UnsupportedMedia, explain, to_client_error
 from connectors.web.identity import WebUser
-from connectors.web.session import WebServices, caller_of
+from connectors.web.session import WebServices, client_address
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.media import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
@@ -100,14 +100,14 @@ async def receive_file(request: Request, cap: int, folder: Path | None) -> Uploa
     try:
         if (part.size or 0) > cap:
             raise too_large(cap)
-        return await asyncio.to_thread(store, part.file, part.filename or "", folder)
+        return await asyncio.to_thread(store_upload, part.file, part.filename or "", folder)
     finally:
         await part.close()
 
 
-def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
+def store_upload(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     """Check the bytes of an upload and copy them to a file in ``folder``; raises ``UnsupportedMedia``."""
-    content_type = sniff(source)
+    content_type = detect_type(source)
     source.seek(0)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     return Upload(path=Path(path), filename=filename, content_type=content_type, size=size)
 
 
-def sweep(folder: Path, until: float) -> None:
+def delete_stale_uploads(folder: Path, until: float) -> None:
     """Delete unfinished uploads of a killed process that were last changed before ``until``."""
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # a leftover upload is harmless
@@ -128,7 +128,7 @@ def sweep(folder: Path, until: float) -> None:
                 path.unlink()
 
 
-def sniff(source: BinaryIO) -> str:
+def detect_type(source: BinaryIO) -> str:
     """Return the content type of a file by its bytes; raises ``UnsupportedMedia`` for markup and unknown types."""
     head = source.read(HEAD_BYTES)
     known = by_magic(head)
@@ -186,25 +186,25 @@ class Endpoints:
     def routes(self) -> list[Route]:
         """Return the HTTP routes of the web connector."""
         return [
-            Route("/api/message", _json(self.message), methods=["POST"]),
-            Route("/api/upload", _json(self.upload), methods=["POST"]),
-            Route(frames.FILE_PATH, _with_errors(self.file), methods=["GET"]),
-            Route("/health", _json(self.health), methods=["GET"]),
+            Route("/api/message", _json_endpoint(self.message), methods=["POST"]),
+            Route("/api/upload", _json_endpoint(self.upload), methods=["POST"]),
+            Route(frames.FILE_PATH, _answer_errors(self.file), methods=["GET"]),
+            Route("/health", _json_endpoint(self.health), methods=["GET"]),
         ]
 
     async def message(self, request: Request) -> Mapping[str, object]:
         """Store one message; its channel's sockets get the answer, now or when they reconnect."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
-        fields = frames.decode(await _text(request, self._services.config.max_frame_bytes))
+        fields = frames.decode_object(await _read_text(request, self._services.config.max_frame_bytes))
         message = frames.read_message(fields)
         channel = frames.read_channel(fields)
         web_user = await self._web_user(request, fields)
         address = await self._services.intake.open_channel(web_user, channel)
         try:
-            accepted = await self._services.intake.take(web_user, address, message)
+            accepted = await self._services.intake.accept(web_user, address, message)
         finally:
-            self._services.intake.leave(address)
+            self._services.intake.release_channel(address)
         return {
             "ok": True,
             "messageId": accepted.message_id,
@@ -248,24 +248,24 @@ class Endpoints:
         in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         authenticator, is_bearer = self._services.authenticator, scheme.lower() == "bearer"
-        in_header = authenticator.bearer(value.strip()) if is_bearer else frames.WebCredentials()
+        in_header = authenticator.read_bearer(value.strip()) if is_bearer else frames.WebCredentials()
         credentials = frames.WebCredentials(
             api_key=in_header.api_key,
             resume_token=in_header.resume_token or in_body.resume_token,
             user_name=in_body.user_name,
             bot=in_body.bot,
         )
-        return await authenticator.admit(credentials, caller_of(request))
+        return await authenticator.authenticate(credentials, client_address(request))
 
 
-def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _json_endpoint(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return JSONResponse(await endpoint(request), headers=HEADERS)
 
-    return _with_errors(answer)
+    return _answer_errors(answer)
 
 
-def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
             return await endpoint(request)
@@ -273,12 +273,12 @@ def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client has disconnected, so the body may be empty
         # The API answers every error as JSON, even an error of a library.
         except Exception as error:  # noqa: BLE001 - see above
-            return _refusal(presentable(error))
+            return _error_response(to_client_error(error))
 
     return respond
 
 
-def _refusal(error: MaestroError) -> Response:
+def _error_response(error: MaestroError) -> Response:
     body = {"error": type(error).__name__, "message": explain(error)}
     wait = {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))} if error.retry_after else {}
     matching = (status for kind, status in STATUS if isinstance(error, kind))
@@ -286,7 +286,7 @@ def _refusal(error: MaestroError) -> Response:
     return JSONResponse(body, status_code=status, headers={**HEADERS, **wait})
 
 
-async def _text(request: Request, cap: int) -> str:
+async def _read_text(request: Request, cap: int) -> str:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

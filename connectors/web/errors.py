@@ -10,7 +10,7 @@ from maestro.domain.throttle import TooManyAttempts
 log = structlog.get_logger(__name__)
 
 
-class Close(IntEnum):
+class CloseCode(IntEnum):
     """Close codes of a WebSocket."""
 
     UNAUTHORIZED = 4401
@@ -64,7 +64,7 @@ def explain(error: MaestroError) -> str:
     return error.public
 
 
-def presentable(error: Exception) -> MaestroError:
+def to_client_error(error: Exception) -> MaestroError:
     """Return a ``MaestroError`` unchanged; log any other error and return an ``InternalError`` for the client."""
     if isinstance(error, MaestroError):
         return error
@@ -72,12 +72,12 @@ def presentable(error: Exception) -> MaestroError:
     return InternalError()
 
 
-def close_code(error: MaestroError) -> Close:
+def close_code(error: MaestroError) -> CloseCode:
     """Return the WebSocket close code for an error."""
     if error.retryable or isinstance(error, TooManyAttempts):
-        return Close.LATER
+        return CloseCode.LATER
     if isinstance(error, Forbidden):
-        return Close.FORBIDDEN
+        return CloseCode.FORBIDDEN
     if isinstance(error, (InvalidMessage, Unauthorized)):
-        return Close.UNAUTHORIZED
-    return Close.INTERNAL
+        return CloseCode.UNAUTHORIZED
+    return CloseCode.INTERNAL

@@ -58,7 +58,7 @@ class ClientMessage:
     attachments: tuple[str, ...] = ()
 
 
-def decode(text: str | None) -> Fields:
+def decode_object(text: str | None) -> Fields:
     """Return the JSON object in a frame or body; raises ``InvalidMessage`` for anything else."""
     if text is None:
         raise InvalidMessage("Send text frames; binary frames are not supported.")
@@ -87,12 +87,12 @@ def read_credentials(fields: Fields) -> WebCredentials:
     bot = fields.get("bot")
     if bot is not None and not isinstance(bot, bool):
         raise InvalidMessage("bot must be true or false")
-    name = _text(fields, "userName", MAX_CREDENTIAL)
+    name = _text_field(fields, "userName", MAX_CREDENTIAL)
     printable = "".join(character if character.isprintable() else " " for character in name)
     return WebCredentials(
-        api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
-        ticket=_text(fields, "ticket", MAX_CREDENTIAL),
-        resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
+        api_key=_text_field(fields, "apiKey", MAX_CREDENTIAL),
+        ticket=_text_field(fields, "ticket", MAX_CREDENTIAL),
+        resume_token=_text_field(fields, "resumeToken", MAX_CREDENTIAL),
         user_name=" ".join(printable.split())[:MAX_USER_NAME].strip(),
         bot=bool(bot),
     )
@@ -100,7 +100,7 @@ def read_credentials(fields: Fields) -> WebCredentials:
 
 def read_channel(fields: Fields) -> str:
     """Read the channel id; "" when the client wants a new channel."""
-    value = _text(fields, "channelId", MAX_CREDENTIAL)
+    value = _text_field(fields, "channelId", MAX_CREDENTIAL)
     if value and not CHANNEL.fullmatch(value):
         raise InvalidMessage("channelId must have 1 to 128 characters of A-Z a-z 0-9 . _ : -")
     return value
@@ -109,10 +109,10 @@ def read_channel(fields: Fields) -> str:
 def read_message(fields: Fields) -> ClientMessage:
     """Read a message; raises ``InvalidMessage`` that names the exceeded limit or the invalid field."""
     content = fields.get("content")
-    attachments = _attachments(fields.get("attachments"))
+    attachments = _attachment_ids(fields.get("attachments"))
     if not isinstance(content, str):
         raise InvalidMessage("content must be a string")
-    content = clean(content)
+    content = clean_text(content)
     if not content.strip() and not attachments:
         raise InvalidMessage("The message is empty.")
     if len(content) > MAX_CONTENT_CHARS:
@@ -130,7 +130,7 @@ def read_client_id(fields: Fields) -> str:
     return value
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Drop NUL and replace lone surrogates, because stores and providers reject both."""
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
@@ -173,7 +173,7 @@ def delivery_frame(message: OutgoingMessage) -> Fields:
         "more": message.more,
         "notice": message.notice,
         "buttons": [button.model_dump() for button in message.buttons],
-        "file": _file(message),
+        "file": _file_fields(message),
     }
     return {**frame, **{name: value for name, value in optional.items() if value}}
 
@@ -184,7 +184,7 @@ def error_frame(kind: str, message: str, client: str = "") -> Fields:
     return {**frame, "clientId": client} if client else frame
 
 
-def _file(message: OutgoingMessage) -> Fields | None:
+def _file_fields(message: OutgoingMessage) -> Fields | None:
     """Return the file's description for a client; ``url`` is a path on the web connector's port."""
     if not message.filename:
         return None
@@ -203,7 +203,7 @@ def _file(message: OutgoingMessage) -> Fields | None:
     }
 
 
-def _text(fields: Fields, name: str, limit: int) -> str:
+def _text_field(fields: Fields, name: str, limit: int) -> str:
     value = fields.get(name)
     if value is None:
         return ""
@@ -211,17 +211,17 @@ def _text(fields: Fields, name: str, limit: int) -> str:
         raise InvalidMessage(f"{name} must be a string")
     if len(value) > limit:
         raise InvalidMessage(f"{name} is longer than {limit} characters")
-    return clean(value)
+    return clean_text(value)
 
 
-def _attachments(value: object) -> tuple[str, ...]:
+def _attachment_ids(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) and 0 < len(item) <= 128 for item in value):
         raise InvalidMessage("attachments must be a list of upload ids")
     if len(value) > MAX_ATTACHMENTS:
         raise InvalidMessage(f"A message carries at most {MAX_ATTACHMENTS} attachments.")
-    return tuple(dict.fromkeys(clean(item) for item in value))
+    return tuple(dict.fromkeys(clean_text(item) for item in value))
 
 
 class SocketQueue:

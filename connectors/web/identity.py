@@ -42,7 +42,7 @@ class WebUser:
     bot: bool = False
 
     @property
-    def owns(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether this user has the rights of the owner."""
         return self.dashboard or self.identity.role is IdentityRole.OWNER
 
@@ -52,14 +52,14 @@ class WebUser:
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """The kind of a token, for owners or for other users: its signing key and its lifetime."""
+class _Signer:
+    """The signer of a kind of token, for owners or for other users: its key, and the lifetime of the tokens."""
 
     key: bytes
     lifetime: timedelta
 
     def sign(self, body: str) -> str:
-        return _encode(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
+        return _encode_base64(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
 
 
 class ResumeTokens:
@@ -73,8 +73,8 @@ class ResumeTokens:
         self._key = config.signing_key
         self._clock = clock
         secrets = config.password_digest + _digest(config.api_key)
-        self._users = _Kind(self._key, LIFETIME)
-        self._owners = _Kind(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
+        self._users = _Signer(self._key, LIFETIME)
+        self._owners = _Signer(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
 
     @property
     def instance(self) -> str:
@@ -93,35 +93,35 @@ class ResumeTokens:
             "bot": web_user.bot,
             "issued": now if web_user.since is None else web_user.since,
         }
-        body = _encode(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{body}.{self._kind_of(web_user).sign(body)}"
+        body = _encode_base64(json.dumps(claims, separators=(",", ":")).encode())
+        return f"{body}.{self._signer_for(web_user).sign(body)}"
 
-    def signed(self, token: str) -> bool:
+    def is_signed(self, token: str) -> bool:
         """Tell whether this installation signed a token, expired or not."""
-        return self._signer(token) is not None
+        return self._find_signer(token) is not None
 
     def read(self, token: str) -> WebUser:
         """Return the user of a token; raises ``Unauthorized`` when it is forged, revoked or expired."""
-        kind, body = self._signer(token), token.partition(".")[0]
+        kind, body = self._find_signer(token), token.partition(".")[0]
         if kind is None:
-            raise _invalid()
+            raise _invalid_token()
         try:
             claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except binascii.Error as error:
-            raise _invalid() from error
+            raise _invalid_token() from error
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
         # Tokens of older releases, which had no web bots, have no ``bot`` claim.
         web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
-        if self._kind_of(web_user) is not kind:
-            raise _invalid()
+        if self._signer_for(web_user) is not kind:
+            raise _invalid_token()
         if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
             raise Unauthorized("The resume token has expired; authenticate again without it.")
-        return replace(web_user, since=claims["issued"]) if web_user.owns else web_user
+        return replace(web_user, since=claims["issued"]) if web_user.is_owner else web_user
 
-    def _kind_of(self, web_user: WebUser) -> _Kind:
-        return self._owners if web_user.owns else self._users
+    def _signer_for(self, web_user: WebUser) -> _Signer:
+        return self._owners if web_user.is_owner else self._users
 
-    def _signer(self, token: str) -> _Kind | None:
+    def _find_signer(self, token: str) -> _Signer | None:
         body, _, signature = token.partition(".")
         kinds = (self._users, self._owners)
         return next((kind for kind in kinds if hmac.compare_digest(kind.sign(body).encode(), signature.encode())), None)
@@ -138,7 +138,7 @@ class WebAuthenticator:
         self._tokens = tokens
         self._throttle = Throttle(clock, "keys")
 
-    async def admit(self, credentials: WebCredentials, caller: str) -> WebUser:
+    async def authenticate(self, credentials: WebCredentials, caller: str) -> WebUser:
         """Return the user of these credentials; ``caller`` is the client's network address.
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
@@ -162,9 +162,9 @@ class WebAuthenticator:
             return WebUser(Identity("local", credentials.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
-    def bearer(self, value: str) -> WebCredentials:
+    def read_bearer(self, value: str) -> WebCredentials:
         """Read an Authorization header's token: a resume token if this installation signed it, else the key."""
-        return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
+        return WebCredentials(resume_token=value) if self._tokens.is_signed(value) else WebCredentials(api_key=value)
 
     async def _knows_key(self, api_key: str, caller: str) -> bool:
         expected = self._config.api_key
@@ -181,7 +181,7 @@ class WebAuthenticator:
 
 def _mark_bot(web_user: WebUser, credentials: WebCredentials) -> WebUser:
     """Mark a user as a bot if the client declares itself one; the owner is never a bot."""
-    return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.owns))
+    return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.is_owner))
 
 
 def _with_name(web_user: WebUser, user_name: str) -> WebUser:
@@ -192,9 +192,9 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
-def _invalid() -> Unauthorized:
+def _invalid_token() -> Unauthorized:
     return Unauthorized("The resume token is not valid; authenticate again without it.")
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

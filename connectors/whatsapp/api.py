@@ -115,39 +115,39 @@ class PairRateLimit(RetryableSend):
     """The rate limit of messages from one number to one user."""
 
 
-def sentence(code: int) -> str:
+def describe_code(code: int) -> str:
     """Return the explanation of an error code for the operator."""
     explanation = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
     return f"WhatsApp reports {code}" + (f": {explanation}" if explanation else "")
 
 
-def failure_sentence(errors: object) -> str:
+def describe_errors(errors: object) -> str:
     """Return the reason why a sent message was not delivered, from the errors of its status."""
     codes = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     code = next((code for code in codes if isinstance(code, int)), None)
-    return "WhatsApp could not deliver the message, and gives no reason" if code is None else sentence(code)
+    return "WhatsApp could not deliver the message, and gives no reason" if code is None else describe_code(code)
 
 
 def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> SendFailure:
     """Translate an unsuccessful answer into a send failure; ``retry_after`` is the text of the header or ""."""
     error = answer.get("error")
     fields = error if isinstance(error, dict) else {}
-    code, subcode = _number(fields.get("code")), _number(fields.get("error_subcode"))
+    code, subcode = _error_number(fields.get("code")), _error_number(fields.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
         limit = PairRateLimit if code == PAIR else RetryableSend
         pause = _parse_retry_after(retry_after) or BUSY.get(code, DEFAULT_RETRY_AFTER)
-        return limit(sentence(code if code >= 0 else status), pause)
+        return limit(describe_code(code if code >= 0 else status), pause)
     has_no_code = code < 0 and status != HTTPStatus.UNAUTHORIZED
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNKNOWN_OUTCOME or has_no_code:
         return AmbiguousSend(f"WhatsApp answered {status}" + (f" with the error {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
         return PermanentSend(NO_SUCH_NUMBER, FailureScope.ACCOUNT, str(code))
     if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
-        return PermanentSend(sentence(TOKEN_ENDED), FailureScope.ACCOUNT, str(TOKEN_ENDED))
+        return PermanentSend(describe_code(TOKEN_ENDED), FailureScope.ACCOUNT, str(TOKEN_ENDED))
     if code in ACCOUNT or code in PERMISSIONS:
-        return PermanentSend(sentence(code), FailureScope.ACCOUNT, str(code))
+        return PermanentSend(describe_code(code), FailureScope.ACCOUNT, str(code))
     scope = FailureScope.CHANNEL if code in CHANNEL else FailureScope.MESSAGE
-    return PermanentSend(sentence(code), scope, str(code))
+    return PermanentSend(describe_code(code), scope, str(code))
 
 
 def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
@@ -164,7 +164,7 @@ def _parse_retry_after(retry_after: str) -> timedelta | None:
     return MAX_RETRY_AFTER if len(digits) > MOST_DIGITS else min(timedelta(seconds=int(digits)), MAX_RETRY_AFTER)
 
 
-def _number(value: object) -> int:
+def _error_number(value: object) -> int:
     """Return an error code as a number, -1 if the value is no number."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
@@ -189,15 +189,15 @@ class GraphClient:
         except (ImportError, ValueError, httpx.InvalidURL):
             raise ConfigurationError(BAD_PROXY) from None
 
-    async def number(self, fields: str) -> Fields:
+    async def read_number(self, fields: str) -> Fields:
         """Return Meta's data about the connected number; raises a ``SendFailure``."""
         return await self._call(self._http.build_request("GET", self._number, params={"fields": fields}))
 
-    async def media(self, media_id: str) -> Fields:
+    async def read_media(self, media_id: str) -> Fields:
         """Return the download link and the type of a file; raises a ``SendFailure``."""
         return await self._call(self._http.build_request("GET", media_id, params={"phone_number_id": self._number}))
 
-    async def message(self, body: Fields) -> Fields:
+    async def post(self, body: Fields) -> Fields:
         """Send a message, a reaction or a receipt; raises a ``SendFailure``."""
         content = {**PRODUCT, **body}
         return await self._call(self._http.build_request("POST", f"{self._number}/messages", json=content))

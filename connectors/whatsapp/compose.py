@@ -35,23 +35,23 @@ def marked(text: str) -> str:
     return result if result.strip() else text
 
 
-def _plain(text: str) -> str:
+def _escape_ticks(text: str) -> str:
     """Return text in which three backticks do not begin a code block."""
     return text.replace(TICKS, SEPARATED_TICKS)
 
 
-def _link(label: str, url: str) -> str:
-    text = _plain(label).strip()
+def _render_link(label: str, url: str) -> str:
+    text = _escape_ticks(label).strip()
     return f"{text} ({url})" if text and text != url else url
 
 
 DIALECT = MarkdownDialect(
-    plain=_plain,
+    plain=_escape_ticks,
     # The markup has no escape: a zero-width character after a mark keeps WhatsApp from interpreting the mark.
     literal=lambda mark: mark + (ZERO_WIDTH if mark in "*_~`>" else ""),
-    code=lambda text: f"`{_plain(text)}`",
-    block=_plain,
-    link=_link,
+    code=lambda text: f"`{_escape_ticks(text)}`",
+    block=_escape_ticks,
+    link=_render_link,
     around=SHORT_MARKS,
 )
 
@@ -93,7 +93,7 @@ class WhatsAppUpload:
     shape: MediaShape
 
 
-def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
+def media_shape(message: OutgoingMessage, size: int) -> MediaShape:
     """Return the form of a file; a file that is too large for its form, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
     has_caption = bool(message.content.strip())
@@ -101,13 +101,13 @@ def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
     return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
 
 
-def uploaded_as(message: OutgoingMessage) -> str:
+def upload_type(message: OutgoingMessage) -> str:
     """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
     kind = message.content_type or (PLAIN if message.path is None else "application/octet-stream")
     return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
 
 
-def text(message: OutgoingMessage) -> Body:
+def text_body(message: OutgoingMessage) -> Body:
     """Return the body of a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
 
     A text that is too long for buttons is sent without them: the text itself explains how to answer.
@@ -117,30 +117,30 @@ def text(message: OutgoingMessage) -> Body:
         problem = f"the text has {len(content):,} characters; the limit of WhatsApp is {MAX_TEXT:,}"
         raise PermanentSend(problem, FailureScope.MESSAGE)
     if message.buttons and len(message.buttons) <= MAX_ROWS and len(content) <= MAX_BODY:
-        return {"type": "interactive", "interactive": _choices(message, content)}
+        return {"type": "interactive", "interactive": _button_choices(message, content)}
     return {"type": "text", "text": {"body": content, "preview_url": False}}
 
 
-def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
+def file_body(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
     """Return the body of a file with its caption, which is truncated if too long."""
     fields: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():
-        fields["caption"] = cut(marked(message.content), MAX_BODY)
+        fields["caption"] = truncate(marked(message.content), MAX_BODY)
     if sent.shape is MediaShape.DOCUMENT:
         fields["filename"] = message.filename
     return {"type": sent.shape, sent.shape: fields}
 
 
-def template(message: OutgoingMessage, name: str, language: str) -> Body:
+def template_body(message: OutgoingMessage, name: str, language: str) -> Body:
     """Return the body of a template with the text as its only variable, without line breaks and repeated spaces."""
-    variable = cut(" ".join(marked(message.content).split()), MAX_BODY)
+    variable = truncate(" ".join(marked(message.content).split()), MAX_BODY)
     parts = [{"type": "body", "parameters": [{"type": "text", "text": variable}]}]
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
 
-def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
+def add_receiver(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     """Return a body with the receiver and the message's key, which WhatsApp returns in every status."""
-    addressed_body = {**receiver(message.address.channel), **body}
+    addressed_body = {**receiver_fields(message.address.channel), **body}
     if message.key:
         addressed_body["biz_opaque_callback_data"] = message.key
     if quotes and message.reply_to:
@@ -148,17 +148,17 @@ def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     return addressed_body
 
 
-def receiver(channel: str) -> Body:
+def receiver_fields(channel: str) -> Body:
     """Return the receiver of a message or reaction: a number, or Meta's id of a user without a visible number."""
     return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """Return the text, truncated to ``most`` characters; a truncated text ends with "…"."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def _choices(message: OutgoingMessage, content: str) -> Body:
+def _button_choices(message: OutgoingMessage, content: str) -> Body:
     """Return the buttons of a message as reply buttons if all of them fit, else as a list with the full labels."""
     labels = {f"{message.key}:{number}": button.label for number, button in enumerate(message.buttons)}
     lengths, are_unique = [len(label) for label in labels.values()], len(set(labels.values())) == len(labels)
@@ -167,8 +167,8 @@ def _choices(message: OutgoingMessage, content: str) -> Body:
         replies = [{"type": "reply", "reply": {"id": key, "title": label}} for key, label in labels.items()]
         return {"type": "button", "body": body, "action": {"buttons": replies}}
     rows = [
-        {"id": key, "title": cut(label, MAX_ROW)}
-        | ({"description": cut(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
+        {"id": key, "title": truncate(label, MAX_ROW)}
+        | ({"description": truncate(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
         for key, label in labels.items()
     ]
     return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}

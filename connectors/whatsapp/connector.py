@@ -71,7 +71,7 @@ class WhatsAppInbound:
         for event in events_in(payload, self._number):
             match event:
                 case WhatsAppMessage():
-                    async with self._intake.in_order(event.message.address.channel):
+                    async with self._intake.channel_lock(event.message.address.channel):
                         await self._accept(event)
                 case StatusReport():
                     await self._context.record_report(event.key, event.report)
@@ -164,13 +164,13 @@ class WhatsAppConnector(AccountConnector):
         self._look_seconds = look_seconds
 
     async def _receive(self) -> None:
-        number = await self.retry(self._introduce)
-        self._statuses.expect()
+        number = await self.retry(self._read_number)
+        self._statuses.start()
         self._endpoint.take = self._inbound.take
         while True:
-            await self.report_running(self._describe(number))
+            await self.report_running(self._describe_number(number))
             await asyncio.sleep(self._look_seconds)
-            number = await self.retry(self._introduce)
+            number = await self.retry(self._read_number)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk once, as a message or as a file; raises a ``SendFailure``."""
@@ -212,18 +212,18 @@ class WhatsAppConnector(AccountConnector):
     async def _file_info(self, media_id: str) -> Fields:
         """Return a file's link, size and checksum; raises a ``FetchFailure``, also for a file that is too large."""
         try:
-            file = await self._graph.media(media_id)
+            file = await self._graph.read_media(media_id)
         except SendFailure as failure:
             raise fetch_failure(failure) from None
         size = str(file.get("file_size") or "")
         self._media.check_size(int(size) if size.isdecimal() else 0)
         return file
 
-    async def _introduce(self) -> Fields:
+    async def _read_number(self) -> Fields:
         """Return Meta's data about the number; the call also shows whether the token is valid."""
-        return await self._graph.number(FIELDS)
+        return await self._graph.read_number(FIELDS)
 
-    def _describe(self, number: Fields) -> str:
+    def _describe_number(self, number: Fields) -> str:
         who = f"{number.get('verified_name') or 'a number'} ({number.get('display_phone_number') or 'unnamed'})"
         poor = "; users report or block the number, see Phone numbers in WhatsApp Manager"
         warning = poor if number.get("quality_rating") == "RED" else ""

@@ -44,7 +44,7 @@ class StatusWaiter:
         self._clock = clock
         self._since: datetime | None = None
 
-    def expect(self) -> None:
+    def start(self) -> None:
         """Start to expect statuses: Meta repeats those that were not acknowledged."""
         self._since = self._clock()
 
@@ -87,9 +87,9 @@ class WhatsAppSender:
         await self._rate.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            answer = await self._graph.message(compose.addressed(message, body, quotes=quotes))
+            answer = await self._graph.post(compose.add_receiver(message, body, quotes=quotes))
         except PairRateLimit as limit:
-            raise RetryableSend(str(limit), self._pause(channel, limit.retry_after)) from None
+            raise RetryableSend(str(limit), self._next_pause(channel, limit.retry_after)) from None
         match answer.get("messages"):
             case [{"id": str(message_id)}, *_] if message_id:
                 self._refused.pop(channel, None)
@@ -100,25 +100,27 @@ class WhatsAppSender:
     async def react(self, channel: str, message_id: str, emoji: str) -> None:
         """Add a reaction to a message; raises a ``SendFailure``."""
         part = {"message_id": message_id, "emoji": emoji}
-        await self._graph.message({**compose.receiver(channel), "type": "reaction", "reaction": part})
+        await self._graph.post({**compose.receiver_fields(channel), "type": "reaction", "reaction": part})
 
     async def show_typing(self, message_id: str) -> None:
         """Mark a message as read and show that an answer is being written; raises a ``SendFailure``.
 
         WhatsApp shows this for 25 seconds, or until the answer.
         """
-        await self._graph.message({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
+        await self._graph.post({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
 
     async def _compose(self, message: OutgoingMessage) -> compose.Body:
         heard_at = await self._context.last_heard(message.address.channel)
         if heard_at is not None and datetime.now(UTC) - heard_at < WINDOW:
-            return compose.file(message, await self._upload(message)) if message.filename else compose.text(message)
+            if message.filename:
+                return compose.file_body(message, await self._upload(message))
+            return compose.text_body(message)
         if not self._options.template:
             raise PermanentSend(CLOSED, FailureScope.CHANNEL)
         if message.filename:
             # Only this message fails, not the chat: texts still reach the chat as a template.
             raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
-        return compose.template(message, self._options.template, self._options.template_language)
+        return compose.template_body(message, self._options.template, self._options.template_language)
 
     async def _upload(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
         """Upload the file of a message, once: while the message is retried, the id of the first upload is reused."""
@@ -126,8 +128,8 @@ class WhatsAppSender:
         if known is not None:
             return known
         content = await read_content(message)
-        shape = compose.shape_of(message, len(content))
-        kind = compose.uploaded_as(message)
+        shape = compose.media_shape(message, len(content))
+        kind = compose.upload_type(message)
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
         except SendFailure as failure:
@@ -137,7 +139,7 @@ class WhatsAppSender:
         self._uploads[message.id] = compose.WhatsAppUpload(media_id, shape)
         return self._uploads[message.id]
 
-    def _pause(self, channel: str, requested: timedelta) -> timedelta:
+    def _next_pause(self, channel: str, requested: timedelta) -> timedelta:
         """Return the wait before the next message to a user; each rate limit in a row multiplies the wait by four."""
         refusals = self._refused.get(channel, 0)
         self._refused[channel] = min(refusals + 1, MAX_REFUSALS)

@@ -33,7 +33,7 @@ class ConnectorFactory:
 
         Raises ``ConfigurationError`` for a bot that cannot be connected; the message names the fix and quotes no value.
         """
-        bot = self._bot(row)
+        bot = self._bot_options(row)
         entry = platform(row.platform)
         unknown = sorted(set(bot.secrets) - set(entry.secrets))
         if unknown:
@@ -65,7 +65,7 @@ class ConnectorFactory:
         secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
         return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
 
-    def _bot(self, row: BotInstance) -> ConfiguredBot:
+    def _bot_options(self, row: BotInstance) -> ConfiguredBot:
         if not row.configured:
             secrets = {name: self.keys.reveal(encrypted) for name, encrypted in row.stored_secrets.items()}
             return ConfiguredBot(row.platform, row.account, "", secrets, row.option_values)

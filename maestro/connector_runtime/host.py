@@ -37,7 +37,7 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             for lock in locks:
-                await _take(FileLock(folder / lock), name, report, held)
+                await _acquire(FileLock(folder / lock), name, report, held)
         except OSError as error:
             raise ConfigurationError(
                 f"The lease of {name} in {folder} cannot be taken: {error.strerror}. "
@@ -46,7 +46,7 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
         yield
 
 
-async def _take(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
+async def _acquire(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
     has_waited = False
     # The lock is tried every second: a thread that blocks in flock could not be cancelled.
     while not await asyncio.to_thread(lock.take):
@@ -92,11 +92,11 @@ class ConnectorHost:
         refused: asyncio.Future[str] = loop.create_future()
         async with lease(self.settings.data_dir / "leases", connector, self.say):
 
-            def settle(reason: str) -> None:
+            def record_refusal(reason: str) -> None:
                 """Record the reason of the first refusal; may be called from any thread."""
                 loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
-            with self.hub.running(connector, settle):
+            with self.hub.running(connector, record_refusal):
                 tasks = [asyncio.create_task(connector.run())]
                 try:
                     if not self.settings.temporal.embedded:

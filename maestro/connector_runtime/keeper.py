@@ -46,7 +46,7 @@ class RunningBot:
     changed_at: datetime | None
     task: "asyncio.Task[None]"
 
-    def serves(self, bot: EnabledBot) -> bool:
+    def is_current(self, bot: EnabledBot) -> bool:
         """Tell whether this bot need not be restarted; a bot with an ended task restarts when its row changes."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
@@ -83,14 +83,14 @@ class BotKeeper:
                 while True:
                     await changed.wait()
                     changed.clear()
-                    await self._follow()
+                    await self._apply_changes()
         finally:
             await end([old_bot.task for old_bot in self._running.values()])
 
-    async def _follow(self) -> None:
+    async def _apply_changes(self) -> None:
         try:
             row_version, enabled_bots = await asyncio.to_thread(self._read_enabled_bots)
-            await self._apply(enabled_bots)
+            await self._replace_outdated(enabled_bots)
         except StoreBusy as error:
             log.warning("bots.postponed", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
@@ -107,11 +107,11 @@ class BotKeeper:
             (row.platform, row.account): EnabledBot(row, self._factory.state_of(row)) for row in chosen
         }
 
-    async def _apply(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
+    async def _replace_outdated(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
         outdated = [
             name
             for name, old_bot in self._running.items()
-            if name not in enabled_bots or not old_bot.serves(enabled_bots[name])
+            if name not in enabled_bots or not old_bot.is_current(enabled_bots[name])
         ]
         # An account has one connector, so the old connector ends before the new connector starts.
         await end([self._running.pop(name).task for name in outdated])
@@ -134,7 +134,7 @@ class BotKeeper:
                 problem = "the connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
                 log.warning("connector.failed", connector=row.place, reason=str(error))
-                await self._give_up(context, str(error))
+                await self._report_failure(context, str(error))
                 return
             except asyncio.CancelledError:
                 with contextlib.suppress(MaestroError):
@@ -162,7 +162,7 @@ class BotKeeper:
             )
         return self._webhooks.serving(connector)
 
-    async def _give_up(self, context: ConnectorContext, reason: str) -> None:
+    async def _report_failure(self, context: ConnectorContext, reason: str) -> None:
         """Report why a bot was stopped; retry while the store is busy, because no later report follows."""
         while True:
             try:
