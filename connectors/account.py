@@ -1,4 +1,4 @@
-"""The shared parts of the chat platforms' connectors: running, message order and rate limiting of sends."""
+"""The shared base of the chat platforms' connectors: the run loop, message order, and the rate limit of sends."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class AccountConnector:
         self._refusal = asyncio.get_running_loop().create_future()
         try:
             await self._report(ConnectorState.STARTING)
-            await run_together(self._receive(), self._refused())
+            await run_together(self._receive(), self._raise_refusal())
         except AccountRefused as refused:
             await self._report(ConnectorState.FAILED, str(refused))
             raise
@@ -52,17 +52,17 @@ class AccountConnector:
         raise NotImplementedError
 
     async def report_running(self, detail: str) -> None:
-        """Report to the operator that messages are received; an unchanged state is not reported again."""
+        """Report to the operator that the connector receives messages; an unchanged state is not reported again."""
         if self._reported != (ConnectorState.RUNNING, detail):
             await self._report(ConnectorState.RUNNING, detail)
 
     async def report_broken(self, why: str) -> None:
-        """Report to the operator that no messages are received."""
+        """Report to the operator that the connector receives no messages, and why."""
         log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
         await self._report(ConnectorState.DEGRADED, why)
 
     async def retry(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
-        """Repeat ``work`` until it succeeds, after growing waits or those that the platform asks for.
+        """Repeat ``work`` until it succeeds; wait longer after each failure, and at least as long as the platform asks.
 
         Raises ``AccountRefused`` when only an operator can fix the problem. A full or busy store is retried as well.
         """
@@ -80,13 +80,13 @@ class AccountConnector:
                 await asyncio.sleep(max(next(waits), requested))
 
     def refuse(self, refused: AccountRefused) -> None:
-        """End the run, because only an operator can fix the account."""
+        """End ``run`` with this error, because only an operator can fix the account."""
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_result(refused)
 
     @contextlib.contextmanager
     def ending_if_refused(self) -> Iterator[None]:
-        """End the run when a call within the block shows that the platform refuses the account."""
+        """End ``run`` when a call within the block shows that the platform refuses the account."""
         try:
             yield
         except PermanentSend as failure:
@@ -94,12 +94,12 @@ class AccountConnector:
                 self.refuse(AccountRefused(str(failure)))
             raise
 
-    async def _refused(self) -> None:
+    async def _raise_refusal(self) -> None:
         assert self._refusal is not None
         raise await self._refusal
 
     async def _report(self, state: ConnectorState, detail: str = "") -> None:
-        self._reported = None  # until the store has the state, so that a report that failed is made again
+        self._reported = None  # None until the store has the state, so that a failed report is repeated
         await self._context.report(state, detail)
         self._reported = (state, detail)
 
@@ -118,23 +118,23 @@ async def run_together(*work: Coroutine[None, None, None]) -> None:
 
 
 class MessageIntake:
-    """The intake of an account's messages: it stores those of one channel in order."""
+    """The intake of an account's messages, which stores the messages of one channel in order."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def in_order(self, channel: str) -> asyncio.Lock:
-        """Return the lock of a channel; waiting callers get it in the order of their calls."""
+    def channel_lock(self, channel: str) -> asyncio.Lock:
+        """Return the lock of a channel; waiting callers get the lock in the order of their calls."""
         return self._locks.setdefault(channel, asyncio.Lock())
 
     async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
         """Store a message after the earlier messages of its channel."""
-        async with self.in_order(message.address.channel):
+        async with self.channel_lock(message.address.channel):
             return await self.accept(message)
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Store a message; return None for an invalid one, because a retry would not help."""
+        """Store a message; return None for an invalid message, because a retry would fail again."""
         try:
             return await self._context.accept(message)
         except InvalidMessage as error:
@@ -147,7 +147,7 @@ class SendRateLimiter:
     """The rate limit of sends to each channel."""
 
     def __init__(self, seconds: Callable[[str], float]) -> None:
-        """``seconds`` returns the least number of seconds between two messages to a channel."""
+        """``seconds`` returns the minimum number of seconds between two messages to a channel."""
         self._seconds = seconds
         self._next: dict[str, float] = {}
 

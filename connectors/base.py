@@ -1,4 +1,4 @@
-"""The contract of a connector: its methods, the optional ones, and the context that Maestro gives it."""
+"""The contract of a connector: its methods, its optional methods, and the context that Maestro gives it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Identity:
 
 
 class ConnectorState(StrEnum):
-    """The state of a connector, for doctor and dashboard."""
+    """The state of a connector, shown by ``maestro doctor`` and the dashboard."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -101,9 +101,9 @@ class ConnectorState(StrEnum):
 
 @dataclass(frozen=True)
 class KnownChannel:
-    """A channel, or a thread of one, with at least one message.
+    """A channel, or a thread of a channel, with at least one message.
 
-    Everything up to the platform's message id ``mark`` is in the inbox; ``mark`` is empty if nothing is. ``direct``
+    All messages up to the platform's message id ``mark`` are in the inbox; ``mark`` is empty if none is. ``direct``
     marks a direct message channel; ``seen_at`` is the time of the last message.
     """
 
@@ -116,7 +116,7 @@ class KnownChannel:
 
 @dataclass(frozen=True)
 class Upload:
-    """A received file that is not stored yet; the store moves the file at ``path``, ``size`` is in bytes."""
+    """A received file that is not stored yet: the store moves the file at ``path``; ``size`` is in bytes."""
 
     path: Path
     filename: str
@@ -142,7 +142,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        """Record that everything up to ``mark`` is in the inbox, which must hold for each earlier message.
+        """Move a channel's cursor to ``mark``; call this only when all messages up to ``mark`` are in the inbox.
 
         The cursor never goes back: of two marks the longer one is later, and of equal length the one that sorts later.
         """
@@ -157,7 +157,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Report to operators how many messages of a channel were skipped, and why; 0 for an unknown number."""
+        """Report to operators the number of skipped messages of a channel, 0 if unknown, and the reason."""
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
@@ -176,37 +176,37 @@ class ConnectorContext(Protocol):
         ...
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        """Record a status of a sent message, in any order; false for a message of another sender.
+        """Record a delivery status of a sent message; return false if Maestro did not send the message.
 
         A later status is never replaced by an earlier one. A failure marks the delivery as failed.
         """
         ...
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return the platform's id of a sent message; None until the platform has reported it."""
+        """Return the platform's id of a sent message; None until the platform has reported the id."""
         ...
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text behind a button of a sent message, counted from 0; None if the button does not exist."""
+        """Return the text that a press of button ``number``, counted from 0, sends; None if there is no such button."""
         ...
 
     async def moved(self, channel: str, to: str) -> None:
-        """Record that a channel has a new id: its bindings and conversations move to it."""
+        """Record that a channel has a new id: bindings and conversations of the channel move to the new id."""
         ...
 
     async def moved_to(self, channel: str) -> str:
-        """Return the current id of a channel, which is its own id if it never changed."""
+        """Return the current id of a channel; ``channel`` itself if the id never changed."""
         ...
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to this user if it has no owner; false when it belongs to another user.
+        """Make the user the owner of a channel without an owner; return false if another user owns the channel.
 
         See docs/decisions.md: web identity.
         """
         ...
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Exchange a dashboard ticket, once, for the identity behind it; None when unknown, used or expired."""
+        """Exchange a one-time dashboard ticket for the identity of its user; None if it is unknown, used or expired."""
         ...
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
@@ -222,7 +222,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Report the connector's state to the operator; ``accept`` records the last event and its lag.
+        """Report the connector's state to the operator; the last event and its lag are recorded by ``accept`` instead.
 
         The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error, so it must not contain a token.
         """
@@ -249,8 +249,8 @@ class Connector(Protocol):
 
         With a ``filename`` the content, or the file at ``path``, is sent as a file of this name. A button press stands
         for the text that ``ConnectorContext.pressed`` returns. The connector does not retry unless the platform
-        certainly did not accept the message (docs/invariants.md: one layer retries). Mentions and link previews are
-        off.
+        certainly did not accept the message (docs/invariants.md: one layer retries). The message mentions no user and
+        shows no link preview.
         """
         ...
 
@@ -261,10 +261,10 @@ class Connector(Protocol):
 
 @runtime_checkable
 class Renders(Protocol):
-    """A connector of a platform with its own markup: text is split so that each rendered chunk fits."""
+    """A connector of a platform with its own markup; a text is split so that each rendered chunk fits."""
 
     def render(self, text: str) -> str:
-        """Return a chunk of Markdown in the markup of ``send``; a pure function that never fails."""
+        """Return a chunk of Markdown in the platform's markup; a pure function that never fails."""
         ...
 
 
@@ -273,7 +273,7 @@ class Reconciles(Protocol):
     """A connector that can check whether the platform has a sent message."""
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Find ``message.key`` among the messages since ``message.tried_at``; None when it is certainly absent.
+        """Find ``message.key`` among the messages since ``message.tried_at``; None if it is certainly absent.
 
         Raises ``Unsettled`` when the outcome can never be known, another ``SendFailure`` when the platform cannot
         answer now.
@@ -296,10 +296,10 @@ class EditsMessages(Protocol):
 
 @runtime_checkable
 class AcknowledgesMessages(Protocol):
-    """A connector that can mark a message as seen, on the message itself."""
+    """A connector that can show on a user's message that Maestro has seen it."""
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the reaction of the settings, if any, to an inbox message; a repeat is harmless."""
+        """Add the configured reaction, if any, to an incoming message; a repeat is harmless."""
         ...
 
 
@@ -310,17 +310,17 @@ class CatchesUp(Protocol):
     async def catch_up(self) -> None:
         """Accept the messages of every known channel after its cursor, oldest first, within the limits of the settings.
 
-        The connector does so after each connection; ``ConnectorContext.skipped`` counts the messages over a limit.
+        The connector catches up after each connection; ``ConnectorContext.skipped`` counts the messages over a limit.
         """
         ...
 
 
 @runtime_checkable
 class HasRoutes(Protocol):
-    """A connector that serves HTTP itself."""
+    """A connector that receives HTTP requests."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, served under ``/platforms/<platform>/<account>`` unless the connector is the web one."""
+        """Return the routes; their prefix is ``/platforms/<platform>/<account>``, the web connector's have none."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The capabilities of a platform as a value: every difference between platforms that other code depends on."""
+"""The capabilities of a platform: a value that names every difference between platforms that other code depends on."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +13,7 @@ class LengthUnit(StrEnum):
 
 
 class Idempotency(StrEnum):
-    """A platform's means against showing a repeated send twice."""
+    """How a repeated send is kept from appearing twice: by a key, by a search for the message, or not at all."""
 
     NATIVE = "native"
     RECONCILE = "reconcile"
@@ -21,10 +21,10 @@ class Idempotency(StrEnum):
 
 
 class OnAmbiguous(StrEnum):
-    """The rule for ambiguous sends, which the platform may or may not have.
+    """The rule for ambiguous sends, after which it is unknown whether the platform has the message.
 
-    ``RESEND`` sends the message again, so that it may appear twice; ``HOLD`` leaves it to an operator. ``AUTO`` resends
-    answers to users and holds messages without a waiting user, such as a scheduled post.
+    ``RESEND`` sends the message again, so that it may appear twice; ``HOLD`` leaves the message to an operator.
+    ``AUTO`` resends answers to users and holds messages without a waiting user, for example a scheduled post.
     """
 
     AUTO = "auto"
@@ -52,9 +52,9 @@ class PlatformTransport(StrEnum):
 class Capabilities:
     """The abilities of a platform; lengths in ``unit``, intervals in seconds.
 
-    ``native_window`` is how long the platform remembers the key of a message, None for ever. ``max_file_bytes`` is the
-    size of the largest file to send, 0 if it accepts none. ``catches_up`` tells whether messages missed in an outage
-    can be read later. ``on_ambiguous`` applies when neither a key nor a search settles an ambiguous send.
+    ``native_window`` is how long the platform remembers the key of a message, None without limit. ``max_file_bytes`` is
+    the size of the largest file to send, 0 if the platform accepts none. ``catches_up`` tells whether messages missed
+    in an outage can be read later. ``on_ambiguous`` applies when neither a key nor a search settles an ambiguous send.
     ``max_buttons`` is the most buttons of a message, 0 for none. ``edit_interval`` is the least time between two edits
     while an answer streams, 0 without streaming.
     """

@@ -1,6 +1,6 @@
-"""The class hierarchy of failed platform calls; the type of a failure tells which calls may be repeated.
+"""The class hierarchy of failed platform calls; the class of a failure tells whether the call may be repeated.
 
-The client of each platform maps each failed answer to a ``SendFailure`` once, for sends and for other calls.
+The client of each platform translates each failed answer into a ``SendFailure``, for sends and for other calls.
 """
 
 from datetime import timedelta
@@ -10,7 +10,7 @@ from maestro.domain.errors import FailureSource, MaestroError
 
 
 class AccountRefused(MaestroError):
-    """The platform rejects this account: a wrong token, a missing intent or scope.
+    """The platform rejects this account, for example a wrong token or a missing intent or scope.
 
     A connector raises it from ``run`` and is not started again before an operator changed something; the message names
     the problem and the fix, and never contains the token.
@@ -30,7 +30,7 @@ class FailureScope(StrEnum):
 class SendFailure(MaestroError):
     """A failed platform call; each subclass tells whether the call may have taken effect."""
 
-    public = "The platform did not take the message."
+    public = "The platform did not accept the message."
     source = FailureSource.PLATFORM
     surely_unsent = False
 
@@ -46,7 +46,7 @@ class NotDispatched(SendFailure):
 class RetryableSend(SendFailure):
     """A rate limit: the platform did nothing and asked to wait for ``retry_after``."""
 
-    public = "The platform asked to try again."
+    public = "The platform asked to try again later."
     retryable = True
     surely_unsent = True
 
@@ -56,22 +56,22 @@ class RetryableSend(SendFailure):
 
 
 class AmbiguousSend(SendFailure):
-    """A call of unknown outcome: the platform may or may not have done it."""
+    """A call of unknown outcome: the platform may or may not have carried it out."""
 
     public = "It is unknown whether the platform has the message."
     retryable = True
 
 
 class Unsettled(SendFailure):
-    """A send of permanently unknown outcome: ``Capabilities.on_ambiguous`` applies."""
+    """A send with an outcome that can never be known: ``Capabilities.on_ambiguous`` decides what follows."""
 
-    public = "Nobody can say whether the platform has the message."
+    public = "It can never be known whether the platform has the message."
 
 
 class PermanentSend(SendFailure):
     """A refusal, so a retry is useless; ``scope`` is the affected object, ``code`` the platform's error code."""
 
-    public = "The platform refused the message for good."
+    public = "The platform refused the message permanently."
     surely_unsent = True
 
     def __init__(self, message: str, scope: FailureScope, code: str = "") -> None:
@@ -81,16 +81,16 @@ class PermanentSend(SendFailure):
 
 
 class FetchFailure(MaestroError):
-    """The base of failures to download a file."""
+    """The base class of failed downloads of a file."""
 
-    public = "The file could not be fetched."
+    public = "The file could not be downloaded."
     source = FailureSource.PLATFORM
 
 
 class RetryableFetch(FetchFailure):
     """A file that is not available now; ``after`` is the wait that the platform asked for, if any."""
 
-    public = "The file cannot be fetched now."
+    public = "The file cannot be downloaded now."
     retryable = True
 
     def __init__(self, message: str, after: timedelta | None = None) -> None:
@@ -99,13 +99,13 @@ class RetryableFetch(FetchFailure):
 
 
 class PermanentFetch(FetchFailure):
-    """A file that was deleted, is too large or is not allowed: a retry is useless."""
+    """A file that was deleted, is too large or is not allowed, so that a retry is useless."""
 
     public = "The file is not available."
 
 
 def fetch_failure(failure: SendFailure) -> FetchFailure:
-    """Return the download failure that a failed platform call means."""
+    """Translate a failed platform call into a download failure."""
     if isinstance(failure, PermanentSend):
         return PermanentFetch(str(failure))
     return RetryableFetch(str(failure), failure.retry_after)

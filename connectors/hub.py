@@ -1,4 +1,4 @@
-"""The connectors of this process: how a chunk is sent through one, and their typing indicators.
+"""The connectors of this process: the choice between send and search for a chunk, and the typing indicators.
 
 See docs/adr/0022.
 """
@@ -28,7 +28,7 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
 LONGEST_TYPING = 600.0
-"""Seconds after which an indicator ends by itself, even if its job is still open."""
+"""Seconds after which a typing indicator ends by itself, even if its job is still open."""
 
 LONGEST_ACKNOWLEDGEMENT = 30.0
 
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    """Send a chunk and return the outcome as a value, so that its row is written before anything else happens."""
+    """Send a chunk and return a failure as a value, so that the caller records the outcome before anything else."""
     return await _outcome(connector.send(message))
 
 
@@ -50,7 +50,7 @@ async def _outcome(call: Awaitable[T]) -> T | SendFailure:
 
 
 class SendAction(StrEnum):
-    """An action for a chunk: send, search first, resend despite doubt, or leave unconfirmed."""
+    """An action for a chunk: send it, search for it first, resend it despite doubt, or leave it unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
@@ -62,8 +62,8 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
     """Return the safe action for a chunk.
 
     A chunk that certainly never arrived is sent, and so is an edit, which may be repeated. While the platform remembers
-    the key of a message, a repeat is harmless. After that, or without keys, the platform is searched; if that is not
-    possible either, the rule of its account applies.
+    the key of a message, a repeat is harmless. After that, or without keys, the connector searches for the message; if
+    it cannot search, the account's rule for ambiguous sends applies.
     """
     if message.tried_at is None or message.edits:
         return SendAction.SEND
@@ -75,17 +75,17 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
 
 
 def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
-    """Return the action for a chunk of permanently unknown outcome: resend it, or leave it unconfirmed."""
+    """Return the action for a chunk with an outcome that can never be known: resend it, or leave it unconfirmed."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
     return SendAction.LEAVE if held else SendAction.RESEND
 
 
 async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAction) -> Receipt | SendFailure:
-    """Search for the chunk if the action says so, send it unless found, and return the outcome as a value.
+    """Search for the chunk if the action is a search, send the chunk unless found, and return failures as values.
 
-    A chunk that replaces another message is sent as an edit of it. If its file was deleted, the chunk cannot be sent,
-    only searched for.
+    A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the chunk
+    can only be searched for.
     """
     if message.edits:
         return await _edit(connector, message)
@@ -94,13 +94,13 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAc
         if outcome is not None:
             return outcome
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
-        return PermanentSend(f"the file {message.filename} is not kept any more", FailureScope.MESSAGE)
+        return PermanentSend(f"the file {message.filename} was deleted from Maestro's storage", FailureScope.MESSAGE)
     return await attempt(connector, message)
 
 
 async def _edit(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     if not isinstance(connector, EditsMessages):
-        return PermanentSend("this platform changes no message that was sent", FailureScope.MESSAGE)
+        return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
     failure = await _outcome(connector.edit(message))
     return failure or Receipt(platform_message_id=message.edits)
 
@@ -116,7 +116,7 @@ class ConnectorHub:
     def running(self, connector: Connector, refused: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Register the connector while the block runs.
 
-        ``refused`` is called, from any thread, with the reason when the platform refuses the account.
+        ``refused`` may be called from any thread, with the reason, when the platform refuses the account.
         """
         key = (connector.platform, connector.account)
         self._connectors[key], self._refusals[key] = connector, refused
@@ -126,7 +126,7 @@ class ConnectorHub:
             del self._connectors[key], self._refusals[key]
 
     def refused(self, address: Address, reason: str) -> None:
-        """Report to the owner of a connector that the platform refuses its account."""
+        """Report to the runner of a connector that the platform refuses its account."""
         report = self._refusals.get((address.platform, address.account))
         if report is not None:
             report(reason)
@@ -136,15 +136,15 @@ class ConnectorHub:
         return list(self._connectors.values())
 
     def find(self, address: Address) -> Connector | None:
-        """Return the connector, or None when another process holds it."""
+        """Return the connector of an address, or None when another process runs it."""
         return self._connectors.get((address.platform, address.account))
 
     def holds(self, address: Address) -> bool:
-        """Tell whether this process holds the connector."""
+        """Tell whether this process runs the connector of an address."""
         return self.find(address) is not None
 
     def holding(self, address: Address) -> Connector:
-        """Return the connector; raises ``NotDispatched`` when this process does not hold it."""
+        """Return the connector of an address; raises ``NotDispatched`` when this process does not run it."""
         connector = self.find(address)
         if connector is None:
             raise NotDispatched(f"no connector for {address.platform}/{address.account} runs in this process")
@@ -154,7 +154,7 @@ class ConnectorHub:
 class TypingIndicators:
     """Typing indicators, refreshed in the background; may be called from any thread.
 
-    ``is_open`` tells whether a job is still open: it may end in another process than the one that shows its indicator.
+    ``is_open`` tells whether a job is still open, because a job may end in another process than this one.
     """
 
     def __init__(self, hub: ConnectorHub, loop: asyncio.AbstractEventLoop, is_open: Callable[[str], bool]) -> None:
@@ -165,7 +165,7 @@ class TypingIndicators:
         self._acknowledging: set[asyncio.Task[None]] = set()
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Show the indicator repeatedly until ``stop``; false when another process holds the connector.
+        """Show the indicator until ``stop``; return false when another process runs the connector.
 
         An indicator that is already shown continues. ``seen`` are the platform's ids of the messages to acknowledge, in
         their order.

@@ -1,6 +1,6 @@
 """The rendering of Markdown from models for platforms with another markup.
 
-Each line stays one line, except the added fences around a table, so that a text can be split before or after rendering.
+Each line stays one line, except for fences added around a table, so that a text can be split before or after rendering.
 
 The scanner is not markdown-it, which keeps neither blank lines nor indentation and took six to nine times as long: a
 long answer is rendered about a dozen times per chunk while it is split.
@@ -18,7 +18,7 @@ QUOTE = re.compile(r" {0,3}>[> \t]*")
 RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 
 SPAN = "{1,400}"
-"""A quantifier that limits the characters between an opening and a closing mark, so that each search stays short."""
+"""A quantifier for the characters between an opening and a closing mark; the limit keeps each search short."""
 _CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{SPAN}?)(?<!`)(?P=ticks)(?!`)"
 _URL = r"(?:https?://|mailto:)"
 _LINK = (
@@ -52,11 +52,11 @@ _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \
 
 @dataclass(frozen=True)
 class MarkdownDialect:
-    """The markup of a platform, by Markdown element.
+    """The renderers of a platform's markup, by Markdown element.
 
-    ``plain`` renders text, ``literal`` a mark without formatting effect, ``code`` inline code, ``block`` a line of a
-    code block, and ``link`` a label, which may be blank, and an address. ``around`` holds the marks before and after
-    ``bold``, ``italic``, ``both`` or ``struck`` text, and ``inline`` is the pattern of inline elements.
+    ``plain`` renders text, ``literal`` an escaped mark, ``code`` inline code, ``block`` a line of a code block, and
+    ``link`` a label, which may be blank, and an address. ``around`` holds the marks before and after ``bold``,
+    ``italic``, ``both`` or ``struck`` text, and ``inline`` is the pattern of inline elements.
     """
 
     plain: Callable[[str], str]
@@ -82,7 +82,7 @@ def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
             yield TICKS
         else:
             quote = QUOTE.match(line)
-            yield f"> {block_line(line[quote.end() :], dialect)}" if quote else block_line(line, dialect)
+            yield f"> {render_line(line[quote.end() :], dialect)}" if quote else render_line(line, dialect)
 
 
 def inline(text: str, dialect: MarkdownDialect) -> str:
@@ -95,13 +95,13 @@ def inline(text: str, dialect: MarkdownDialect) -> str:
 
 
 def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
-    """Yield the blocks of a text: code, tables as code, and each other line by itself.
+    """Yield a text's blocks: each code block, each table as a code block, and every other line by itself.
 
     ``line`` renders the lines that are not code.
     """
     at = 0
     while at < len(source):
-        end = end_of_code(source, at) or end_of_table(source, at)
+        end = find_code_end(source, at) or find_table_end(source, at)
         if end and FENCE.match(source[at]):
             yield source[at:end]
         elif end:
@@ -111,7 +111,7 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
         at = end or at + 1
 
 
-def block_line(line: str, dialect: MarkdownDialect) -> str:
+def render_line(line: str, dialect: MarkdownDialect) -> str:
     """Return a line outside code, quotes and tables in the platform's markup."""
     if RULE.match(line):
         return "———"
@@ -139,8 +139,8 @@ def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
     return f"{before}{inline(element[kind], dialect)}{after}"
 
 
-def end_of_code(source: Sequence[str], start: int) -> int:
-    """Return the line where a fence that opens here closes, the end of the text if it does not; 0 for no fence."""
+def find_code_end(source: Sequence[str], start: int) -> int:
+    """Return the line after the code block that begins here; 0 if none begins. An unclosed block ends with the text."""
     opening = FENCE.match(source[start])
     if opening is None:
         return 0
@@ -152,8 +152,8 @@ def end_of_code(source: Sequence[str], start: int) -> int:
     return len(source)
 
 
-def end_of_table(source: Sequence[str], start: int) -> int:
-    """Return the line where a table that begins here ends; 0 for no table."""
+def find_table_end(source: Sequence[str], start: int) -> int:
+    """Return the line after the table that begins here; 0 if none begins."""
     is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
     if not is_table or not _COLUMNS.match(source[start + 1]):
         return 0

@@ -1,4 +1,4 @@
-"""The files of messages: downloads from the platform's own hosts within a size limit, and the content of sent files."""
+"""The files of messages: limited downloads from the platform's own hosts, and the content of files to send."""
 
 import asyncio
 from http import HTTPStatus
@@ -20,7 +20,7 @@ async def read_content(message: OutgoingMessage) -> bytes:
 
 
 class MediaDownloads:
-    """Downloads for one account; ``bearer`` is sent only to the host of the file."""
+    """The file downloads of one account; the token ``bearer`` is sent only to the host of the file."""
 
     def __init__(
         self, platform: str, options: Options, hosts: frozenset[str], *, seconds: float = 120, bearer: str = ""
@@ -34,10 +34,10 @@ class MediaDownloads:
         )
 
     def check_size(self, size: int) -> None:
-        """Raise ``PermanentFetch`` if the size that the platform reports exceeds the limit."""
+        """Raise ``PermanentFetch`` if the file size that the platform reports exceeds the limit."""
         if size > self._limits.max_bytes:
-            most = f"at most {self._limits.max_bytes:,} are fetched (maxMediaBytes)"
-            raise PermanentFetch(f"the file has {size:,} bytes, and {most}")
+            most = f"the limit is {self._limits.max_bytes:,} (maxMediaBytes)"
+            raise PermanentFetch(f"the file has {size:,} bytes; {most}")
 
     async def fetch(self, url: str, path: Path) -> FetchHead:
         """Download a file to ``path``; raises a ``FetchFailure``."""
@@ -51,11 +51,11 @@ class MediaDownloads:
         try:
             return await download(url, path, self._limits, self._access)
         except FetchRefused as refused:
-            raise PermanentFetch(f"the file may not be fetched: {refused}") from None
+            raise PermanentFetch(f"the file may not be downloaded: {refused}") from None
         except FetchFailed as failed:
             raise RetryableFetch(str(failed)) from None
 
     def failure_of(self, status: int) -> FetchFailure:
-        """Return the failure that an HTTP status means: server errors are retryable, refusals permanent."""
+        """Translate an HTTP status into a download failure: server errors are retryable, refusals permanent."""
         is_temporary = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         return (RetryableFetch if is_temporary else PermanentFetch)(f"{self._platform}'s file server answered {status}")

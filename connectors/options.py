@@ -1,4 +1,4 @@
-"""The options of a connector on any platform; light to import, because every command reads the settings."""
+"""The options of a connector on any platform; quick to import, because every command reads the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ HttpAddress = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address tha
 
 
 class Options(Value):
-    """The options of a connector except its secrets; each platform adds its own. camelCase in JSON."""
+    """The options of a connector except its secrets; each platform adds its own options. JSON names are camelCase."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -27,23 +27,23 @@ class Options(Value):
 
     base_url: HttpAddress = Field(
         default="",
-        description="another server that speaks the platform's protocol; empty: the platform itself",
+        description="address of another server that speaks the platform's protocol; empty: the platform itself",
     )
     max_media_bytes: int = Field(
-        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is fetched"
+        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is downloaded"
     )
     media_hosts: tuple[str, ...] = Field(
         default=(),
-        description="hosts besides the platform's own from which files are fetched, at private addresses too; for a "
-        "`baseUrl` of your own",
+        description="hosts besides the platform's own from which files are downloaded, even private addresses; for a "
+        "server of your own in `baseUrl`",
     )
 
 
 class GroupOptions(Options):
-    """Options of platforms with groups."""
+    """The options of platforms with groups."""
 
     channels: tuple[str, ...] = Field(
-        default=(), description="ids of the channels to listen to besides direct messages; empty: all it is let into"
+        default=(), description="ids of the channels to listen to besides direct messages; empty: all of the bot"
     )
     require_mention: bool = Field(
         default=True,
@@ -53,10 +53,10 @@ class GroupOptions(Options):
 
 
 class CatchUpOptions(Options):
-    """Options of platforms with catch-up."""
+    """The options of platforms with catch-up."""
 
     catch_up_messages: int = Field(
-        default=500, ge=0, le=100_000, description="messages of one channel that are read after an outage, at most"
+        default=500, ge=0, le=100_000, description="the most messages of one channel that are read after an outage"
     )
     catch_up_hours: float = Field(
         default=24,
@@ -67,7 +67,7 @@ class CatchUpOptions(Options):
 
 
 class StreamingOptions(Options):
-    """Options of platforms with streaming by edits."""
+    """The options of platforms that stream an answer by editing a message."""
 
     streaming: bool = Field(
         default=False, description="whether an answer is shown while the model writes it, by edits of one message"
@@ -83,35 +83,35 @@ class StreamingOptions(Options):
 
 
 class ReactionOptions(Options):
-    """Options of platforms with reactions."""
+    """The options of platforms with reactions."""
 
     ack_reaction: str = Field(
         default="",
         max_length=64,
-        description="the emoji that is put to a message at once when it will be answered; empty: none",
+        description="the emoji that the bot adds at once to a message that will be answered; empty: none",
     )
 
 
 class QuoteOptions(Options):
-    """Options of platforms on which an answer can quote its message."""
+    """The options of platforms on which an answer can quote the user's message."""
 
     quote_replies: Literal["always", "groups", "never"] = Field(
-        default="groups", description="where the first message of an answer quotes what it answers"
+        default="groups", description="where the first message of an answer quotes the user's message"
     )
 
     def quotes(self, *, in_group: bool) -> bool:
-        """Tell whether an answer quotes its message."""
+        """Tell whether an answer quotes the user's message."""
         return self.quote_replies == "always" or (in_group and self.quote_replies == "groups")
 
 
 class AmbiguityOptions(Options):
-    """Options of platforms on which a send stays ambiguous when its connection is cut."""
+    """The options of platforms on which a send stays ambiguous when its connection breaks."""
 
     on_ambiguous: Literal["auto", "resend", "hold"] = Field(
         default="auto",
-        description="what becomes of a message of which nobody can say whether the platform has it: `resend` sends it "
-        "again, and it may be there twice; `hold` leaves it, marked as unconfirmed; `auto` resends answers and holds "
-        "what nobody waits for, such as scheduled posts",
+        description="what happens to a message when it is unknown whether the platform has it: `resend` sends it "
+        "again, so it may appear twice; `hold` leaves it, marked as unconfirmed; `auto` resends answers and holds "
+        "messages that no user waits for, for example scheduled posts",
     )
 
 
@@ -119,7 +119,7 @@ class AmbiguityOptions(Options):
 class Instance:
     """One account to connect: its ``secrets`` by name, in plain text, and its options.
 
-    ``token_digest`` distinguishes its token from others without revealing it.
+    ``token_digest`` distinguishes the account's token from other tokens without revealing it.
     """
 
     account: str
@@ -128,5 +128,5 @@ class Instance:
     token_digest: str = ""
 
     def secret(self, name: str) -> str:
-        """Return a secret, "" if it is not set."""
+        """Return a secret, "" if the secret is not set."""
         return self.secrets.get(name, SecretStr("")).get_secret_value()

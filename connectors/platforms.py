@@ -1,4 +1,4 @@
-"""The entry of a platform package, found by the entry point ``maestro.connectors``."""
+"""The description of a platform package, which is found by the entry point ``maestro.connectors``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ ENTRY_POINTS = "maestro.connectors"
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform's options and the module of its connector; light to import, because every command reads the settings.
+    """A platform's options and the module of its connector; quick to import, because every command reads the settings.
 
-    ``connector`` is the ``module:name`` of a function that creates one from an ``Instance`` and a ``ConnectorContext``;
-    it imports the vendor's library when the first account is connected. ``secrets`` describes each secret, the one that
-    identifies the account first. ``complete`` returns a missing or wrong option as one sentence that names the fix,
-    None if there is none; it is called before an account is saved.
+    ``connector`` is the ``module:name`` of a function that creates a connector from an ``Instance`` and a
+    ``ConnectorContext``; its module imports the vendor's library when the first account is connected. ``secrets``
+    describes each secret, the one that identifies the account first. ``complete`` returns one sentence that names a
+    missing or wrong option and the fix, or None; it is called before an account is saved.
     """
 
     name: str
@@ -32,9 +32,9 @@ class Platform:
     complete: Callable[[Instance], str | None] = field(default=lambda _: None)
 
     def connect(self, instance: Instance, context: ConnectorContext) -> Connector:
-        """Create the connector of an account; imports the vendor's library, which is slow the first time.
+        """Create the connector of an account; the first call imports the vendor's library, which is slow.
 
-        Raises ``ConfigurationError`` when something is missing or the library is not installed.
+        Raises ``ConfigurationError`` when an option is missing or the library is not installed.
         """
         problem = self.complete(instance)
         if problem is not None:
@@ -53,10 +53,10 @@ def platforms() -> tuple[str, ...]:
 
 
 def platform(name: str) -> Platform:
-    """Return the entry of a platform; raises ``ConfigurationError`` naming the installed ones."""
+    """Return the description of a platform; raises ``ConfigurationError`` that names the installed platforms."""
     for point in entry_points(group=ENTRY_POINTS, name=name):
         entry = point.load()
         if not isinstance(entry, Platform):
-            raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is no connectors.platforms.Platform")
+            raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is not a connectors.platforms.Platform")
         return entry
-    raise ConfigurationError(f"there is no connector for {name!r}; there are: {', '.join(platforms())}")
+    raise ConfigurationError(f"there is no connector for {name!r}; the installed ones are: {', '.join(platforms())}")

@@ -1,4 +1,4 @@
-"""Webhooks of platforms: routes added and removed with their connectors, size limits and signature checks."""
+"""The webhooks of platforms: their routes, which exist while a connector runs, size limits and signature checks."""
 
 import asyncio
 import contextlib
@@ -37,60 +37,60 @@ async def read_body(request: Request) -> bytes | Response:
             if len(body) > MAX_BODY:
                 return too_large
     except ClientDisconnect:
-        return PlainTextResponse("the body did not come to its end", HTTPStatus.BAD_REQUEST)
+        return PlainTextResponse("the body is incomplete", HTTPStatus.BAD_REQUEST)
     return bytes(body)
 
 
 def parse_object(body: bytes) -> dict[str, Any] | Response:
-    """Return the JSON object of a body, or the response that rejects it.
+    """Return the JSON object of a body, or the response that rejects the body.
 
     Characters that the store rejects are replaced: otherwise the platform would repeat the request without end and
-    block later ones.
+    block later requests.
     """
     try:
         payload = tidied(json.loads(body))
-    except (ValueError, RecursionError):  # RecursionError: JSON nested thousands of levels deep
-        return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
+    except (ValueError, RecursionError):  # RecursionError: the JSON is nested thousands of levels deep
+        return PlainTextResponse("the body is not JSON", HTTPStatus.BAD_REQUEST)
     if not isinstance(payload, dict):
-        return PlainTextResponse("this is no object", HTTPStatus.BAD_REQUEST)
+        return PlainTextResponse("the body is not a JSON object", HTTPStatus.BAD_REQUEST)
     return payload
 
 
 def ask_to_resend() -> Response:
-    """Return the answer that lets the platform send a request again, because its messages are not all stored."""
-    return PlainTextResponse("not taken: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
+    """Return the answer after which the platform sends a request again, because not all its messages are stored."""
+    return PlainTextResponse("the request was not stored: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
-    """Check a signature ``<scheme>=<HMAC-SHA256 in hex>`` in constant time."""
+    """Tell whether a signature ``<scheme>=<HMAC-SHA256 in hex>`` is valid, by a constant-time comparison."""
     expected = f"{scheme}={hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()}"
     return is_same_secret(expected, signature)
 
 
 def is_same_secret(expected: str, given: str) -> bool:
-    """Compare a shared secret in constant time."""
+    """Tell whether two secrets are equal, by a constant-time comparison."""
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
 
 
 class WebhookEndpoint:
-    """The endpoint of a platform's requests; after any answer but 200 the platform repeats the request."""
+    """The endpoint of a platform's requests; the platform repeats a request after any answer but 200."""
 
     paths: Sequence[str] = ("/",)
     methods: Sequence[str] = ("POST",)
 
     def __init__(self, platform: str, seconds: float) -> None:
-        """``seconds`` is the time limit for storing a request, less than the platform waits."""
+        """``seconds`` is the time limit for storing a request, shorter than the platform's timeout."""
         self.take: Callable[..., Awaitable[str | None]] | None = None
         """The function that stores the events of a request; None until the connector knows its account."""
         self._platform = platform
         self._seconds = seconds
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, below the account's path."""
+        """Return the routes, relative to the account's path."""
         return [Route(path, self.receive, methods=list(self.methods)) for path in self.paths]
 
     async def receive(self, request: Request) -> Response:
-        """Answer one request; parse its body only after the signature or secret was checked."""
+        """Answer one request; the body is parsed only after the signature or secret was checked."""
         body = await read_body(request)
         if isinstance(body, Response):
             return body
@@ -120,14 +120,14 @@ class WebhookEndpoint:
             log.warning("webhook.not_taken", platform=self._platform, error=type(error).__name__, reason=str(error))
             return ask_to_resend()
         except Exception:
-            # Without an acknowledgement the platform sends the request again, so a defect here loses no message.
+            # Without an acknowledgement the platform sends the request again, so a defect in ``take`` loses no message.
             log.exception("webhook.not_taken", platform=self._platform)
             return ask_to_resend()
         return JSONResponse({"text": text}) if text else Response()
 
 
 class PlatformWebhooks:
-    """The routes of running connectors under ``/<platform>/<account>``; other paths are not found."""
+    """The routes of running connectors under ``/<platform>/<account>``; other paths return 404."""
 
     def __init__(self) -> None:
         self.router = Router()
@@ -136,7 +136,7 @@ class PlatformWebhooks:
     def serving(self, connector: Connector) -> Iterator[None]:
         """Serve a connector's routes, if it has any, while the block runs."""
         prefix = f"/{connector.platform}/{connector.account}"
-        routes = [_prefix(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
+        routes = [_mount(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
         self.router.routes.extend(routes)
         try:
             yield
@@ -145,8 +145,8 @@ class PlatformWebhooks:
                 self.router.routes.remove(route)
 
 
-def _prefix(prefix: str, route: BaseRoute) -> BaseRoute:
-    """Return a route under a prefix; the prefix itself serves ``/``, as platforms follow no redirect."""
+def _mount(prefix: str, route: BaseRoute) -> BaseRoute:
+    """Return a route under a prefix; the prefix itself serves the route ``/``, as platforms follow no redirect."""
     if not isinstance(route, Route):
         return Mount(prefix, routes=[route])
     return Route(prefix + route.path.rstrip("/"), route.endpoint, methods=list(route.methods or ()))

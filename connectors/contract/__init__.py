@@ -1,6 +1,6 @@
-"""The tests that every connector has to pass; how to use them is in ``docs/howto/add-a-connector.md``.
+"""The contract tests that every connector has to pass; ``docs/howto/add-a-connector.md`` explains their use.
 
-They run under pytest with pytest-asyncio, against a server on this machine that speaks the platform's protocol.
+The tests run under pytest with pytest-asyncio, against a local server that speaks the platform's protocol.
 """
 
 from connectors.contract.context import MemoryContext

@@ -1,4 +1,4 @@
-"""A ConnectorContext in memory, in which tests look up the calls of a connector."""
+"""A ConnectorContext in memory, which records a connector's calls for tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from maestro.domain.messages import (
 )
 
 REPORT_ORDER = tuple(ReceiptState)
-"""The order of a message's statuses; an earlier one never replaces a later one."""
+"""The order of a message's statuses; an earlier status never replaces a later one."""
 
 
 @dataclass
@@ -29,8 +29,8 @@ class MemoryContext:
     """A ``ConnectorContext`` that stores messages, channels, tickets and uploads in dictionaries.
 
     ``limit`` is the largest size of the inbox. ``before_accept`` and ``before_replay`` delay the next call until they
-    are set, for tests of races. ``failure`` is raised by reads and writes, ``crash`` once, after a message was stored
-    and before its acknowledgement; ``refused`` counts messages that were not stored.
+    are set, for tests of races. ``failure`` is raised by reads and writes; ``crash`` is raised once, after a message
+    was stored and before its acknowledgement. ``refused`` counts messages that were not stored.
     """
 
     limit: int = 10_000
@@ -44,7 +44,7 @@ class MemoryContext:
     """The cursor of each channel and thread."""
     direct: set[tuple[str, str]] = field(default_factory=set)
     passed_over: list[tuple[str, int, str]] = field(default_factory=list)
-    """The channel, the number and the reason of skipped messages."""
+    """The channel, the count and the reason of skipped messages."""
     reports: dict[str, ReceiptReport] = field(default_factory=dict)
     """The statuses of sent messages, by key."""
     buttons: dict[str, tuple[Button, ...]] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class MemoryContext:
         own_files = {file_id: file for file_id, (owner, file, _) in self.files.items() if owner == user_id}
         for file_id in ids:
             if file_id not in own_files:
-                raise InvalidMessage(f"There is no upload {file_id!r} of yours.")
+                raise InvalidMessage(f"You have no upload with the id {file_id!r}.")
         return tuple(own_files[file_id] for file_id in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:

@@ -1,4 +1,4 @@
-"""The contract tests of a connector: subclass them and provide the fixture ``bench``."""
+"""The contract tests of a connector; to use them, subclass ``ConnectorContract`` and provide the fixture ``bench``."""
 
 import asyncio
 import contextlib
@@ -28,21 +28,21 @@ from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
 
 class Fault(StrEnum):
-    """A fault of the platform at the next send."""
+    """A fault of the platform that a test triggers at the next send."""
 
-    BUSY = "the platform asks to come back later, and takes nothing"
-    BROKEN = "the platform has trouble of its own, and takes nothing"
-    CUT = "the platform takes the message, and the connection is cut before it says so"
-    NO_CHANNEL = "the bot may not write to this channel, or it is gone"
-    BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - no token
-    BAD_MESSAGE = "the platform does not take this message, and never will"
+    BUSY = "the platform asks to retry later and does not accept the message"
+    BROKEN = "the platform has an internal error and does not accept the message"
+    CUT = "the platform accepts the message, and the connection breaks before its answer"
+    NO_CHANNEL = "the bot may not write to this channel, or the channel was deleted"
+    BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - a description, not a secret
+    BAD_MESSAGE = "the platform rejects this message permanently"
 
 
 class Bench(Protocol):
     """A running connector, and the test server of its platform.
 
-    ``place`` is a channel for messages in both directions; ``token`` is a secret of the account, empty if it has none.
-    ``faults`` are those that the test server can simulate.
+    ``place`` is a channel for messages in both directions; ``token`` is a secret of the account, empty without one.
+    ``faults`` are the faults that the test server can simulate.
     """
 
     context: MemoryContext
@@ -56,15 +56,15 @@ class Bench(Protocol):
         ...
 
     async def say(self, text: str) -> str:
-        """Let a user write to ``place``; return the id of the message in the inbox."""
+        """Send a user's message to ``place``; return the id of the message in the inbox."""
         ...
 
     async def repeat(self, message_id: str) -> None:
-        """Let the platform deliver an earlier message again."""
+        """Make the platform deliver an earlier message again."""
         ...
 
     async def come_back(self) -> None:
-        """Stop the connector and connect another one with the same context.
+        """Stop the connector and start another one with the same context.
 
         Messages without an acknowledgement arrive again: the platform repeats them, or the connector requests them.
         """
@@ -91,21 +91,21 @@ SCOPES = {
 
 
 class ConnectorContract:
-    """The tests of a connector; a test passes at once if the platform lacks the ability that it tests."""
+    """The tests of a connector; the test of an ability that the platform lacks passes at once."""
 
     # ---- receiving ----
 
     async def test_a_message_comes_in_as_it_was_written(self, bench: Bench) -> None:
-        """Text, address and the platform's id arrive; by the id a repeat is recognised."""
+        """The text, the address and the platform's message id arrive; a repeat is recognised by that id."""
         number = await bench.say("hello there")
         await received(bench, 1)
         [message] = bench.context.inbox
         assert (message.content, message.id, message.address) == ("hello there", number, bench.place)
-        assert message.user_id, "who wrote it"
-        assert message.sent_at.tzinfo is not None, "a time without a zone could be any"
+        assert message.user_id, "the message has no user id"
+        assert message.sent_at.tzinfo is not None, "sent_at has no time zone"
 
     async def test_the_same_event_three_times_is_one_message(self, bench: Bench) -> None:
-        """A platform without an acknowledgement delivers again; only the first delivery counts."""
+        """A platform repeats a message that was not acknowledged; only the first delivery is stored."""
         number = await bench.say("only once")
         await received(bench, 1)
         for _ in range(2):
@@ -115,18 +115,18 @@ class ConnectorContract:
         assert texts(bench) == ["only once", "the next one"]
 
     async def test_messages_keep_their_order(self, bench: Bench) -> None:
-        """While the first message is being stored, the others of its channel wait."""
+        """While the first message of a channel is being stored, later messages of the channel wait."""
         bench.context.before_accept = asyncio.Event()
         messages = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, messages))
-        await asyncio.sleep(0.05)  # time in which the second message could overtake the first
+        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it
         bench.context.before_accept.set()
         await received(bench, len(messages))
         await speaking
         assert texts(bench) == messages
 
     async def test_what_the_store_refused_comes_again(self, bench: Bench) -> None:
-        """A message that is not stored is not acknowledged; in the end it is stored once."""
+        """A message that could not be stored is not acknowledged, so the platform repeats it and it is stored once."""
         bench.context.failure = StoreBusy("the database is locked")
         speaking = asyncio.create_task(_say_all(bench, ["not lost"]))
         await until(lambda: bench.context.refused > 0, "no message was refused")
@@ -139,7 +139,7 @@ class ConnectorContract:
         assert texts(bench) == ["not lost", "and on"]
 
     async def test_a_crash_between_store_and_acknowledgement_doubles_nothing(self, bench: Bench) -> None:
-        """Without the acknowledgement the platform delivers the message again, and the store has it already."""
+        """After a crash before the acknowledgement the platform repeats the message, which is not stored twice."""
         bench.context.crash = StoreBusy("the process died here")
         speaking = asyncio.create_task(_say_all(bench, ["stored"]))
         await received(bench, 1)
@@ -152,13 +152,13 @@ class ConnectorContract:
     # ---- sending ----
 
     async def test_a_chunk_arrives_with_a_receipt(self, bench: Bench) -> None:
-        """The receipt is the platform's own id."""
+        """A sent chunk returns the platform's message id as its receipt."""
         receipt = await bench.connector.send(chunk(bench, "an answer"))
         assert receipt.platform_message_id
         assert list(await bench.posts()) == ["an answer"]
 
     async def test_chunks_arrive_in_the_order_in_which_they_are_sent(self, bench: Bench) -> None:
-        """Each chunk is sent after the receipt of the one before."""
+        """Each chunk is sent after the receipt of the previous chunk."""
         answers = [f"part {number}" for number in range(4)]
         for number, text in enumerate(answers):
             await bench.connector.send(chunk(bench, text, number))
@@ -184,7 +184,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == []
 
     async def test_what_the_platform_did_not_take_may_be_sent_again(self, bench: Bench) -> None:
-        """Maestro alone retries a retryable failure, and the platform has the message once."""
+        """After a retryable failure Maestro sends the message again, and the platform has it once."""
         for number, fault in enumerate((Fault.BUSY, Fault.BROKEN)):
             if fault not in bench.faults:
                 continue
@@ -198,7 +198,7 @@ class ConnectorContract:
             assert len(await bench.posts()) == before + 1, fault
 
     async def test_what_was_taken_without_a_word_is_there_once(self, bench: Bench) -> None:
-        """After a connection cut behind the send, a key or a search prevents a second message.
+        """After a send without an answer, the idempotency key or a search prevents a second message.
 
         On a platform with neither, the account's rule may resend the message; then it appears twice at most.
         """
@@ -208,7 +208,7 @@ class ConnectorContract:
         message, repeated = chunk(bench, "taken in silence"), False
         outcome = await attempt(bench.connector, message)
         if isinstance(outcome, SendFailure):
-            assert isinstance(outcome, AmbiguousSend), "it is unknown whether it arrived"
+            assert isinstance(outcome, AmbiguousSend), "after a broken connection the send must count as ambiguous"
             repeated = await _retry(bench, message) is SendAction.RESEND
         assert not repeated or bench.connector.capabilities.idempotency is not Idempotency.NATIVE
         assert list(await bench.posts()) == ["taken in silence"] * (1 + repeated)
@@ -222,7 +222,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == ["the same"]
 
     async def test_a_message_can_be_written_anew(self, bench: Bench) -> None:
-        """A connector that edits messages replaces the text; an edit without a change is no failure."""
+        """An edit replaces the text of a sent message; an edit without a change succeeds."""
         if not isinstance(bench.connector, EditsMessages):
             return
         receipt = await bench.connector.send(chunk(bench, "an ans"))
@@ -232,7 +232,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == ["an answer"]
 
     async def test_a_message_that_is_acknowledged_is_not_answered_by_that(self, bench: Bench) -> None:
-        """A connector that acknowledges messages posts none for it; a repeat is harmless."""
+        """An acknowledgement of a message posts no message of its own; a repeat is harmless."""
         if not isinstance(bench.connector, AcknowledgesMessages):
             return
         number = await bench.say("seen?")
@@ -242,14 +242,14 @@ class ConnectorContract:
         assert list(await bench.posts()) == []
 
     async def test_typing_stops_no_answer(self, bench: Bench) -> None:
-        """The typing indicator may fail with a ``MaestroError``; the answer is sent even so."""
+        """A typing indicator that fails with a ``MaestroError`` does not stop the answer."""
         with contextlib.suppress(MaestroError):
             await bench.connector.typing(bench.place)
         await bench.connector.send(chunk(bench, "an answer"))
         assert list(await bench.posts()) == ["an answer"]
 
     async def test_no_report_holds_the_token(self, bench: Bench) -> None:
-        """No state or error contains the token, because operators see them and they are stored."""
+        """No state or error contains the token, because both are stored and shown to operators."""
         states = bench.context.states
         await until(lambda: ConnectorState.RUNNING in dict(states), "the state RUNNING")
         reports = [detail for _, detail in bench.context.states]
@@ -261,7 +261,7 @@ class ConnectorContract:
 
 
 def chunk(bench: Bench, text: str, number: int = 0) -> OutgoingMessage:
-    """Return a chunk addressed to the bench's place."""
+    """Return a chunk addressed to the bench's channel."""
     return OutgoingMessage(id=number + 1, address=bench.place, content=text, key=f"contract{number:016d}")
 
 
@@ -271,15 +271,15 @@ def texts(bench: Bench) -> list[str]:
 
 
 async def received(bench: Bench, count: int) -> None:
-    """Wait until the inbox has so many messages."""
+    """Wait until the inbox has ``count`` messages."""
     await until(lambda: len(bench.context.inbox) >= count, f"{count} messages in the inbox, there are {texts(bench)}")
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds; raises ``AssertionError`` with ``what`` after ``PATIENCE``."""
+    """Wait until the condition holds; raises ``AssertionError`` with ``what`` after ``PATIENCE`` seconds."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - other platforms offer no event to wait for
+            while not condition():  # noqa: ASYNC110 - a platform's test server offers no event to wait for
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"not within {PATIENCE:g} seconds: {what}") from None
@@ -291,7 +291,7 @@ async def _say_all(bench: Bench, messages: list[str]) -> None:
 
 
 async def _retry(bench: Bench, message: OutgoingMessage) -> SendAction:
-    """Treat an unconfirmed chunk as Maestro does, and return the action; a chunk not dispatched is retried."""
+    """Retry an unconfirmed chunk as Maestro does, and return the last action."""
     doubtful = message.model_copy(update={"tried_at": datetime.now(UTC)})
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -304,7 +304,7 @@ async def _retry(bench: Bench, message: OutgoingMessage) -> SendAction:
 
 
 async def _retry_once(bench: Bench, doubtful: OutgoingMessage) -> tuple[SendAction, Receipt | SendFailure | None]:
-    """Make one attempt; the outcome is None if the rules leave the chunk unconfirmed."""
+    """Make one attempt; the outcome is None if the account's rule leaves the chunk unconfirmed."""
     move = choose_action(doubtful, bench.connector, datetime.now(UTC))
     if move is SendAction.LEAVE:
         return move, None

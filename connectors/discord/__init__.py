@@ -1,1 +1,1 @@
-"""Discord: before a bot is connected, only the platform's options are imported."""
+"""The Discord package; only the platform's options are imported until a bot is connected."""

@@ -1,4 +1,4 @@
-"""Catch-up on Discord: the cursor of each channel, its queue of events, and the history after an outage."""
+"""Catch-up on Discord: each channel's cursor and event queue, and the reading of messages missed in an outage."""
 
 import asyncio
 from collections import deque
@@ -15,23 +15,23 @@ from connectors.discord.config import DiscordOptions
 from connectors.discord.receive import DiscordChannel
 
 WRITE_SECONDS = 1.0
-"""The longest delay in seconds of a cursor; after a crash, the messages behind it are read again as duplicates."""
+"""Seconds between two writes of changed cursors; after a crash, messages since then are read again as duplicates."""
 
 log = structlog.get_logger(__name__)
 
 MOST_WAITING = 200
-"""The most events of a channel in memory; above it they are dropped, and the history is read instead."""
+"""The most queued events of a channel; above this number the events are dropped, and the history is read instead."""
 PAUSES = (1.0, 5.0, 15.0, 60.0)
 """Seconds before each retry of a failed read or event."""
 
 Work = Callable[[], Awaitable[None]]
 
 AT_ONCE = 4
-"""The most histories that are read at once: a bot on many servers needs requests for its answers too."""
+"""The most channel histories that are read at once, so that a bot on many servers has requests left for answers."""
 
 
 class DiscordCursors:
-    """The newest processed message of each channel, kept in memory and written every second."""
+    """The newest processed message of each channel, held in memory and written every second."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class DiscordCursors:
         self._initial: dict[int, int] = {}
         """The cursor of each channel at its first use in this connection."""
 
-    async def of(self, channel: DiscordChannel) -> int | None:
+    async def read(self, channel: DiscordChannel) -> int | None:
         """Return the id of the newest message that was accepted or skipped, None in a new channel."""
         if channel.id not in self._known:
             mark = await self._context.cursor(channel.address_channel, channel.thread)
@@ -49,24 +49,24 @@ class DiscordCursors:
             self._initial.setdefault(channel.id, self._known.setdefault(channel.id, int(mark)))
         return self._known[channel.id]
 
-    async def before(self, channel: DiscordChannel) -> int | None:
-        """Return a channel's cursor from before this connection, even if it has advanced since; None for none."""
-        await self.of(channel)
+    async def cursor_at_connect(self, channel: DiscordChannel) -> int | None:
+        """Return the cursor that a channel had when this connection began, or None."""
+        await self.read(channel)
         return self._initial.get(channel.id)
 
-    async def begin_at(self, channel: DiscordChannel, number: int) -> None:
-        """Record the first message of a channel; earlier messages are not answered."""
+    async def set_first_cursor(self, channel: DiscordChannel, number: int) -> None:
+        """Set the first cursor of a new channel; messages up to this id are not answered."""
         self._known[channel.id] = max(number, self._known.get(channel.id, 0))
         await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.direct)
         await self._context.advance(channel.address_channel, str(self._known[channel.id]), channel.thread)
 
-    def note(self, channel: DiscordChannel, number: int) -> None:
-        """Record that everything up to this message is accepted; the cursor never goes back."""
+    def advance(self, channel: DiscordChannel, number: int) -> None:
+        """Record that all messages up to this id are accepted; the cursor never goes back."""
         if number > self._known.get(channel.id, 0):
             self._known[channel.id] = number
             self._unwritten[channel.id] = channel
 
-    async def keep_written(self) -> None:
+    async def write_periodically(self) -> None:
         """Write changed cursors to the store every second until cancelled."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
@@ -88,9 +88,9 @@ class DiscordCursors:
 
 @dataclass
 class ChannelQueue:
-    """The waiting events of one channel; if it is ``behind``, its history is read first.
+    """The queued events of one channel; if it is ``behind``, the channel's history is read first.
 
-    ``newest`` is the last message of the history, None where it is unknown.
+    ``newest`` is the id of the last message of the history to read, None if that id is unknown.
     """
 
     channel: DiscordChannel
@@ -100,8 +100,8 @@ class ChannelQueue:
     failures: int = 0
     worker: asyncio.Task[None] | None = None
 
-    def fall_behind(self, newest: int | None = None) -> None:
-        """Read the history next, up to ``newest``; an unknown end of this gap or of an earlier one stays unknown."""
+    def request_history(self, newest: int | None = None) -> None:
+        """Request that the history is read before the next event, up to ``newest``; None reads it to its end."""
         known = newest is not None and (not self.behind or self.newest is not None)
         self.newest = max(newest or 0, self.newest or 0) if known else None
         self.behind = True
@@ -112,7 +112,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
-        # Any error is retried until the store works again (docs/invariants.md: no silent end).
+        # Any error of Discord or of the store is retried (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("discord.later", error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
@@ -127,36 +127,36 @@ class ChannelQueues:
         self._read = read
         self._queues: dict[int, ChannelQueue] = {}
         self._settled: set[int] = set()
-        """The channels without a gap before their next event."""
+        """The channels in which no message between the cursor and the next event is missing."""
         self._session = 0
 
-    def doubt(self) -> None:
-        """Begin a new session: each channel may have a gap before its next event."""
+    def begin_session(self) -> None:
+        """Begin a new session: in each channel, messages before the next event may be missing."""
         self._settled.clear()
         self._session += 1
         for queue in self._queues.values():
             queue.newest = None
 
     def put(self, channel: DiscordChannel, work: Work) -> None:
-        """Queue an event; in a channel that may have a gap, the history is read first."""
+        """Queue an event; if messages before the event may be missing, the channel's history is read first."""
         queue = self._queue(channel)
         if channel.id not in self._settled:
-            queue.fall_behind()
+            queue.request_history()
         if len(queue.waiting) < MOST_WAITING:
             queue.waiting.append(work)
         else:
             queue.waiting.clear()
-            queue.fall_behind()
+            queue.request_history()
         self._start_worker(queue)
 
     def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
         """Read the channel's history before its next event; the task ends when the queue is empty."""
         queue = self._queue(channel)
-        queue.fall_behind(newest)
+        queue.request_history(newest)
         return self._start_worker(queue)
 
     async def close(self) -> None:
-        """Stop; the next connection reads the events that still wait from the history."""
+        """Stop; the next connection reads the events that are still queued from the history."""
         workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         for worker in workers:
             worker.cancel()
@@ -167,33 +167,33 @@ class ChannelQueues:
 
     def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
         if queue.worker is None:
-            queue.worker = asyncio.create_task(self._work(queue))
+            queue.worker = asyncio.create_task(self._run_worker(queue))
         return queue.worker
 
-    async def _work(self, queue: ChannelQueue) -> None:
+    async def _run_worker(self, queue: ChannelQueue) -> None:
         try:
             while queue.behind or queue.waiting:
-                await self._next(queue)
+                await self._process_next(queue)
         finally:
             del self._queues[queue.channel.id]
 
-    async def _next(self, queue: ChannelQueue) -> None:
+    async def _process_next(self, queue: ChannelQueue) -> None:
         try:
             if queue.behind:
-                await self._catch_up(queue)
+                await self._read_history(queue)
             else:
                 await queue.waiting.popleft()()
             queue.failures = 0
-        # Messages that a full inbox or a broken store refused are read again (docs/invariants.md: no silent end).
+        # Messages that could not be stored are read from the history again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
-            queue.fall_behind()
+            queue.request_history()
             pause = PAUSES[min(queue.failures, len(PAUSES) - 1)]
             queue.failures += 1
             log.warning("discord.later", channel=queue.channel.id, error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
 
-    async def _catch_up(self, queue: ChannelQueue) -> None:
-        """Read the history; if another session began meanwhile, there may be a further gap."""
+    async def _read_history(self, queue: ChannelQueue) -> None:
+        """Read the history; if another session began meanwhile, more messages may be missing."""
         session, newest = self._session, queue.newest
         queue.behind = False
         await self._read(queue.channel, newest)
@@ -202,7 +202,7 @@ class ChannelQueues:
 
 
 class DiscordCatchUp:
-    """A reader of channels that accepts the messages of their gaps with ``take``."""
+    """A reader of channel histories that accepts missed messages with ``take``."""
 
     def __init__(
         self,
@@ -224,14 +224,14 @@ class DiscordCatchUp:
 
         In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
         """
-        cursor = await self._cursors.of(channel)
+        cursor = await self._cursors.read(channel)
         if cursor is None and newest is not None:
-            cursor = await self._first_sight(channel, newest)
+            cursor = await self._start_cursor(channel, newest)
         if cursor is None or (newest is not None and newest <= cursor):
             return
         most, hours = self._options.catch_up_messages, self._options.catch_up_hours
         source = self._client.get_partial_messageable(channel.id, guild_id=channel.guild)
-        # Newest first: above the limit, the oldest messages are skipped.
+        # The history is read newest first, so that above the limit the oldest messages are skipped.
         history = source.history(after=discord.Object(cursor), oldest_first=False, limit=most + 1)
         try:
             async with self._slots:
@@ -245,23 +245,23 @@ class DiscordCatchUp:
         for message in reversed(young):
             await self._take(message, channel)
         if len(missed) > most:
-            await self._context.skipped(str(channel.id), 0, f"more than {most} were missed (catchUpMessages)")
+            await self._context.skipped(str(channel.id), 0, f"more than {most} messages were missed (catchUpMessages)")
         elif len(missed) > len(young):
             why = f"they are older than {hours:g} hours (catchUpHours)"
             await self._context.skipped(str(channel.id), len(missed) - len(young), why)
-        self._cursors.note(channel, missed[0].id if missed else cursor)
+        self._cursors.advance(channel, missed[0].id if missed else cursor)
 
-    async def _first_sight(self, channel: DiscordChannel, newest: int) -> int:
+    async def _start_cursor(self, channel: DiscordChannel, newest: int) -> int:
         """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""
         parent = DiscordChannel(channel.parent, guild=channel.guild)
-        parent_cursor = await self._cursors.before(parent) if channel.parent else None
+        parent_cursor = await self._cursors.cursor_at_connect(parent) if channel.parent else None
         first_cursor = channel.id - 1 if parent_cursor is not None and channel.id > parent_cursor else newest
-        await self._cursors.begin_at(channel, first_cursor)
+        await self._cursors.set_first_cursor(channel, first_cursor)
         return first_cursor
 
 
 def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
-    """Yield every text channel of a server, and the id of its last message."""
+    """Yield every text channel of a server with the id of its last message."""
     channels: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
         *guild.voice_channels,

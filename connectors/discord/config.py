@@ -19,19 +19,19 @@ class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpt
 
     gateway_url: WebSocketAddress = Field(
         default="",
-        description="another gateway that speaks Discord's protocol; empty: Discord's own",
+        description="address of another gateway that speaks Discord's protocol; empty: Discord's own gateway",
     )
     message_content: bool = Field(
         default=True,
-        description="whether the privileged intent of that name is used; without it, only direct messages and mentions "
-        "of the bot can be read",
+        description="whether the intent Message Content is used; without it, only direct messages and mentions can "
+        "be read",
     )
     quote_replies: Literal["always", "never"] = Field(
-        default="always", description="whether the first message of an answer quotes what it answers"
+        default="always", description="whether the first message of an answer quotes the user's message"
     )
     slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
 
 
 def complete(instance: Instance) -> str | None:
-    """Return the missing option, None when the options are complete."""
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
     return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"

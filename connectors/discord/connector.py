@@ -1,4 +1,4 @@
-"""The Discord connector: receive over the gateway, send over REST."""
+"""The Discord connector, which receives over the gateway and sends over REST."""
 
 import asyncio
 import io
@@ -28,7 +28,7 @@ from connectors.base import (
 from connectors.discord import interactions
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
 from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
-from connectors.discord.gateway import DiscordSession, point_to
+from connectors.discord.gateway import DiscordSession, set_endpoints
 from connectors.discord.interactions import button_view
 from connectors.discord.receive import files_of
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
@@ -41,20 +41,20 @@ DEEP_HEADING = re.compile(r"[ \t]{0,3}#{4,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
 IMAGE = re.compile(r"!(\[[^\]\n]*\]\([^)\s]+\))")
 
 SKEW = timedelta(seconds=30)
-"""The greatest difference between Discord's clock and the local one."""
+"""The greatest expected difference between Discord's clock and the local clock."""
 MAX_SEARCHED = 500
-"""The most messages of a channel that are read in the search for a sent one."""
+"""The most messages of a channel that are read in the search for a sent message."""
 _DROPPED_FROM_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-"""Characters that Discord drops from file names; it replaces a blank by an underscore."""
+"""Characters that Discord drops from file names; Discord replaces a blank by an underscore."""
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 TRIES = 2
-"""A link may expire before it is used; then one more link is requested."""
+"""The most attempts at a download: a link may expire before it is used, and then one more link is requested."""
 EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 CAPABILITIES = Capabilities(
     max_length=2000,
-    unit=LengthUnit.UTF16,  # Discord does not document how it counts; UTF-16 gives the larger number
+    unit=LengthUnit.UTF16,  # Discord does not document its unit; UTF-16 units give the larger number
     typing_interval=8.0,
     idempotency=Idempotency.NATIVE,
     markup=Markup.OWN,
@@ -64,7 +64,7 @@ CAPABILITIES = Capabilities(
     max_buttons=interactions.MAX_BUTTONS,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
-"""Seconds before the next connection. Discord resets the token of a bot that logs in 1000 times a day."""
+"""Seconds before each next connection: Discord resets the token of a bot that logs in 1000 times a day."""
 STEADY_SECONDS = 600.0
 """After a connection that lasted this long, the pauses start again from the first."""
 
@@ -72,27 +72,27 @@ log = structlog.get_logger(__name__)
 
 
 def render(text: str) -> str:
-    """Return Markdown for Discord: tables become code, deep headings bold, images links; code stays as it is."""
-    return "\n".join(line for block in blocks(text.split("\n"), _line) for line in block)
+    """Return Markdown for Discord: tables become code, deep headings bold, and images links; code stays unchanged."""
+    return "\n".join(line for block in blocks(text.split("\n"), _render_line) for line in block)
 
 
-def _line(line: str) -> str:
+def _render_line(line: str) -> str:
     heading = DEEP_HEADING.match(line)
     return IMAGE.sub(r"\1", f"**{heading.group(1)}**" if heading else line)
 
 
 def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
-    """Return the channel without a request; raises ``PermanentSend`` for an id that Discord cannot have."""
+    """Return a channel without a request to Discord; raises ``PermanentSend`` for an invalid id."""
     number = address.thread or address.channel
     if not (number.isascii() and number.isdecimal() and len(number) < 20):
-        raise PermanentSend("this is not the id of a channel on Discord", FailureScope.CHANNEL)
+        raise PermanentSend("the channel id is not a valid Discord id", FailureScope.CHANNEL)
     return client.get_partial_messageable(int(number))
 
 
 def _message_number(message_id: str) -> int:
-    """Return the number of a message; raises ``PermanentSend`` for an id that is no number."""
+    """Return a message id as a number; raises ``PermanentSend`` for an id that is no number."""
     if not (message_id.isascii() and message_id.isdecimal()):
-        raise PermanentSend("this is not the id of a message on Discord", FailureScope.MESSAGE)
+        raise PermanentSend("the message id is not a valid Discord id", FailureScope.MESSAGE)
     return int(message_id)
 
 
@@ -102,7 +102,7 @@ def _stored_name(name: str) -> str:
 
 
 class DiscordConnector(AccountConnector):
-    """One bot on Discord."""
+    """The connector of one Discord bot."""
 
     platform = PLATFORM
     render = staticmethod(render)
@@ -118,68 +118,68 @@ class DiscordConnector(AccountConnector):
         self._session: DiscordSession | None = None
 
     async def _receive(self) -> None:
-        """Connect again whenever the connection ends; raises ``AccountRefused`` for a wrong token or intents."""
-        point_to(self._options)
+        """Reconnect whenever the connection ends; raises ``AccountRefused`` for a wrong token or missing intents."""
+        set_endpoints(self._options)
         failures = 0
         while True:
             started = monotonic()
-            failure = await self._hold()
+            failure = await self._run_session()
             failures = 0 if monotonic() - started > STEADY_SECONDS else failures
             refused = refusal(failure) if failure is not None else None
             if refused is not None:
                 raise refused
-            why = describe(failure) if failure is not None else "Discord ended the connection"
-            await self.report_broken(f"{why}; another connection is made in a moment")
+            why = describe_error(failure) if failure is not None else "Discord ended the connection"
+            await self.report_broken(f"{why}; Maestro reconnects in a moment")
             await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
             failures += 1
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk under its key; a repeat returns the message that Discord has. Raises a ``SendFailure``."""
-        session = self._connected()
+        """Send a chunk under its key; a repeated key returns the earlier message. Raises a ``SendFailure``."""
+        session = self._require_session()
         with discord_errors():
             return await session.replies.reply(message) or await self._post(session, message)
 
     async def _post(self, session: DiscordSession, message: OutgoingMessage) -> Receipt:
         channel = channel_of(session, message.address)
-        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reference(message, channel.id)}
+        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reply_to(message, channel.id)}
         if message.filename:
             options["file"] = discord.File(io.BytesIO(await read_content(message)), filename=message.filename)
-        # Where the content is the file itself, there is no text beside it.
+        # If the content is the file itself, the message has no text.
         if text := "" if message.filename and message.path is None else render(message.content):
             options["content"] = text
         if (buttons := button_view(message)) is not None:
             options["view"] = buttons
-        # No mentions, and no previews: a preview would request an address that a model may have been led to write.
+        # No link previews: Discord would request an address that a prompt injection may have put into the answer.
         no_mentions = discord.AllowedMentions.none()
         sent = await channel.send(allowed_mentions=no_mentions, suppress_embeds=True, **options)
         return Receipt(platform_message_id=str(sent.id))
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Find a chunk that is too old for its key: by the key, which not every answer has, else by its content.
+        """Find a sent chunk when its key has expired: by the key if the message shows it, else by its content.
 
-        Raises ``AmbiguousSend`` when the channel has too many messages since then to read them all.
+        Raises ``AmbiguousSend`` when the channel has too many later messages to read them all.
         """
         if message.tried_at is None:
             return None
-        session, count = self._connected(), 0
+        session, count = self._require_session(), 0
         own_id = session.user.id if session.user else 0
         with discord_errors():
             channel = channel_of(session, message.address)
             history = channel.history(after=message.tried_at - SKEW, oldest_first=True, limit=MAX_SEARCHED)
             async for post in history:
-                if post.author.id == own_id and self._is_same(post, message):
+                if post.author.id == own_id and self._is_same_message(post, message):
                     return Receipt(platform_message_id=str(post.id))
                 count += 1
         if count == MAX_SEARCHED:
-            raise AmbiguousSend(f"it is not among the first {MAX_SEARCHED} messages since it was sent")
+            raise AmbiguousSend(f"the message is not among the first {MAX_SEARCHED} messages since the send")
         return None
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Edit a sent message; its quotation and its lack of previews stay. Raises a ``SendFailure``.
+        """Edit a sent message; its reply reference and its disabled previews stay. Raises a ``SendFailure``.
 
-        The library itself waits for rate limits, and repeats the call while Discord has trouble.
+        The library itself waits for rate limits, and repeats the call after an internal error of Discord.
         """
-        session = self._connected()
+        session = self._require_session()
         options: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
         with discord_errors():
             await (
@@ -191,13 +191,13 @@ class DiscordConnector(AccountConnector):
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction to a message; commands and button presses get none.
 
-        A channel that forbids reactions is tried once: Discord bans an account that is refused too often.
+        A channel that forbids reactions is tried only once, because Discord bans clients after many refused requests.
         """
         emoji = self._options.ack_reaction
         if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
             return
         with discord_errors():
-            message = channel_of(self._connected(), address).get_partial_message(_message_number(message_id))
+            message = channel_of(self._require_session(), address).get_partial_message(_message_number(message_id))
             try:
                 await message.add_reaction(discord.PartialEmoji.from_str(emoji))
             except discord.Forbidden:
@@ -206,7 +206,7 @@ class DiscordConnector(AccountConnector):
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for ten seconds or until the next message."""
-        session = self._connected()
+        session = self._require_session()
         with discord_errors():
             await channel_of(session, address).typing()
 
@@ -223,41 +223,41 @@ class DiscordConnector(AccountConnector):
                 return path
             if status not in EXPIRED:
                 raise RetryableFetch(f"Discord's file server answered {status}")
-        raise PermanentFetch(f"Discord's file server answered {status}, to a fresh link too")
+        raise PermanentFetch(f"Discord's file server answered {status}, even to a fresh link")
 
     async def catch_up(self) -> None:
-        """Accept the messages of every known channel after its cursor; each new connection does so by itself."""
-        await self._connected().catch_up()
+        """Accept the messages of every known channel after its cursor; each new connection does this by itself."""
+        await self._require_session().catch_up()
 
-    def _reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
-        """Return the message that a chunk replies to, if any; a command's id refers to no message."""
+    def _reply_to(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
+        """Return a reference to the message that a chunk replies to; None for no reply and for a slash command."""
         answered = message.reply_to.partition(":")[0] if self._options.quote_replies == "always" else ""
         if not answered.isdecimal():
             return None
         # The answer is sent even if the message was deleted.
         return discord.MessageReference(message_id=int(answered), channel_id=channel, fail_if_not_exists=False)
 
-    def _is_same(self, post: discord.Message, message: OutgoingMessage) -> bool:
+    def _is_same_message(self, post: discord.Message, message: OutgoingMessage) -> bool:
         if post.nonce is not None:
             return str(post.nonce) == message.key
         if message.filename:
             return any(_stored_name(file.filename) == _stored_name(message.filename) for file in post.attachments)
-        expected, actual = self._reference(message, post.channel.id), post.reference
+        expected, actual = self._reply_to(message, post.channel.id), post.reference
         if expected is not None and actual is not None and actual.message_id != expected.message_id:
             return False
         return post.content.strip() == render(message.content).strip()
 
-    def _connected(self) -> DiscordSession:
-        """Return the connection; raises ``NotDispatched`` while there is none."""
+    def _require_session(self) -> DiscordSession:
+        """Return the open session; raises ``NotDispatched`` while there is none."""
         if self._session is None or self._session.is_closed() or self._session.user is None:
             raise NotDispatched("there is no connection to Discord")
         return self._session
 
-    async def _hold(self) -> Exception | None:
-        """Hold one connection and return the error that ended it, None when Discord closed it normally."""
+    async def _run_session(self) -> Exception | None:
+        """Run one connection and return the error that ended it, None when Discord closed it normally."""
         self._session = DiscordSession(self, self._options, self._context)
         try:
-            await self._session.hold(self._token)
+            await self._session.run_until_closed(self._token)
         except TROUBLE as error:
             return error
         finally:
@@ -266,7 +266,7 @@ class DiscordConnector(AccountConnector):
 
 
 async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
-    """Request the message of a file again, because each request returns a fresh link."""
+    """Return a fresh download link of a file, which Discord creates at each request of the file's message."""
     channel_id, message_id, file_id = map(int, attachment.id.split("/"))
     try:
         message = await client.get_partial_messageable(channel_id).fetch_message(message_id)
@@ -278,8 +278,8 @@ async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
     raise PermanentFetch("the file is no longer in its message")
 
 
-def describe(failure: Exception) -> str:
-    """Describe the error of a connection without its text, which may contain an address with a token."""
+def describe_error(failure: Exception) -> str:
+    """Describe the error of a connection without the error's text, which may contain an address with a token."""
     if isinstance(failure, discord.HTTPException):
         return f"Discord answered {failure.status}"
     if isinstance(failure, discord.ConnectionClosed):

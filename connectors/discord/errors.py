@@ -1,4 +1,4 @@
-"""The meaning of Discord's errors: which may be retried, and which are final for a message or a channel."""
+"""The classification of Discord's errors: retryable, or permanent for a message, a channel or the account."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from connectors.failures import (
 )
 
 TROUBLE = (discord.DiscordException, aiohttp.ClientError, OSError, RuntimeError)
-"""All errors of a call to Discord: those of aiohttp pass through the library, and a closed session raises a
+"""All errors of a call to Discord: the library passes errors of aiohttp on, and a closed session raises a
 ``RuntimeError``."""
 
 DEFAULT_RETRY_AFTER = timedelta(minutes=1)
-"""The wait after a rate limit in which Discord names no time."""
+"""The wait after a rate limit for which Discord names no time."""
 
 DISALLOWED_INTENTS = 4014
 AUTHENTICATION_FAILED = 4004
@@ -31,10 +31,10 @@ UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI = 10008, 50005, 10014
 MESSAGE_ERRORS = {UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI}
 """Codes of a 403 or 404 that concern only the message, not the channel."""
 FATAL_CLOSES = {4010, 4011, 4012, 4013}
-"""Close codes after which the same IDENTIFY can only be refused again."""
+"""Close codes of the gateway after which a further login would be refused again."""
 
 REFUSED = (
-    "Discord refuses the bot's token. Copy it anew from the developer portal (Bot, Reset Token) into "
+    "Discord refuses the bot's token. Copy a new token from the developer portal (Bot, Reset Token) into "
     "connectors.discord.token or the bot's entry."
 )
 INTENTS_REFUSED = (
@@ -44,9 +44,9 @@ INTENTS_REFUSED = (
 
 
 def refusal(error: Exception) -> AccountRefused | None:
-    """Return why only an operator can repair the account, None if a later connection may succeed.
+    """Return the error that only an operator can fix, None if a later connection may succeed.
 
-    Each try after such an error would count towards the limit beyond which Discord resets the token.
+    Each further login after this error would count towards the limit beyond which Discord resets the token.
     """
     code = error.code if isinstance(error, discord.ConnectionClosed) else 0
     if isinstance(error, discord.LoginFailure) or code == AUTHENTICATION_FAILED:
@@ -62,7 +62,7 @@ def refusal(error: Exception) -> AccountRefused | None:
 
 @contextmanager
 def discord_errors() -> Iterator[None]:
-    """Turn what the library raises into a ``SendFailure``."""
+    """Translate the library's errors within the block into a ``SendFailure``."""
     try:
         yield
     except TROUBLE as error:
@@ -70,7 +70,7 @@ def discord_errors() -> Iterator[None]:
 
 
 def send_failure(error: Exception) -> SendFailure:
-    """Return the failure that an error of the library means, without its text, which may quote the message."""
+    """Translate an error of the library into a send failure, without the error's text, which may quote the message."""
     if isinstance(error, discord.RateLimited):
         return RetryableSend("Discord asks to wait", timedelta(seconds=error.retry_after))
     if isinstance(error, discord.HTTPException):
@@ -81,7 +81,7 @@ def send_failure(error: Exception) -> SendFailure:
 
 
 def _answer_failure(error: discord.HTTPException) -> SendFailure:
-    """Return the failure that an answer means; a 403 is never retried, because Discord bans an address for many."""
+    """Translate an HTTP error into a send failure; a 403 is never retried, because Discord bans clients with many."""
     text = f"Discord answered {error.status}, code {error.code}"
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         try:

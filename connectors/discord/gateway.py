@@ -1,4 +1,4 @@
-"""One connection to Discord's gateway: each event enters the queue of its channel, behind the gap before it."""
+"""One connection to Discord's gateway: each event is queued in its channel, after the messages missed before it."""
 
 import asyncio
 import sys
@@ -25,22 +25,22 @@ from connectors.discord.interactions import (
     CommandReplies,
     register_commands,
 )
-from connectors.discord.receive import DiscordBot, DiscordChannel, command, edited, incoming
+from connectors.discord.receive import DiscordBot, DiscordChannel, edited_message, incoming_message, read_command
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import ControlWord, IncomingMessage
 
 BASE, GATEWAY = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
 VERSION = "/api/v10"
 
-# The library warns that voice is missing, which Maestro never uses.
+# The library would warn that voice support is not installed, which Maestro never uses.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LONGEST_WAIT = 60.0
-"""Seconds that the library may wait for a rate limit by itself; a longer wait becomes a failure that frees the lane."""
+"""The longest wait in seconds for a rate limit inside the library; a longer one fails the send and frees the lane."""
 GUILDS_SECONDS = 1.0
 """Seconds after the announcement of the last server until the connection counts as ready."""
 IDENTIFY_SECONDS = 5.0
-"""The pause before a further session, as Discord requires."""
+"""Seconds between two logins of a bot, as Discord requires."""
 CANCELLED_SECONDS = 1.0
 """Seconds for the library to end after a cancellation."""
 GRACE_SECONDS = 5.0
@@ -49,8 +49,8 @@ GRACE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
-def point_to(options: DiscordOptions) -> None:
-    """Make the library use the configured server, else Discord; an address without a path gets the usual path."""
+def set_endpoints(options: DiscordOptions) -> None:
+    """Set the library's server addresses to the configured ones, else Discord's; add the API's path to a bare host."""
     base = options.base_url.rstrip("/")
     bare = base and not URL(base).path.strip("/")
     Route.BASE = (f"{base}{VERSION}" if bare else base) or BASE
@@ -58,7 +58,7 @@ def point_to(options: DiscordOptions) -> None:
 
 
 class DiscordSession(discord.Client):
-    """A client that commits the events it receives; ``replies`` are for commands that were used during it."""
+    """A Discord client that stores the events it receives; ``replies`` are the replies to its slash commands."""
 
     def __init__(self, connector: AccountConnector, options: DiscordOptions, context: ConnectorContext) -> None:
         intents = discord.Intents.none()
@@ -79,16 +79,16 @@ class DiscordSession(discord.Client):
         self._context = context
         self._intake = MessageIntake(context)
         self._cursors = DiscordCursors(context)
-        self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._take)
+        self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._accept_message)
         self._queues = ChannelQueues(self._gaps.read)
         self._resumed = asyncio.Event()
         self._unanswered: set[asyncio.Task[None]] = set()
         self._tree = app_commands.CommandTree[discord.Client](self)
         self._tree.error(_command_failed)
 
-    async def hold(self, token: str) -> None:
+    async def run_until_closed(self, token: str) -> None:
         """Log in and receive until the connection ends; raises the error that ended it."""
-        writing = asyncio.create_task(self._cursors.keep_written())
+        writing = asyncio.create_task(self._cursors.write_periodically())
         try:
             async with self:
                 await self.login(token)
@@ -106,7 +106,7 @@ class DiscordSession(discord.Client):
     async def _receive(self) -> None:
         """Receive until the gateway closes; the connector reconnects a session that cannot be resumed.
 
-        The library may lose a cancellation that comes while it connects; then closing it ends it.
+        The library may miss a cancellation that arrives while it connects; the client is then closed instead.
         """
         receiving = asyncio.create_task(self.connect(reconnect=False))
         try:
@@ -127,25 +127,25 @@ class DiscordSession(discord.Client):
     async def setup_hook(self) -> None:
         """Register the slash commands."""
         if self._options.slash_commands:
-            await register_commands(self._tree, self._take_command)
+            await register_commands(self._tree, self._accept_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
-        """Dispatch an event; a closed session drops it, because the library has no event loop any more."""
+        """Dispatch an event; a closed session drops the event, because the library has no event loop any more."""
         if not self.is_closed():
             super().dispatch(event, *args, **named)
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
-        """Wait before a session that follows another."""
+        """Wait before every login of a session except the first."""
         if not initial:
             await asyncio.sleep(IDENTIFY_SECONDS)
 
     async def on_connect(self) -> None:
-        """Begin a session: every channel may have a gap before it."""
-        self._queues.doubt()
+        """Begin a session: in every channel, messages from before the session may be missing."""
+        self._queues.begin_session()
         self._resumed.set()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Begin to read the histories of a server's channels that have a gap."""
+        """Start to read the missed messages of a server's channels."""
         for channel, newest in channels_of(guild):
             if self._is_wanted(channel):
                 self._queues.catch_up(channel, newest)
@@ -158,31 +158,31 @@ class DiscordSession(discord.Client):
         await self._report_running()
 
     async def on_resumed(self) -> None:
-        """Report that the bot runs again: Discord sent the missed events in their order."""
+        """Report that the bot runs again; Discord sends the missed events of a resumed session itself."""
         self._resumed.set()
         await self._report_running()
 
     async def on_disconnect(self) -> None:
-        """Report the loss to operators, unless the connection returns within the grace period."""
+        """Report a lost connection to operators, unless the connection returns within the grace period."""
         self._resumed.clear()
         try:
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._resumed.wait()
         except TimeoutError:
             if not self.is_closed():
-                await self._connector.report_broken("the connection to Discord is lost; it is being made again")
+                await self._connector.report_broken("the connection to Discord is lost; Maestro reconnects")
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
         """Log the error's class; the library's own line would quote messages of users."""
         log_failure(event_method, sys.exception())
 
     async def on_message(self, message: discord.Message) -> None:
-        """Queue a message; nothing is awaited before, because only the start of this handler runs in order."""
-        self._enqueue(message, self._take)
+        """Queue a message; nothing is awaited before, because only the start of a handler runs in event order."""
+        self._enqueue(message, self._accept_message)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
-        """Queue an edit, behind its message if that still waits."""
-        self._enqueue(event.message, self._take_edit)
+        """Queue an edit, after the edited message if that is still queued."""
+        self._enqueue(event.message, self._accept_edit)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Accept the press of a button; the command tree handles commands."""
@@ -197,46 +197,46 @@ class DiscordSession(discord.Client):
         if self._is_wanted(channel):
             self._queues.put(channel, partial(take, message, channel))
 
-    async def _take(self, message: discord.Message, channel: DiscordChannel) -> None:
-        """Commit a message, then its cursor; one never seen in this channel begins the cursor."""
-        if await self._cursors.of(channel) is None:
-            await self._cursors.begin_at(channel, message.id - 1)
-        await self._accept(incoming(message, channel, self._bot))
-        self._cursors.note(channel, message.id)
+    async def _accept_message(self, message: discord.Message, channel: DiscordChannel) -> None:
+        """Store a message, then move the cursor; the first message of a new channel begins the cursor."""
+        if await self._cursors.read(channel) is None:
+            await self._cursors.set_first_cursor(channel, message.id - 1)
+        await self._accept(incoming_message(message, channel, self._bot))
+        self._cursors.advance(channel, message.id)
 
-    async def _take_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
-        await self._accept(edited(message, channel, self._bot))
+    async def _accept_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
+        await self._accept(edited_message(message, channel, self._bot))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
         if message is not None:
             await self._intake.accept(message)
 
     async def _read_direct_channels(self) -> "Sequence[asyncio.Task[None]]":
-        """Begin to read direct messages; Discord announces no such channel to bots, so the store remembers them."""
+        """Start to read direct messages; the store lists the channels, because Discord announces none to bots."""
         known = await self._context.known_channels()
         return [self._queues.catch_up(DiscordChannel(int(channel.channel))) for channel in known if channel.direct]
 
-    async def _take_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
-        """Acknowledge a command within the three seconds that Discord gives, then commit it."""
+    async def _accept_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
+        """Acknowledge a slash command within three seconds, as Discord requires, then store the command."""
         self.replies.expect(interaction)
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
-        except (*TROUBLE, LookupError, TypeError) as error:  # the last two: Discord's answer could not be parsed
+        except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
             # The command is obeyed even without Discord's acknowledgement; its reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
         if channel is None or not self._is_wanted(channel):
-            self._give_up(interaction, COMMAND_UNANSWERED)
+            self._expire_reply(interaction, COMMAND_UNANSWERED)
             return
         try:
-            await self._context.accept(command(interaction, word, channel, self._connector.account))
-            self._give_up(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
+            await self._context.accept(read_command(interaction, word, channel, self._connector.account))
+            self._expire_reply(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)
-            self._give_up(interaction, COMMAND_FULL)
+            self._expire_reply(interaction, COMMAND_FULL)
 
-    def _give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
+    def _expire_reply(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
         task = asyncio.create_task(self.replies.give_up(interaction, text, after))
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
@@ -266,7 +266,7 @@ async def _command_failed(_: discord.Interaction, error: app_commands.AppCommand
 
 
 def channel_of_event(channel: object, guild: int | None = None) -> DiscordChannel:
-    """Return the channel of an event; one that the library does not know counts as no thread."""
+    """Return the channel of an event; a channel that the library does not know counts as no thread."""
     if isinstance(channel, discord.Thread):
         return DiscordChannel(channel.id, channel.parent_id, channel.guild.id)
     if isinstance(channel, discord.abc.GuildChannel):

@@ -1,4 +1,4 @@
-"""Interactions on Discord: slash commands, and buttons below a message."""
+"""Interactions on Discord: slash commands and buttons."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,8 +21,8 @@ DESCRIPTIONS = {
     ControlWord.NEW: "Begin a new conversation with the next message",
 }
 UNANSWERED_SECONDS = 60.0
-"""Seconds without a reply after which the user of a command gets a text that there is none."""
-COMMAND_UNANSWERED = "There is no answer to this command now. Either it is not for you here, or Maestro is very busy."
+"""Seconds without a reply after which the user of a command is told that there is none."""
+COMMAND_UNANSWERED = "There is no answer to this command now. Either you may not use it here, or Maestro is very busy."
 COMMAND_FULL = "Maestro is busy; try again in a moment."
 
 log = structlog.get_logger(__name__)
@@ -32,12 +32,12 @@ CommandHandler = Callable[[discord.Interaction, ControlWord], Awaitable[None]]
 MAX_BUTTONS = 25
 """Buttons below one message: five rows of five."""
 LABEL_CHARS = 80
-BUTTON_EXPIRED = "This button is for nothing any more."
-BUTTON_OF_OTHERS = "This is for somebody else to answer."
+BUTTON_EXPIRED = "This button has expired."
+BUTTON_OF_OTHERS = "Another user has to answer this."
 
 
 async def register_commands(tree: "app_commands.CommandTree[discord.Client]", handler: CommandHandler) -> None:
-    """Register a command for each control word; without a command, the control word works as a message."""
+    """Register a slash command for each control word; if that fails, control words still work as messages."""
     for word, description in DESCRIPTIONS.items():
         tree.add_command(_create_command(word, description, handler))
     try:
@@ -47,7 +47,7 @@ async def register_commands(tree: "app_commands.CommandTree[discord.Client]", ha
 
 
 class CommandReplies:
-    """The commands that wait for a reply, which only the user of the command sees."""
+    """The slash commands that wait for a reply; a reply is visible only to the command's user."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, discord.Interaction] = {}
@@ -57,7 +57,7 @@ class CommandReplies:
         self._waiting[f"{COMMAND_PREFIX}{interaction.id}"] = interaction
 
     async def reply(self, message: OutgoingMessage) -> Receipt | None:
-        """Reply to a command; None when the message is no such reply, or too late for Discord to show it as one."""
+        """Reply to a slash command; None when the message is no reply to one, or too late to be shown as a reply."""
         interaction = self._waiting.get(message.reply_to)
         if interaction is None or message.filename:
             return None
@@ -74,7 +74,7 @@ class CommandReplies:
         return Receipt(platform_message_id=str(reply.id))
 
     async def give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
-        """Tell the user that there is no reply, if none was sent by then."""
+        """Tell the user after ``after`` seconds that there is no reply, unless a reply was sent by then."""
         await asyncio.sleep(after)
         if self._waiting.pop(f"{COMMAND_PREFIX}{interaction.id}", None) is not None:
             await interaction.edit_original_response(content=text)
@@ -90,13 +90,13 @@ def _create_command(
 
 
 def button_view(message: OutgoingMessage) -> ui.View | None:
-    """Return the buttons of a chunk, None where it has none."""
+    """Return the buttons of a chunk, None if it has none."""
     if not message.buttons:
         return None
     view = ui.View(timeout=None)
     for number, button in enumerate(message.buttons[:MAX_BUTTONS]):
         view.add_item(ui.Button(label=button.label[:LABEL_CHARS], custom_id=f"{message.key}:{number}"))
-    # The library would wait for presses in this process only; the gateway handles those of every process.
+    # Without stop, the library would wait for presses in this process; the gateway handles all presses instead.
     view.stop()
     return view
 
@@ -104,9 +104,9 @@ def button_view(message: OutgoingMessage) -> ui.View | None:
 async def take_press(
     interaction: discord.Interaction, channel: DiscordChannel, account: str, context: ConnectorContext
 ) -> None:
-    """Commit a press, then acknowledge it to Discord, within three seconds.
+    """Store a button press, then acknowledge it to Discord, within three seconds.
 
-    A message about an expired button, or one for other users, is visible to this user only.
+    A message about an expired button, or about a button for other users, is visible to the pressing user only.
     """
     custom_id = interaction.data.get("custom_id", "") if interaction.data is not None else ""
     key, _, number = str(custom_id).rpartition(":")
@@ -116,7 +116,7 @@ async def take_press(
         await _answer_press(interaction, BUTTON_EXPIRED)
         return
     below = interaction.message.id if interaction.message is not None else 0
-    # It carries no mention: a press by a user who may not press the button must not reach an agent.
+    # A press counts as no mention, so that the press of a user without permission never reaches an agent.
     message = IncomingMessage(
         id=f"{below}:{interaction.id}",
         address=channel.address(account),
@@ -132,17 +132,17 @@ async def take_press(
         accepted = await context.accept(message)
     except MaestroError as error:
         log.warning("discord.press_not_taken", error=type(error).__name__)
-        await _answer_press(interaction, "Maestro is busy; press it again in a moment.")
+        await _answer_press(interaction, "Maestro is busy; press the button again in a moment.")
         return
     await _answer_press(interaction, BUTTON_OF_OTHERS if accepted.ignored else "")
 
 
 async def _answer_press(interaction: discord.Interaction, text: str) -> None:
-    """Acknowledge a press to Discord, or show the text to its user alone."""
+    """Acknowledge a button press to Discord; show the text, if any, to the pressing user only."""
     try:
         if text:
             await interaction.response.send_message(text, ephemeral=True)
         else:
             await interaction.response.defer()
-    except (*TROUBLE, LookupError, TypeError) as error:  # the last two: Discord's answer could not be parsed
+    except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
         log.warning("discord.press_not_acknowledged", error=type(error).__name__)

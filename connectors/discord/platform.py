@@ -1,4 +1,4 @@
-"""Discord's entry in the list of platforms: its secrets, options and connector."""
+"""Discord's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions, complete
 from connectors.platforms import Platform

@@ -1,4 +1,4 @@
-"""Discord's messages as incoming messages of Maestro; files as references only."""
+"""The conversion of Discord's messages into Maestro's incoming messages; files are references only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 """The types of messages that users write; all others are announcements of Discord."""
 
 COMMAND_PREFIX = "command:"
-"""The prefix of a slash command's id; an answer cannot reply to a command."""
+"""The prefix of a slash command's message id; Discord shows no reply reference to a command."""
 
 
 @dataclass(frozen=True)
 class DiscordChannel:
-    """A channel of Discord, by the id that it has there; a thread's ``parent`` is the channel it belongs to."""
+    """A Discord channel, by its id; ``parent`` of a thread is the id of the thread's channel."""
 
     id: int
     parent: int = 0
@@ -25,17 +25,17 @@ class DiscordChannel:
 
     @property
     def direct(self) -> bool:
-        """Whether it is a direct message channel."""
+        """Whether the channel is a direct message channel."""
         return self.guild is None
 
     @property
     def address_channel(self) -> str:
-        """The channel of the address; threads share their channel's binding and outbound lane."""
+        """The channel part of the address; a thread shares the binding and outbound lane of its channel."""
         return str(self.parent or self.id)
 
     @property
     def thread(self) -> str:
-        """The thread of the address, empty in the channel itself."""
+        """The thread part of the address, empty for a channel that is no thread."""
         return str(self.id) if self.parent else ""
 
     def address(self, account: str) -> Address:
@@ -45,19 +45,19 @@ class DiscordChannel:
 
 @dataclass(frozen=True)
 class DiscordBot:
-    """The bot's identity on Discord; with ``every_line`` no message needs to mention it."""
+    """The bot's identity on Discord; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     id: int
     every_line: bool = False
 
 
-def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, for announcements, and without readable content.
+def incoming_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+    """Convert a message; None for the bot's own messages, announcements, and messages without readable content.
 
-    Stickers, polls, and messages whose content the bot may not see have none.
+    Stickers and polls, and messages with content that the bot may not see, have no readable content.
     """
-    content, files = text_of(message, bot.id), references(message)
+    content, files = text_of(message, bot.id), file_references(message)
     if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
         return None
     return IncomingMessage(
@@ -70,24 +70,24 @@ def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot)
         attachments=files,
         is_direct=channel.direct,
         from_bot=message.author.bot or message.webhook_id is not None,
-        reply_to=_reply_to(message),
-        addressing=addressing(message, bot),
+        reply_to=_replied_message_id(message),
+        addressing=find_addressing(message, bot),
     )
 
 
-def edited(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Return an edit as an incoming message; None for Discord's own changes, such as the preview of a link."""
+def edited_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+    """Convert an edited message; None for Discord's own changes, for example a link preview."""
     if message.edited_at is None:
         return None
-    changed = incoming(message, channel, bot)
+    changed = incoming_message(message, channel, bot)
     if changed is None:
         return None
     number = f"{message.id}:{int(message.edited_at.timestamp() * 1000)}"
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
-def command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
-    """Return a slash command as the control word that it stands for."""
+def read_command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
+    """Convert a slash command into a message with the control word."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
         address=channel.address(account),
@@ -100,21 +100,21 @@ def command(interaction: discord.Interaction, word: str, channel: DiscordChannel
     )
 
 
-def addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
+def find_addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
     """Tell whether a message mentions the bot, by its name or by its role, or replies to it."""
     roles = (role.tags for role in message.role_mentions)
     if bot.id in message.raw_mentions or any(tags is not None and tags.bot_id == bot.id for tags in roles):
         return Addressing.US
-    answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
+    answered = message.reference.resolved if _replied_message_id(message) and message.reference is not None else None
     if isinstance(answered, discord.Message) and answered.author.id == bot.id:
         return Addressing.REPLY
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
 def text_of(message: discord.Message, me: int) -> str:
-    """Return the text of a message, with names instead of ids, and of what it forwards.
+    """Return the text of a message and of the messages it forwards, with names instead of ids.
 
-    A mention of the bot before a control word is left out: that is how users address a bot in a channel.
+    A mention of the bot before a control word is removed: in a channel, users address a bot in this way.
     """
     text = message.clean_content
     for mention in (f"<@{me}>", f"<@!{me}>"):
@@ -125,13 +125,13 @@ def text_of(message: discord.Message, me: int) -> str:
 
 
 def files_of(message: discord.Message) -> Sequence[discord.Attachment]:
-    """Return the files of a message and of what it forwards."""
+    """Return the files of a message and of the messages it forwards."""
     forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
     return [*message.attachments, *forwarded]
 
 
-def references(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the files by reference: a link would expire, so it is asked for when the file is fetched."""
+def file_references(message: discord.Message) -> tuple[Attachment, ...]:
+    """Return the files of a message by reference: a link would expire, so a link is requested at the download."""
     return tuple(
         Attachment(
             id=f"{message.channel.id}/{message.id}/{file.id}",
@@ -143,7 +143,7 @@ def references(message: discord.Message) -> tuple[Attachment, ...]:
     )
 
 
-def _reply_to(message: discord.Message) -> str:
+def _replied_message_id(message: discord.Message) -> str:
     reference = message.reference
     is_reply = message.type is discord.MessageType.reply and reference is not None and reference.message_id
     return str(reference.message_id) if is_reply and reference is not None else ""

@@ -1,1 +1,1 @@
-"""The Slack package. Only its options are imported until an app is connected."""
+"""The Slack package; only its options are imported until an app is connected."""

@@ -34,7 +34,7 @@ CHANNEL = frozenset(
         *("cannot_dm_bot", "user_disabled", "team_not_found", "channel_is_limited_access", "is_inactive"),
     }
 )
-"""Errors that every message to the channel would meet; a locked thread is not among them."""
+"""Errors with which every message to the channel would fail; a locked thread is not among them."""
 DENIED = frozenset({"no_permission", "access_denied"})
 """Errors that concern the channel if the call named one, else the account."""
 UNKNOWN_OUTCOME = frozenset(
@@ -44,7 +44,7 @@ UNKNOWN_OUTCOME = frozenset(
 BUSY = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 
 DEFAULT_RETRY_AFTER = timedelta(seconds=30)
-"""The wait after a rate limit in which Slack names no time."""
+"""The wait after a rate limit for which Slack names no time."""
 
 BASE_URL = AsyncWebClient.BASE_URL
 CALL_SECONDS = 20
@@ -54,25 +54,26 @@ Fields = Mapping[str, Any]
 
 
 def answer_failure(
-    status: int, answer: Fields, retry_after: str, *, token: str = "", spare: bool = False
+    status: int, answer: Fields, retry_after: str, *, token: str = "", optional: bool = False
 ) -> SendFailure:
-    """Return the failure that an unsuccessful answer means; ``retry_after`` is the header's text or "".
+    """Translate an unsuccessful answer into a send failure; ``retry_after`` is the text of the header or "".
 
-    ``token`` names the option of the token used, for calls that concern the whole account. ``spare`` marks calls that
-    need an optional scope, such as files and reactions: without that scope the account can still send messages.
+    ``token`` names the option of the token used, for calls that concern the whole account. ``optional`` marks calls
+    that need an optional scope, for example files and reactions: without that scope the account can still send
+    messages.
     """
     code = str(answer.get("error") or "")
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in BUSY:
         after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else DEFAULT_RETRY_AFTER
         return RetryableSend(f"Slack asked to wait {after.total_seconds():g} s", after)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNKNOWN_OUTCOME:
-        return AmbiguousSend(f"Slack answered {status}" + (f" and says {code}" if code else ""))
+        return AmbiguousSend(f"Slack answered {status}" + (f" with the error {code}" if code else ""))
     needed = str(answer.get("needed") or "")
-    lacks_optional_scope = spare and code == MISSING_SCOPE
+    lacks_optional_scope = optional and code == MISSING_SCOPE
     if (code in ACCOUNT or (token and code in DENIED)) and not lacks_optional_scope:
         return PermanentSend(_describe_fix(code, needed, token or BOT_TOKEN), FailureScope.ACCOUNT, code)
     scope = FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
-    return PermanentSend(f"Slack says {code}" + (f": the scope {needed} is missing" if needed else ""), scope, code)
+    return PermanentSend(f"Slack reports {code}" + (f": the scope {needed} is missing" if needed else ""), scope, code)
 
 
 def _describe_fix(code: str, needed: str, token: str) -> str:
@@ -80,34 +81,31 @@ def _describe_fix(code: str, needed: str, token: str) -> str:
         scope = needed or "it needs"
         return f"the {token} lacks the scope {scope}: add it on the app's page and install the app again"
     if code in ("account_inactive", "token_revoked", "token_expired"):
-        return f"Slack says {code}: install the app again and set the new {token}"
-    return f"Slack says {code}: check the {token}"
+        return f"Slack reports {code}: install the app again and set the new {token}"
+    return f"Slack reports {code}: check the {token}"
 
 
 def search_failure(failure: SendFailure) -> SendFailure:
-    """Return the failure of the message when its search failed: unknown outcome if Slack did not answer.
+    """Translate the failure of a search for a message: an unknown outcome if Slack did not answer.
 
-    It is permanent if Slack refused the search, for example because the app may not read the channel.
+    The failure is permanent if Slack refused the search, for example because the app may not read the channel.
     """
     if isinstance(failure, PermanentSend):
-        return PermanentSend(f"Slack does not say whether it has the message: {failure}", failure.scope, failure.code)
-    unknown = AmbiguousSend(f"Slack could not be asked whether it has the message: {failure}")
+        return PermanentSend(f"Slack refused the search for the message: {failure}", failure.scope, failure.code)
+    unknown = AmbiguousSend(f"the search for the message in Slack failed: {failure}")
     unknown.retry_after = failure.retry_after
     return unknown
 
 
 def silent_logger() -> logging.Logger:
-    """Return a silent logger: the library would log messages of users and socket addresses with tickets.
-
-    The connector reports what the operator must know.
-    """
+    """Return a logger that logs nothing: the library would log users' messages and addresses with tickets."""
     return logging.Logger("slack_sdk", logging.CRITICAL + 1)
 
 
 def make_client(token: str, base_url: str = "") -> AsyncWebClient:
     """Return a client that never retries by itself.
 
-    The library's own handlers would post a message twice after a cut connection. The caller waits for rate limits
+    The library's own handlers would post a message twice after a broken connection. The caller waits for rate limits
     (docs/invariants.md: one layer retries).
     """
     client = AsyncWebClient(
@@ -118,15 +116,15 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
     return client
 
 
-async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", spare: bool = False) -> Fields:
-    """Make a call and return the fields of the answer; raises a ``SendFailure``."""
-    with slack_errors(token=token, spare=spare):
+async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", optional: bool = False) -> Fields:
+    """Await a call and return the fields of the answer; raises a ``SendFailure``."""
+    with slack_errors(token=token, optional=optional):
         return cast("Fields", (await call).data)
 
 
 @contextmanager
-def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
-    """Turn the library's errors into a ``SendFailure`` that quotes no messages or tokens."""
+def slack_errors(*, token: str = "", optional: bool = False) -> Iterator[None]:
+    """Translate the library's errors into a ``SendFailure`` that quotes no messages or tokens."""
     try:
         yield
     except SlackApiError as error:
@@ -136,7 +134,7 @@ def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
         headers = {name.lower(): value for name, value in response.headers.items()}
         answer = response.data if isinstance(response.data, dict) else {}
         retry_after = headers.get("retry-after", "")
-        raise answer_failure(response.status_code, answer, retry_after, token=token, spare=spare) from None
+        raise answer_failure(response.status_code, answer, retry_after, token=token, optional=optional) from None
     except ClientConnectorError as error:
         raise NotDispatched(f"Slack cannot be reached ({type(error).__name__})") from None
     except (ClientError, SlackClientError, TimeoutError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Catch-up on Slack: the cursor of each channel, and reading its history in the background after an outage."""
+"""Catch-up on Slack: each channel's cursor, and the reading of channel histories in the background."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ PAUSES = (1.0, 5.0, 15.0, 60.0)
 SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
-"""Seconds a new message waits until the gap before it is read; Slack expects the acknowledgement within three."""
+"""Seconds a new message waits for the missed messages before it; Slack expects an acknowledgement within three."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,62 +40,62 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CatchUpLimits:
-    """The limits of catch-up: the number of messages, and the id ``oldest``, from which on messages are read."""
+    """The limits of catch-up: the most messages, and the id ``oldest`` of the first message that may be read."""
 
     messages: int
     oldest: str
 
 
 class SlackHistory:
-    """A reader of channel history that makes one call after another."""
+    """A reader of channel histories that makes one call at a time."""
 
     def __init__(self, web: AsyncWebClient, pause: float) -> None:
-        """``pause`` is the least number of seconds between two calls."""
+        """``pause`` is the minimum number of seconds between two calls."""
         self._web = web
         self._pause = pause
         self._next = 0.0
 
-    async def after(
-        self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits
+    async def read_after(
+        self, channel: str, mark: str, threads: Sequence[str], limits: CatchUpLimits
     ) -> tuple[Sequence[SlackMessage], bool]:
         """Return the messages after ``mark``, oldest first, and whether some may not have been read.
 
-        They are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
+        The messages are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
         """
-        recent, more = await self._newest_messages(channel, mark, caps)
+        recent, more = await self._read_newest(channel, mark, limits)
         active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > mark]
         seen = {message["ts"] for message in recent}
         older_threads = [thread for thread in threads if thread not in seen][:MOST_THREADS]
         unread = [message for message in recent if message["ts"] > mark]
         for thread in (*active_threads, *older_threads):
-            unread += await self._replies(channel, thread, max(mark, caps.oldest))
+            unread += await self._read_replies(channel, thread, max(mark, limits.oldest))
         by_id = {str(message["ts"]): message for message in unread}
         return [by_id[ts] for ts in sorted(by_id)], more
 
-    async def _newest_messages(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
-        """Return the newest messages of a channel, at least one page, and whether unread ones remain.
+    async def _read_newest(self, channel: str, mark: str, limits: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
+        """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
-        The messages before the mark are needed too: they show which threads have new replies.
+        Messages before the mark are needed too: they show which threads have new replies.
         """
         messages: list[SlackMessage] = []
         cursor: str | None = None
         while True:
             call = partial(self._web.conversations_history, channel=channel, limit=PAGE, cursor=cursor)
-            page, cursor = _split_page(await self._read(call))
+            page, cursor = _split_page(await self._call_with_retry(call))
             messages += page
             if cursor is None or messages[-1]["ts"] <= mark:
                 return messages, False
-            if messages[-1]["ts"] < caps.oldest or sum(one["ts"] > mark for one in messages) >= caps.messages:
+            if messages[-1]["ts"] < limits.oldest or sum(row["ts"] > mark for row in messages) >= limits.messages:
                 return messages, True
 
-    async def _replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
+    async def _read_replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
         """Return the messages of a thread after the mark; none if the thread was deleted."""
         replies: list[SlackMessage] = []
         cursor: str | None = None
         call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
         while True:
             try:
-                page, cursor = _split_page(await self._read(partial(call, cursor=cursor)))
+                page, cursor = _split_page(await self._call_with_retry(partial(call, cursor=cursor)))
             except PermanentSend as refused:
                 if refused.code != NO_THREAD:
                     raise
@@ -104,7 +104,7 @@ class SlackHistory:
             if cursor is None:
                 return replies
 
-    async def _read(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
+    async def _call_with_retry(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
         """Make a call after the pause; retry while Slack limits the rate or cannot be reached."""
         pauses = iter(PAUSES)
         while True:
@@ -136,15 +136,15 @@ class MessageTaker(Protocol):
         ...
 
     async def take_missed(self, channel: str, message: SlackMessage) -> None:
-        """Accept a message, however long that takes."""
+        """Accept a missed message, and wait as long as that takes."""
         ...
 
 
 class SlackCatchUp:
-    """The catch-up of one account, which keeps the cursor of each channel.
+    """The catch-up of one account, which holds the cursor of each channel.
 
-    After a connection broke, a channel may have a gap, so its cursor does not move until the channel is read. Messages
-    that arrive in the meantime are accepted.
+    After a connection broke, messages may be missing in a channel, so its cursor does not move until its history is
+    read. Messages that arrive in the meantime are accepted.
     """
 
     def __init__(self, context: ConnectorContext, history: SlackHistory, options: SlackOptions) -> None:
@@ -158,27 +158,27 @@ class SlackCatchUp:
         self._waiting: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._behind = asyncio.Event()
 
-    def look_again(self) -> None:
-        """Read every channel again: events may have been lost."""
+    def request_read(self) -> None:
+        """Request that every channel is read again, because events may have been lost."""
         self._current.clear()
         self._seen.clear()
         self._losses += 1
         self._behind.set()
 
-    async def work(self, taker: MessageTaker) -> None:
-        """Read all channels after each ``look_again``, until cancelled."""
+    async def run(self, taker: MessageTaker) -> None:
+        """Read all channels after each ``request_read``, until cancelled."""
         while True:
             await self._behind.wait()
-            if not await self.through(taker):
+            if not await self.read_all(taker):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self._behind.wait()
                 self._behind.set()
 
-    async def through(self, taker: MessageTaker) -> bool:
+    async def read_all(self, taker: MessageTaker) -> bool:
         """Read every known channel once, the most recently used first.
 
-        A channel with a new message waiting goes before the others. Returns whether all channels could be read.
+        A channel with a waiting new message is read before the others. Returns whether all channels could be read.
         """
         self._behind.clear()
         threads: defaultdict[str, list[str]] = defaultdict(list)
@@ -188,22 +188,22 @@ class SlackCatchUp:
         complete = True
         while threads and not self._behind.is_set():
             channel = next((channel for channel in threads if channel in self._waiting), next(iter(threads)))
-            complete &= await self._read(channel, threads.pop(channel), taker)
+            complete &= await self._read_channel(channel, threads.pop(channel), taker)
         return complete
 
-    async def ready(self, channel: str) -> None:
-        """Wait until the gap of a channel is read, at most ``PATIENCE`` seconds."""
+    async def wait_for_channel(self, channel: str) -> None:
+        """Wait until the missed messages of a channel are read, at most ``PATIENCE`` seconds."""
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
-            self._current.add(channel)  # a new channel: messages from before the connection are not answered
+            self._current.add(channel)  # a channel without a cursor is new: its earlier messages are not answered
         elif channel in self._unread or self._behind.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._waiting[channel].wait()
 
-    async def took(self, message: IncomingMessage, accepted: AcceptedMessage) -> None:
-        """Move the cursor behind a message that is stored in the inbox, or only counted there."""
+    async def advance_cursor(self, message: IncomingMessage, accepted: AcceptedMessage) -> None:
+        """Move the channel's cursor to a message that was accepted, even if the message will not be answered."""
         channel, thread = message.address.channel, message.address.thread
         if channel in self._current:
             await self._context.advance(channel, message.id)
@@ -212,24 +212,24 @@ class SlackCatchUp:
         if accepted.job_id and thread:
             await self._context.remember_channel(channel, thread, direct=is_direct(channel))
 
-    def lost(self, channel: str) -> None:
-        """Record that a message of a channel was not accepted: the cursor stays before it."""
+    def record_loss(self, channel: str) -> None:
+        """Record that a message of a channel was not accepted, so that the cursor stays before the message."""
         self._current.discard(channel)
         self._losses += 1
         self._behind.set()
 
-    async def _read(self, channel: str, threads: Sequence[str], taker: MessageTaker) -> bool:
+    async def _read_channel(self, channel: str, threads: Sequence[str], taker: MessageTaker) -> bool:
         mark, losses = await self._context.cursor(channel), self._losses
         try:
             if mark and channel not in self._current:
-                newest = await self._take_in(channel, mark, threads, taker)
+                newest = await self._accept_missed(channel, mark, threads, taker)
                 # If a message was lost during this read, the cursor stays at ``newest`` and the next pass reads it.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
         except SendFailure as failure:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
             if not isinstance(failure, PermanentSend):
-                return False  # a permanent failure: the account may not read this channel, so a retry is useless
+                return False  # after a permanent failure a retry is useless, so the channel counts as read
         finally:
             self._unread.discard(channel)
             self._waiting.pop(channel, asyncio.Event()).set()
@@ -237,18 +237,18 @@ class SlackCatchUp:
             self._current.add(channel)
         return True
 
-    async def _take_in(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
+    async def _accept_missed(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
         """Accept the newest messages after the mark; return the id up to which the channel was read."""
         oldest = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
-        caps = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
-        unread, more = await self._history.after(channel, mark, threads, caps)
+        limits = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
+        unread, more = await self._history.read_after(channel, mark, threads, limits)
         wanted = [message for message in unread if taker.is_wanted(channel, message)]
-        young = [message for message in wanted if message["ts"] >= caps.oldest]
-        selected = young[-caps.messages :] if caps.messages else []
+        young = [message for message in wanted if message["ts"] >= limits.oldest]
+        selected = young[-limits.messages :] if limits.messages else []
         skipped = len(wanted) - len(selected)
         if skipped or more:
-            why = "they were too many" if len(selected) < len(young) else "they were too old"
-            why = f"written while Maestro was not connected, and {why} to be read later"
+            limit = "catchUpMessages" if len(selected) < len(young) else "catchUpHours"
+            why = f"written while Maestro was not connected, and beyond the limit {limit}"
             await self._context.skipped(channel, 0 if more else skipped, why)
         for message in selected:
             await taker.take_missed(channel, message)

@@ -23,12 +23,12 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
     ack_reaction: EmojiName = Field(
         default="",
         max_length=100,
-        description="the name of the emoji, such as `eyes`, that is put to a message at once when it will be answered, "
+        description="the name of the emoji, for example `eyes`, that the bot adds at once to a message it will answer, "
         "which needs the scope `reactions:write`; empty: none",
     )
     mode: Literal["socket", "events"] = Field(
         default="socket",
-        description="how messages arrive: `socket` needs `appToken` and no address that others can reach, `events` "
+        description="how messages arrive: `socket` needs `appToken` and no public address, `events` "
         "needs `signingSecret`, and Slack posts to `/platforms/slack/<account>` on the web connector's port",
     )
     pace_seconds: float = Field(
@@ -38,16 +38,16 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
         default=1.2,
         ge=0,
         le=600,
-        description="seconds between two reads of what was missed; Slack allows 50 a minute, and one a minute to apps "
+        description="seconds between two reads of missed messages; Slack allows 50 a minute, and one a minute to apps "
         "that are distributed outside its marketplace",
     )
 
 
 def complete(instance: Instance) -> str | None:
-    """Return the missing option, None when the options are complete."""
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
     options = instance.options
     if not instance.secret(BOT_TOKEN):
         return "botToken is missing; copy the token that begins with xoxb- from the app's page"
     if not isinstance(options, SlackOptions) or options.mode == "socket":
-        return None if instance.secret(APP_TOKEN) else 'appToken is missing; make one, or set mode to "events"'
+        return None if instance.secret(APP_TOKEN) else 'appToken is missing; create a token, or set mode to "events"'
     return None if instance.secret(SIGNING_SECRET) else 'signingSecret is missing; copy it, or set mode to "socket"'

@@ -1,4 +1,4 @@
-"""The Slack connector: one app in one workspace, over Socket Mode or the Events API."""
+"""The Slack connector of one app in one workspace, over Socket Mode or the Events API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receip
 
 WRITE, REACT = "chat:write", "reactions:write"
 RECOMMENDED_SCOPES = ("channels:history", "im:history", "files:read", "users:read")
-"""Scopes without which messages are missed or cannot be found again, or files and names are missing."""
+"""Scopes without which the bot misses messages, cannot search for sent messages, or cannot read files and names."""
 
 HOSTS = frozenset({"files.slack.com", "slack-files.com"})
 HTML = "text/html"
@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class SlackConnector(AccountConnector):
-    """An app in Socket Mode, or one to which the Events API posts requests on the web connector's port."""
+    """The connector of an app in Socket Mode, or of one to which Slack's Events API posts requests."""
 
     platform = PLATFORM
     render = staticmethod(mrkdwn)
@@ -86,10 +86,10 @@ class SlackConnector(AccountConnector):
         bot = await self.retry(self._identify_bot)
         self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
         self._inbound.channels = frozenset(self._options.channels)
-        await run_together(self._listen(self._inbound), self._catch_up.work(self._inbound))
+        await run_together(self._listen(self._inbound), self._catch_up.run(self._inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Post a chunk, or its content as a file, once; raises a ``SendFailure``."""
+        """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
         await self._rate.wait(message.address.channel)
         with self.ending_if_refused():
             return await (send.upload if message.filename else send.post)(self._web, message)
@@ -109,7 +109,7 @@ class SlackConnector(AccountConnector):
             await send.edit(self._web, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the reaction of the settings to a message; commands and button presses get none."""
+        """Add the configured reaction to a message; commands and button presses get none."""
         emoji = self._options.ack_reaction.strip(":")
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return
@@ -122,7 +122,7 @@ class SlackConnector(AccountConnector):
             log.warning("slack.cannot_react", account=self.account, reason=str(refused))
 
     async def typing(self, address: Address) -> None:
-        """Show in a thread that an answer is being written; Slack cannot show it elsewhere."""
+        """Show in a thread that an answer is being written; elsewhere Slack has no typing indicator."""
         if not address.thread or not self._shows_typing:
             return
         try:
@@ -141,17 +141,17 @@ class SlackConnector(AccountConnector):
         self._media.check_size(int(file.get("size") or 0))
         url = str(file.get("url_private_download") or file.get("url_private") or "")
         if urlsplit(url).scheme != "https" and (urlsplit(url).hostname or "") not in self._media.own_hosts:
-            raise PermanentFetch("the file is not at an https address")
+            raise PermanentFetch("the file's address does not begin with https://")
         head = await self._media.fetch(url, folder / "file")
         if head.content_type.startswith(HTML) and not str(file.get("mimetype") or "").startswith(HTML):
-            raise PermanentFetch("Slack asks to sign in: does the app have the scope files:read?")
+            raise PermanentFetch("Slack requires a login for the file: does the app have the scope files:read?")
         return folder / "file"
 
     async def catch_up(self) -> None:
         """Accept the messages of every known channel after its cursor, within the limits of the settings."""
         if self._inbound is not None:
-            self._catch_up.look_again()
-            await self._catch_up.through(self._inbound)
+            self._catch_up.request_read()
+            await self._catch_up.read_all(self._inbound)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes ``events``, ``commands`` and ``interactive``; none in Socket Mode."""
@@ -162,17 +162,17 @@ class SlackConnector(AccountConnector):
             await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
             return
         self._endpoint.take = inbound.take
-        self._catch_up.look_again()
+        self._catch_up.request_read()
         await self.report_running(f"Events API, /platforms/slack/{self.account}/events{self._missing}")
         await asyncio.Event().wait()
 
     async def _on_hello(self) -> None:
-        """Catch up whenever Slack says hello on a new connection: events from before it may be lost."""
-        self._catch_up.look_again()
+        """Catch up after each new connection, which Slack begins with a hello: earlier events may be lost."""
+        self._catch_up.request_read()
         await self.report_running(f"Socket Mode{self._missing}")
 
     async def _identify_bot(self) -> SlackBot:
-        """Return the bot that the token belongs to; raises ``AccountRefused`` when the bot cannot post."""
+        """Return the bot of the token; raises ``AccountRefused`` when the bot may not post."""
         with slack_errors(token=BOT_TOKEN):
             answer = await self._web.auth_test()
         header = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
@@ -180,9 +180,9 @@ class SlackConnector(AccountConnector):
         if granted and WRITE not in granted:
             raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
         if not answer.get("bot_id"):
-            raise AccountRefused(f"the {BOT_TOKEN} is a person's: copy the one that begins with xoxb-")
+            raise AccountRefused(f"the {BOT_TOKEN} belongs to a user: copy the token that begins with xoxb-")
         expected = (*RECOMMENDED_SCOPES, REACT) if self._options.ack_reaction else RECOMMENDED_SCOPES
         missing = [scope for scope in expected if granted and scope not in granted]
-        self._missing = f"; it lacks the scopes {', '.join(missing)}" if missing else ""
+        self._missing = f"; the app lacks the scopes {', '.join(missing)}" if missing else ""
         team, user, bot, name = (str(answer[field]) for field in ("team_id", "user_id", "bot_id", "user"))
         return SlackBot(self.account, team, user, bot, name, every_line=not self._options.require_mention)

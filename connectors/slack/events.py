@@ -1,4 +1,4 @@
-"""The two ways in which Slack's events arrive: Socket Mode, or signed requests of the Events API."""
+"""The two transports of Slack's events: Socket Mode, and signed requests of the Events API."""
 
 import asyncio
 import contextlib
@@ -30,10 +30,10 @@ log = structlog.get_logger(__name__)
 
 VERSION = "v0"
 WINDOW_SECONDS = 300
-"""The greatest age of a signature in seconds: an older request may be a replay."""
+"""The greatest age of a signed request in seconds: an older request may be a replay attack."""
 
 LOOK_SECONDS = 0.25
-"""Seconds between two checks of the connection: the library does not report a broken one."""
+"""Seconds between two checks of the connection: the library does not report a broken connection."""
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 """Seconds to wait for Slack to close the connection."""
@@ -48,7 +48,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 Take = Callable[[str, Event], Awaitable[str]]
-"""A function that stores an event and returns the immediate reply to the user; after an error Slack sends it again."""
+"""Stores an event and returns the immediate reply to the user; after an error Slack sends the event again."""
 
 
 def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> bool:
@@ -62,8 +62,8 @@ def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes,
 class SlackSocket:
     """A Socket Mode connection that is renewed for as long as the connector runs.
 
-    The library replaces a connection when Slack asks for it. After any other end this class asks for a new address,
-    because the library would retry the old one without end, and an address is valid for half a minute.
+    The library replaces a connection when Slack asks for it. After any other end this class requests a new address,
+    because the library would retry the old address without end, and an address is valid for half a minute.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class SlackSocket:
         app_token: str,
         connector: AccountConnector,
         take: Take,
-        greeted: Callable[[], Awaitable[None]],
+        on_hello: Callable[[], Awaitable[None]],
     ) -> None:
-        """``greeted`` is called after each connection: events before it may be lost."""
+        """``on_hello`` is called after each new connection, because earlier events may be lost."""
         self._web = web
         self._app_token = app_token
         self._connector = connector
         self._take = take
-        self._greeted = greeted
+        self._on_hello = on_hello
         self._pauses = backoff_seconds()
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class SlackSocket:
     async def _on_message(self, _: AsyncBaseSocketModeClient, message: Event, __: str | None) -> None:
         if message.get("type") == HELLO:
             self._pauses = backoff_seconds()
-            await self._greeted()
+            await self._on_hello()
 
     async def _on_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         """Acknowledge an event once it is in the inbox (docs/invariants.md: durable before ack)."""
@@ -139,7 +139,7 @@ class SlackSocket:
         except MaestroError as error:
             log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
         except Exception:
-            # Without an acknowledgement Slack sends the event again, so a defect here loses no message.
+            # Without an acknowledgement Slack sends the event again, so a defect in ``take`` loses no message.
             log.exception("slack.not_taken")
         else:
             payload = {"text": text} if text else None
@@ -156,13 +156,13 @@ class SlackEndpoint(WebhookEndpoint):
         self._secret = secret
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Check the signature and its age."""
+        """Tell whether Slack signed the request within the last five minutes."""
         return is_signed_by_slack(
             self._secret, headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, ""), body, time.time()
         )
 
     async def answer(self, request: Request, body: bytes) -> Response:
-        """Answer a request of Slack; slash commands and button presses come as form fields."""
+        """Answer a request of Slack; slash commands and button presses arrive as form fields."""
         kind = EVENTS
         if request.headers.get("content-type", "").startswith(FORM):
             fields = dict(parse_qsl(body.decode("utf-8", "replace")))

@@ -1,4 +1,4 @@
-"""Incoming messages and button presses of Slack: stored before they are acknowledged, in each channel's order."""
+"""The intake of Slack's messages and button presses: stored before they are acknowledged, in each channel's order."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from connectors.slack.api import call_slack
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.config import PLATFORM
 from connectors.slack.events import COMMANDS, EVENTS, INTERACTIVE
-from connectors.slack.receive import TS, Event, SlackBot, author, command_in, is_direct, message_in, time_of
+from connectors.slack.receive import TS, Event, SlackBot, author_id, command_in, is_direct, message_in, time_of
 from connectors.slack.send import post_to_user
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
 
 NAME_SECONDS = 1.0
-"""Seconds a message waits for its author's name; Slack expects the acknowledgement within three."""
+"""Seconds a message waits for its author's name; Slack expects an acknowledgement within three."""
 MAX_NAMES = 5_000
 
-BUTTON_EXPIRED = "This button is for nothing any more."
-BUTTON_OF_OTHERS = "This is for somebody else to answer."
+BUTTON_EXPIRED = "This button has expired."
+BUTTON_OF_OTHERS = "Another user has to answer this."
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ FULL_SECONDS = 5.0
 
 
 class SlackUserDirectory:
-    """Names of users by id, each looked up once; "" if a name cannot be read."""
+    """The names of users by id, each requested once; "" if a name cannot be read."""
 
     def __init__(self, web: AsyncWebClient) -> None:
         self.names: dict[str, str] = {}
@@ -43,7 +43,7 @@ class SlackUserDirectory:
         self._requests: dict[str, asyncio.Task[None]] = {}
 
     async def look_up(self, user: str) -> None:
-        """Look up the name of a user; after a timeout the user's next message tries again."""
+        """Request the name of a user unless known; after a timeout the user's next message tries again."""
         if not user or user in self.names:
             return
         request = self._requests.get(user)
@@ -71,7 +71,7 @@ class SlackUserDirectory:
 
 @dataclass(frozen=True)
 class SlackPress:
-    """A button press: the message key, the number of the button, and the incoming message without content."""
+    """A button press: the key of the button's message, the button's number, and an incoming message without content."""
 
     key: str
     number: int
@@ -81,7 +81,7 @@ class SlackPress:
 def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
     """Return the button press of a payload, None for any other payload.
 
-    It carries no mention: a press by a user who may not press the button must not reach an agent.
+    A press counts as no mention, so that the press of a user without permission never reaches an agent.
     """
     action = next((action for action in payload.get("actions") or () if action.get("type") == "button"), None)
     if payload.get("type") != "block_actions" or action is None:
@@ -106,10 +106,7 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
 
 
 class SlackInbound:
-    """The receiver of Slack's messages.
-
-    After an error it sends no acknowledgement, so that Slack delivers the message again.
-    """
+    """The receiver of Slack's events; after an error it sends no acknowledgement, so that Slack repeats the event."""
 
     def __init__(
         self,
@@ -136,16 +133,16 @@ class SlackInbound:
         Raises ``Backlogged`` and the errors of the store.
         """
         if kind == COMMANDS:
-            return await self._command(payload)
+            return await self._accept_command(payload)
         if kind == EVENTS:
-            await self._event(payload)
+            await self._accept_event(payload)
         if kind == INTERACTIVE:
-            await self._press(payload)
+            await self._accept_press(payload)
         return ""
 
-    async def _event(self, payload: Event) -> None:
+    async def _accept_event(self, payload: Event) -> None:
         if payload.get("type") == "app_rate_limited":
-            self._catch_up.look_again()  # Slack reported that it dropped events above its rate limit
+            self._catch_up.request_read()  # Slack dropped events above its rate limit
             return
         event = payload.get("event") or {}
         if event.get("type") in frozenset({"app_uninstalled", "tokens_revoked"}):
@@ -154,25 +151,25 @@ class SlackInbound:
         channel = str(event.get("channel") or "")
         if not self.is_wanted(channel, event):
             return
-        naming = asyncio.create_task(self._users.look_up(author(event)))
-        async with self._intake.in_order(channel):
+        naming = asyncio.create_task(self._users.look_up(author_id(event)))
+        async with self._intake.channel_lock(channel):
             try:
                 await naming
-                await self._catch_up.ready(channel)
+                await self._catch_up.wait_for_channel(channel)
                 await self._accept(channel, event)
             except BaseException:
-                self._catch_up.lost(channel)
+                self._catch_up.record_loss(channel)
                 raise
 
-    async def _command(self, command: Event) -> str:
+    async def _accept_command(self, command: Event) -> str:
         message = command_in(command, self._bot, datetime.now(UTC))
         if message is None:
-            return "I know /stop, /status and /new."
+            return "Unknown command; use /stop, /status or /new."
         await self._context.accept(message)
         return ""
 
-    async def _press(self, payload: Event) -> None:
-        """Accept a button press; an error message about the button is shown to that user only."""
+    async def _accept_press(self, payload: Event) -> None:
+        """Accept a button press; a message about a refused press is visible to the pressing user only."""
         press = press_in(payload, self._bot)
         if press is None:
             return
@@ -197,14 +194,14 @@ class SlackInbound:
             log.warning("slack.press_not_answered", reason=str(failure))
 
     def is_wanted(self, channel: str, message: Event) -> bool:
-        """Tell whether to accept a message."""
+        """Tell whether to accept a message: it is readable, and its channel is enabled."""
         if self.channels and channel not in self.channels and not is_direct(channel):
             return False
-        return self._read(channel, message) is not None
+        return self._parse_event(channel, message) is not None
 
     async def take_missed(self, channel: str, message: Event) -> None:
-        """Accept a missed message; wait while the inbox is full."""
-        await self._users.look_up(author(message))
+        """Accept a missed message; retry while the inbox is full."""
+        await self._users.look_up(author_id(message))
         while True:
             try:
                 await self._accept(channel, message)
@@ -213,7 +210,7 @@ class SlackInbound:
             else:
                 return
 
-    def _read(self, channel: str, event: Event) -> IncomingMessage | None:
+    def _parse_event(self, channel: str, event: Event) -> IncomingMessage | None:
         try:
             return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -222,7 +219,7 @@ class SlackInbound:
             return None
 
     async def _accept(self, channel: str, event: Event) -> None:
-        message = self._read(channel, event)
+        message = self._parse_event(channel, event)
         accepted = await self._intake.accept(message) if message is not None else None
         if message is not None and accepted is not None and not message.edit_of:
-            await self._catch_up.took(message, accepted)
+            await self._catch_up.advance_cursor(message, accepted)

@@ -15,20 +15,20 @@ Names = Mapping[str, str]
 
 MESSAGES = frozenset({"message", "app_mention"})
 CONTENT_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
-"""The message subtypes with content from a user; the others report joins, topics and other changes."""
+"""The message subtypes with content from a user; other subtypes report joins, topics and other changes."""
 CHANGED = "message_changed"
 UNAVAILABLE_MODES = frozenset({"tombstone", "hidden_by_limit"})
-"""Modes of files that were deleted or hidden by Slack."""
+"""Modes of files that were deleted, or that Slack hides."""
 
 TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
-"""The time of a message, which is its id in its channel."""
+"""A message's timestamp, which is the message's id within its channel."""
 _ANGLED = re.compile(r"<([^<>]*)>")
 _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 
 @dataclass(frozen=True)
 class SlackBot:
-    """The bot's identity in a workspace; with ``every_line`` it answers messages that do not mention it."""
+    """The bot's identity in a workspace; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     team: str
@@ -39,7 +39,7 @@ class SlackBot:
 
 
 def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the message of an event; None for an event without one, and for the bot's own.
+    """Return the message of an event; None for an event without a message, and for the bot's own messages.
 
     Slack may send two events for one message, ``message`` and ``app_mention``. Both have the same channel and time,
     which form the id, so the second is a duplicate.
@@ -47,13 +47,13 @@ def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | N
     if event.get("type") not in MESSAGES:
         return None
     if event.get("subtype") == CHANGED:
-        return _edited(event, bot, names)
-    return _message(event, str(event.get("channel") or ""), bot, names)
+        return _parse_edit(event, bot, names)
+    return _parse_message(event, str(event.get("channel") or ""), bot, names)
 
 
 def command_in(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage | None:
     """Return a slash command as an incoming message, None for an unknown command."""
-    content = _command(str(command.get("command") or ""), str(command.get("text") or ""))
+    content = _control_command(str(command.get("command") or ""), str(command.get("text") or ""))
     channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
     if not content or not channel or not trigger:
         return None
@@ -73,37 +73,37 @@ def is_direct(channel: str) -> bool:
     return channel.startswith("D")
 
 
-def author(event: Event) -> str:
-    """Return the id of the user behind an event, "" if it has no user."""
+def author_id(event: Event) -> str:
+    """Return the id of an event's user, "" if the event has no user."""
     return str((event.get("message") or event).get("user") or "")
 
 
-def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> IncomingMessage | None:
+def _parse_message(event: Event, channel: str, bot: SlackBot, names: Names) -> IncomingMessage | None:
     ts, text = str(event.get("ts") or ""), str(event.get("text") or "")
     user, app = str(event.get("user") or ""), str(event.get("bot_id") or "")
     if str(event.get("subtype") or "") not in CONTENT_SUBTYPES or bot.user_id == user or (app and bot.bot_id == app):
         return None
-    files = tuple(_files(event))
+    files = tuple(_parse_files(event))
     if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
-    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread
+    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread of its own
     return IncomingMessage(
         id=ts,
         address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own_thread),
         user_id=user or app,
         user_name=names.get(user) or str(event.get("username") or ""),
-        content=_content(text, bot, names),
+        content=_readable_content(text, bot, names),
         sent_at=time_of(ts),
         attachments=files,
         is_direct=is_direct(channel),
         from_bot=bool(app),
         reply_to=thread if thread != ts else "",
-        addressing=_addressing(event, bot),
+        addressing=_find_addressing(event, bot),
     )
 
 
-def _addressing(event: Event, bot: SlackBot) -> Addressing:
+def _find_addressing(event: Event, bot: SlackBot) -> Addressing:
     """Tell whether a message mentions the bot, or replies in a thread that the bot began."""
     codes = _ANGLED.finditer(str(event.get("text")))
     if any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in codes):
@@ -113,24 +113,24 @@ def _addressing(event: Event, bot: SlackBot) -> Addressing:
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the new text of an edited message; changes by Slack itself, such as link previews, are no edits."""
+def _parse_edit(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
+    """Return the new version of an edited message; changes by Slack itself, such as link previews, are no edits."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
     if not edited or now.get("text") == before.get("text"):
         return None
-    message = _message(now, str(event.get("channel") or ""), bot, names)
+    message = _parse_message(now, str(event.get("channel") or ""), bot, names)
     if message is None:
         return None
     return message.model_copy(update={"id": f"{message.id}:{edited}", "edit_of": message.id})
 
 
 def time_of(ts: str) -> datetime:
-    """Return the time that a message id stands for."""
+    """Return the time in a message id."""
     return datetime.fromtimestamp(float(ts), UTC)
 
 
-def _files(event: Event) -> Iterator[Attachment]:
+def _parse_files(event: Event) -> Iterator[Attachment]:
     for file in event.get("files") or ():
         if file.get("id") and file.get("mode") not in UNAVAILABLE_MODES:
             yield Attachment(
@@ -141,23 +141,23 @@ def _files(event: Event) -> Iterator[Attachment]:
             )
 
 
-def _content(text: str, bot: SlackBot, names: Names) -> str:
+def _readable_content(text: str, bot: SlackBot, names: Names) -> str:
     """Return the text without Slack's codes; for a command after a mention, the command alone.
 
     Slack allows no slash commands in a thread, so users write ``@maestro /stop`` there.
     """
-    plain = readable(text, {**names, bot.user_id: bot.name})
+    plain = readable_text(text, {**names, bot.user_id: bot.name})
     addressed = plain.strip().removeprefix(f"@{bot.name}").strip()
     return addressed if addressed.startswith("/") else plain
 
 
-def readable(text: str, names: Names) -> str:
+def readable_text(text: str, names: Names) -> str:
     """Return the text with user names instead of ids, and with plain links."""
-    decoded = _ANGLED.sub(lambda code: _decode(code[1], names), text)
+    decoded = _ANGLED.sub(lambda code: _decode_markup(code[1], names), text)
     return decoded.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _decode(code: str, names: Names) -> str:
+def _decode_markup(code: str, names: Names) -> str:
     target, _, label = code.partition("|")
     if target.startswith("@"):
         return "@" + (names.get(target[1:]) or label or target[1:])
@@ -170,8 +170,8 @@ def _decode(code: str, names: Names) -> str:
     return f"{label} ({target})" if label and label not in target else target
 
 
-def _command(command: str, text: str) -> str:
-    """Return the control word and arguments that a slash command stands for.
+def _control_command(command: str, text: str) -> str:
+    """Return the control word and arguments of a slash command, "" for an unknown command.
 
     ``/status`` belongs to Slack, so an app's command may be called ``/maestro-status``; ``/maestro status`` works too.
     """

@@ -1,4 +1,4 @@
-"""Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a message by its key."""
+"""Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a sent message by its key."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ SECTION_CHARS = 3_000
 """Characters of the longest section of a message with blocks."""
 
 EVENT_TYPE = "maestro_delivery"
-"""The event type in the metadata of sent messages; other apps can see it."""
+"""The event type in the metadata of sent messages, which other apps can see."""
 SKEW = timedelta(minutes=5)
-"""The greatest difference between Slack's clock and the local one."""
+"""The greatest expected difference between Slack's clock and the local clock."""
 CONTENT_SKEW = timedelta(seconds=30)
-"""The same for messages without metadata: an earlier one with the same text is another message."""
+"""The clock difference allowed for messages without metadata: an earlier message with equal text is another one."""
 PAGE = 200
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 """The parts of a text that Slack rewrites after a send: the brackets of links, white space, emoji."""
@@ -45,24 +45,24 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _link(label: str, url: str) -> str:
+def _render_link(label: str, url: str) -> str:
     text = escape(label).replace("|", "¦")
     return f"<{url.translate(_IN_URL)}|{text}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
 
 
 DIALECT = MarkdownDialect(
     plain=escape,
-    # mrkdwn has no escape, so a zero-width character after a mark keeps Slack from interpreting it.
+    # mrkdwn has no escape: a zero-width character after a mark keeps Slack from interpreting the mark.
     literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
     code=lambda text: f"`{escape(text)}`",
     block=lambda line: escape(line).replace(TICKS, SEPARATED_TICKS),
-    link=_link,
+    link=_render_link,
     around=SHORT_MARKS,
 )
 
 
-def blocks_of(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
-    """Return the blocks that Slack shows instead of the text of a chunk with buttons; none without buttons."""
+def button_blocks(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
+    """Return the blocks of a chunk with buttons, which Slack shows instead of its text; none without buttons."""
     if not message.buttons:
         return ()
     parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
@@ -88,7 +88,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
             channel=message.address.channel,
             text=mrkdwn(message.content),
             thread_ts=message.address.thread or None,
-            blocks=blocks_of(message) or None,
+            blocks=button_blocks(message) or None,
             metadata=_metadata(message),
             unfurl_links=False,
             unfurl_media=False,
@@ -98,13 +98,13 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
-    """Edit a sent message and keep its key; raises a ``SendFailure``."""
+    """Edit a sent message without changing its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
             ts=message.edits,
             text=mrkdwn(message.content),
-            blocks=blocks_of(message),
+            blocks=button_blocks(message),
             metadata=_metadata(message),
             link_names=False,
         )
@@ -114,7 +114,7 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
 async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
     """Add a reaction to a message, which may have it already; raises a ``SendFailure``."""
     try:
-        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), spare=True)
+        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), optional=True)
     except PermanentSend as refused:
         if refused.code != "already_reacted":
             raise
@@ -133,21 +133,21 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Send a file with its caption, under a name that contains the key; raises a ``SendFailure``."""
     caption = mrkdwn(message.content) if message.path is not None else ""
     content = await read_content(message)
-    with slack_errors(spare=True):
+    with slack_errors(optional=True):
         answer = await web.files_upload_v2(
             content=content,
-            filename=file_name(message),
+            filename=keyed_name(message),
             title=message.filename,
             initial_comment=caption or None,
             channel=message.address.channel,
             thread_ts=message.address.thread or None,
         )
     files: list[Mapping[str, Any]] = answer.get("files") or []
-    return Receipt(platform_message_id=str(files[0]["id"]) if files else file_name(message))
+    return Receipt(platform_message_id=str(files[0]["id"]) if files else keyed_name(message))
 
 
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
-    """Find a message by its key, from its first send attempt on; raises a ``SendFailure``.
+    """Find a sent message by its key, searching from the first send attempt on; raises a ``SendFailure``.
 
     A message without metadata is found by its content and time. A file appears in the channel with a delay; until then
     it is not found.
@@ -160,33 +160,33 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
     cursor, alike = "", list[Fields]()
     while True:
         page = await call_slack(
-            read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), spare=True
+            read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), optional=True
         )
         for message_id in _matching_ids(page, message):
             return Receipt(platform_message_id=message_id)
-        alike.extend(post for post in page.get("messages") or () if _is_alike(post, message))
+        alike.extend(post for post in page.get("messages") or () if _has_same_text(post, message))
         cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if not cursor:
             break
-    bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
+    bot_id = (await call_slack(web.auth_test(), optional=True)).get("bot_id") if alike else None
     own_ids = (str(post["ts"]) for post in alike if post["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in own_ids), None)
 
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
-    """Show in a thread that an answer is being written; it lasts two minutes or until the answer."""
+    """Show a typing status in a thread; Slack removes the status after two minutes or with the answer."""
     await call_slack(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
 
 
-def _is_alike(post: Fields, message: OutgoingMessage) -> bool:
+def _has_same_text(post: Fields, message: OutgoingMessage) -> bool:
     """Tell whether a bot's message without metadata has the same text and is not older than the send."""
     if message.filename or message.tried_at is None or post.get("metadata") or not post.get("bot_id"):
         return False
     if float(post["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty for emoji alone, which cannot be compared
+    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty if the text is emoji alone, which cannot be compared
     return bool(expected) and expected == _REWRITTEN.sub("", str(post.get("text") or ""))
 
 
@@ -194,16 +194,16 @@ def _metadata(message: OutgoingMessage) -> dict[str, Any]:
     return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
-def file_name(message: OutgoingMessage) -> str:
-    """Return the file name with the key, by which the file is found again."""
+def keyed_name(message: OutgoingMessage) -> str:
+    """Return the file name with the message's key, by which a search finds the file."""
     path = PurePath(message.filename)
     return f"{path.stem}-{message.key}{path.suffix}"
 
 
 def _matching_ids(page: Fields, message: OutgoingMessage) -> Iterator[str]:
-    """Yield Slack's ids of the messages or files on a page that have the key."""
+    """Yield Slack's ids of the messages or files on a page that have the message's key."""
     for post in page.get("messages") or ():
         if message.filename:
-            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == file_name(message))
+            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == keyed_name(message))
         elif ((post.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
             yield str(post["ts"])

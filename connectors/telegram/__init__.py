@@ -1,1 +1,1 @@
-"""The Telegram package. Only its options are imported until a bot is connected."""
+"""The Telegram package; only its options are imported until a bot is connected."""

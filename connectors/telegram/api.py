@@ -18,7 +18,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.domain.network import LOCAL_NAMES
 
 REFUSED = (
-    "Telegram refuses the bot's token. Ask @BotFather for it anew (/mybots, API Token) and set "
+    "Telegram refuses the bot's token. Get a new token from @BotFather (/mybots, API Token) and set "
     "connectors.telegram.token or the bot's entry."
 )
 CHANNEL = (
@@ -26,7 +26,7 @@ CHANNEL = (
     *("have no rights to send", "not enough rights", "need administrator rights"),
     *("group chat was deactivated", "group chat was upgraded", "chat_admin_required"),
 )
-"""Telegram's error texts for a chat that no message can reach; a closed topic is not among them."""
+"""Telegram's error texts for a chat that accepts no message; a closed topic is not among them."""
 UNREADABLE = "can't parse"
 """Telegram's error text for markup that it cannot parse; the message was not sent."""
 EMPTY_TEXT = ("text is empty", "text must be non-empty")
@@ -35,22 +35,22 @@ UNCHANGED = "message is not modified"
 NO_PICTURE = ("photo_invalid", "image_process_failed", "photo_save_file_invalid", "wrong type of the web page")
 TOO_BIG = "file is too big"
 NO_REACTION = "reaction"
-CONFLICT = "another process asks for this bot's messages with the same token; end it, or use another bot"
+CONFLICT = "another process receives this bot's messages with the same token; end that process, or use another bot"
 MAX_QUOTED_CHARS = 120
-"""The most characters of Telegram's error text that a message quotes."""
+"""The most characters of Telegram's error text that an error message quotes."""
 
 ROOT = "https://api.telegram.org"
 CALL_SECONDS = 20.0
-"""The timeout of one call, in seconds; uploads of files have ``FILE_SECONDS``."""
+"""The timeout of one call, in seconds; the timeout of a file's upload is ``FILE_SECONDS``."""
 FILE_SECONDS = 120.0
 CONNECT_SECONDS = 10.0
 CALLS_AT_ONCE = 32
 BUSY_SECONDS = 5.0
-"""The wait in seconds after a rate limit in which Telegram names no time."""
+"""The wait in seconds after a rate limit for which Telegram names no time."""
 MOST_BUSY_SECONDS = 86_400.0
 
 NOT_DISPATCHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-"""Errors that occur before a request is sent."""
+"""Errors of the HTTP library that occur before a request is sent."""
 
 TOO_LARGE = "request entity too large"
 
@@ -59,10 +59,10 @@ RawUpdate = Mapping[str, Any]
 
 
 class TelegramMoved(PermanentSend):
-    """The failure of a call to a group that now has the id ``to``; Telegram did nothing."""
+    """The failure of a call to a group that now has the id ``to``; Telegram did not carry out the call."""
 
     def __init__(self, to: str) -> None:
-        super().__init__("the group goes on under another id", FailureScope.CHANNEL)
+        super().__init__("the group has a new id on Telegram", FailureScope.CHANNEL)
         self.to = to
 
 
@@ -70,13 +70,13 @@ class TelegramConflict(NotDispatched):
     """A call that Telegram refused because another process, or a webhook, receives the updates of this bot."""
 
 
-def says(failure: SendFailure, *words: str) -> bool:
-    """Tell whether Telegram's refusal contains any of these words."""
+def refused_with(failure: SendFailure, *words: str) -> bool:
+    """Tell whether Telegram's refusal contains any of these texts."""
     return isinstance(failure, PermanentSend) and any(word in failure.code for word in words)
 
 
 class TelegramHttp(HTTPXRequest):
-    """The HTTP client; a rate limit raises ``RetryableSend``, because the library's own error logs a warning."""
+    """The HTTP client; a rate limit raises ``RetryableSend``, because the library's own error would log a warning."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -92,11 +92,11 @@ class TelegramHttp(HTTPXRequest):
             self._under_way -= 1
             self._idle.set()
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise _rate_limit(body)
+            raise _rate_limit_failure(body)
         return status, body
 
-    async def finish(self) -> None:
-        """Wait until no request is running, at most ``CALL_SECONDS``: an interrupted send may be repeated later."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no request is running, at most ``CALL_SECONDS``: an interrupted send might be repeated later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CALL_SECONDS):
                 while self._under_way:
@@ -107,27 +107,27 @@ class TelegramHttp(HTTPXRequest):
 class TelegramClient(Bot):
     """The client of the Bot API; it never repeats a call.
 
-    The library's ``Updater`` confirms messages before they are stored, and its ``initialize`` puts the token into an
-    error: neither is used.
+    Two parts of the library are not used: its ``Updater`` confirms messages before they are stored, and its
+    ``initialize`` puts the token into an error.
     """
 
     def __init__(self, token: str, base_url: str = "") -> None:
         self._root = (base_url or ROOT).rstrip("/")
-        self._lines = (_request(self._root, 1), _request(self._root, CALLS_AT_ONCE))
-        polling, calling = self._lines
+        self._http_clients = (_http_client(self._root, 1), _http_client(self._root, CALLS_AT_ONCE))
+        polling, calling = self._http_clients
         super().__init__(
             token, f"{self._root}/bot", f"{self._root}/file/bot", request=calling, get_updates_request=polling
         )
 
     def __repr__(self) -> str:
-        """Return the class name only: the library's text contains the token."""
+        """Return the class name only, because the library's text contains the token."""
         return "TelegramClient"
 
-    async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
-        """Return the raw updates from ``offset`` on; they are parsed one by one, so a bad one does not block others.
+    async def request_updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
+        """Return the raw updates from ``offset`` on, unparsed, so that a malformed update does not block others.
 
         ``offset`` confirms all earlier updates, which Telegram then deletes. ``wait`` is the number of seconds until an
-        empty answer comes. Raises a ``SendFailure``.
+        empty answer arrives. Raises a ``SendFailure``.
         """
         parameters = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
         with telegram_errors():
@@ -136,29 +136,29 @@ class TelegramClient(Bot):
 
     async def close_when_idle(self) -> None:
         """Stop polling, and close the connections once the running requests have ended."""
-        polling, calling = self._lines
+        polling, calling = self._http_clients
         await polling.shutdown()
-        await calling.finish()
+        await calling.wait_until_idle()
         await calling.shutdown()
 
     async def open(self) -> None:
         """Allow calls again after ``close_when_idle``."""
-        for one in self._lines:
-            await one.initialize()
+        for http in self._http_clients:
+            await http.initialize()
 
 
 @contextmanager
 def telegram_errors() -> Iterator[None]:
-    """Turn the library's errors into a ``SendFailure`` without the addresses and texts that they quote."""
+    """Translate the library's errors into a ``SendFailure`` without the addresses and texts that they quote."""
     try:
         yield
     except TelegramError as error:
-        raise _failure(error) from None
+        raise _send_failure(error) from None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise AmbiguousSend(f"Telegram's answer could not be read ({type(error).__name__})") from None
 
 
-def _failure(error: TelegramError) -> SendFailure:
+def _send_failure(error: TelegramError) -> SendFailure:
     if isinstance(error, ChatMigrated) and isinstance(error.new_chat_id, int):
         return TelegramMoved(str(error.new_chat_id))
     if isinstance(error, InvalidToken):
@@ -167,8 +167,8 @@ def _failure(error: TelegramError) -> SendFailure:
         return TelegramConflict(CONFLICT)
     code = error.message.lower()
     if isinstance(error, BadRequest | Forbidden) or TOO_LARGE in code:
-        # The text about unreadable markup may quote a user.
-        shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MAX_QUOTED_CHARS]
+        # Telegram's error text about unreadable markup may quote a user.
+        shown = "the markup cannot be parsed" if UNREADABLE in code else error.message[:MAX_QUOTED_CHARS]
         of_channel = isinstance(error, Forbidden) or any(text in code for text in CHANNEL)
         scope = FailureScope.CHANNEL if of_channel else FailureScope.MESSAGE
         return PermanentSend(f"Telegram says: {shown}", scope, code)
@@ -178,23 +178,23 @@ def _failure(error: TelegramError) -> SendFailure:
 def _network_failure(cause: BaseException | None) -> SendFailure:
     """Classify a network error by its cause: an error of the HTTP library, or an unsuccessful answer.
 
-    The outcome after a status of 500 or more is unknown, as after a cut connection: it may come from a gateway after
-    Telegram got the message. Telegram knows no idempotency key that would make a repeat safe.
+    After a status of 500 or more the outcome is unknown, as after a broken connection: a gateway may answer so after
+    Telegram got the message. Telegram has no idempotency key that would make a repeat safe.
     """
     if isinstance(cause, RetryableSend):
         return cause
     if isinstance(cause, RuntimeError):
-        # Maestro closed it: the library raises this before it sends.
-        return NotDispatched("the connection to Telegram was ended")
+        # Maestro closed the client: the library raises a RuntimeError before a request is sent.
+        return NotDispatched("the connection to Telegram was closed")
     if isinstance(cause, NOT_DISPATCHED):
         return NotDispatched(f"Telegram cannot be reached ({type(cause).__name__})")
     if isinstance(cause, httpx.HTTPError):
         return AmbiguousSend(f"the connection to Telegram broke ({type(cause).__name__})")
-    return AmbiguousSend("Telegram has trouble of its own")
+    return AmbiguousSend("Telegram has an internal error")
 
 
-def _rate_limit(body: bytes) -> RetryableSend:
-    """Return the failure with the wait that the answer asks for."""
+def _rate_limit_failure(body: bytes) -> RetryableSend:
+    """Return the failure with the wait that Telegram's answer asks for."""
     try:
         requested = float(json.loads(body)["parameters"]["retry_after"])
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
@@ -203,8 +203,8 @@ def _rate_limit(body: bytes) -> RetryableSend:
     return RetryableSend(f"Telegram asked to wait {seconds:g} s", timedelta(seconds=seconds))
 
 
-def _request(root: str, connections: int) -> TelegramHttp:
-    """Return the HTTP client; it uses no proxy for servers on this machine, whatever the environment says."""
+def _http_client(root: str, connections: int) -> TelegramHttp:
+    """Return an HTTP client; for a local server it ignores the proxy of the environment."""
     is_local = httpx.URL(root).host in LOCAL_NAMES
     try:
         return TelegramHttp(
@@ -216,8 +216,8 @@ def _request(root: str, connections: int) -> TelegramHttp:
             media_write_timeout=FILE_SECONDS,
             httpx_kwargs={"trust_env": False} if is_local else None,
         )
-    except (RuntimeError, ValueError):  # the error's text quotes the proxy's address, which may hold a password
+    except (RuntimeError, ValueError):  # the error's text quotes the proxy's address, which may contain a password
         raise ConfigurationError(
-            "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that Telegram can be reached "
-            "through; name one whose address begins with http://"
+            "the proxy in the environment (HTTPS_PROXY or ALL_PROXY) cannot be used to reach Telegram; "
+            "set a proxy with an address that begins with http://"
         ) from None

@@ -28,16 +28,16 @@ class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOpti
 
     mode: Literal["polling", "webhook"] = Field(
         default="polling",
-        description="how messages arrive: `polling` needs no address that others can reach, `webhook` needs "
+        description="how messages arrive: `polling` needs no public address, `webhook` needs "
         "`webhookUrl` and `webhookSecret`",
     )
     webhook_url: HttpAddress = Field(
         default="",
         description="the https address at which Telegram reaches `/platforms/telegram/<account>` on the web "
-        "connector's port; Telegram takes the ports 443, 80, 88 and 8443",
+        "connector's port; Telegram accepts the ports 443, 80, 88 and 8443",
     )
     pace_seconds: float = Field(
-        default=1.0, ge=0, le=60, description="seconds between two messages to one person; Telegram allows one a second"
+        default=1.0, ge=0, le=60, description="seconds between two messages to one user; Telegram allows one a second"
     )
     group_pace_seconds: float = Field(
         default=3.0, ge=0, le=60, description="seconds between two messages to one group; Telegram allows 20 a minute"
@@ -45,12 +45,12 @@ class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOpti
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text has the form of a token; checked at run time, because settings may only reference it."""
+    """Tell whether a text has the form of a token; settings may hold a reference, so this is checked at run time."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def complete(instance: Instance) -> str | None:
-    """Return the missing option, None when the options are complete."""
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
     options = instance.options
     if not instance.secret(TOKEN):
         return "token is missing; ask @BotFather for one"
@@ -59,7 +59,7 @@ def complete(instance: Instance) -> str | None:
     if not options.webhook_url:
         return 'webhookUrl is missing; set the https address of this connector, or mode to "polling"'
     if not options.webhook_url.startswith("https://") and not options.base_url:
-        return "webhookUrl must begin with https://, because Telegram posts to no other address"
+        return "webhookUrl must begin with https://, because Telegram posts only to https addresses"
     if not _SECRET.fullmatch(instance.secret(WEBHOOK_SECRET)):
-        return "webhookSecret is missing or has other characters than A-Z, a-z, 0-9, _ and -; make one of up to 256"
+        return "webhookSecret is missing or invalid; set 1 to 256 characters of A-Z, a-z, 0-9, _ and -"
     return None

@@ -1,4 +1,4 @@
-"""The Telegram connector: one bot that polls for updates or receives them by webhook."""
+"""The Telegram connector of one bot, which polls for updates or receives them by webhook."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from connectors.failures import (
 from connectors.media import MediaDownloads
 from connectors.platforms import Instance
 from connectors.telegram import send
-from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, says, telegram_errors
+from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, refused_with, telegram_errors
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, is_token
 from connectors.telegram.inbound import GroupMigrations, TelegramInbound, is_group
 from connectors.telegram.receive import TelegramBot
@@ -37,13 +37,13 @@ from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, Outg
 HOSTS = frozenset({"api.telegram.org"})
 MAX_DOWNLOAD_BYTES = 20 * 1000**2
 """The largest file that a bot can download; the operator's own Bot API server has no such limit."""
-NO_TOKEN = "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"  # noqa: S105
-NO_LINK = "Telegram does not say where the file is; a server run with --local keeps it to itself"
+NO_TOKEN = "token is not a Telegram token, which is a number, a colon and letters; copy the token from @BotFather"  # noqa: S105
+NO_LINK = "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
 PRIVACY_HINT = (
-    "; @BotFather's privacy mode (/setprivacy) keeps all but mentions, replies and commands in groups from it"
+    "; @BotFather's privacy mode (/setprivacy) hides all messages in groups but mentions, replies and commands"
 )
 TYPING_SECONDS = 4.0
-"""Seconds between two typing signals; Telegram shows one for five seconds or until a message comes."""
+"""Seconds between two typing signals; Telegram shows one for five seconds or until a message arrives."""
 MAX_BUTTONS = 100
 COMMANDS = {
     ControlWord.STOP: "Stop what is being answered here",
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 
 class TelegramConnector(AccountConnector):
-    """A bot that polls for its updates, or to which Telegram posts them on the web connector's port."""
+    """The connector of a bot that polls for its updates, or to which Telegram posts its updates."""
 
     platform = PLATFORM
     render = staticmethod(render)
@@ -104,9 +104,9 @@ class TelegramConnector(AccountConnector):
             await self._client.close_when_idle()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Post a chunk, or a file, once; raises a ``SendFailure``."""
+        """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
         with _unsent_if_busy():
-            chat = await self._migrations.current(message.address.channel)
+            chat = await self._migrations.current_id(message.address.channel)
         await self._rate.wait(chat)
         try:
             return await self._post(message, chat)
@@ -117,55 +117,55 @@ class TelegramConnector(AccountConnector):
 
     async def edit(self, message: OutgoingMessage) -> None:
         """Change the text of a sent message; raises a ``SendFailure``."""
-        chat = await self._migrations.current(message.address.channel)
+        chat = await self._migrations.current_id(message.address.channel)
         try:
-            await send.edit(self._client, message, send.destination(message, chat, quoting=False))
+            await send.edit(self._client, message, send.build_destination(message, chat, quoting=False))
         except TelegramMoved as moved:
             await self._migrations.add(chat, moved.to)
-            raise PermanentSend("the group went on elsewhere, without its messages", FailureScope.MESSAGE) from None
+            raise PermanentSend("the group has a new id; old messages cannot be edited", FailureScope.MESSAGE) from None
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for five seconds or until the next message."""
-        chat, thread = await self._migrations.current(address.channel), send.number_of(address.thread)
+        chat, thread = await self._migrations.current_id(address.channel), send.message_number(address.thread)
         with telegram_errors():
             await self._client.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the reaction of the settings to a message; a chat that refuses it is not tried again."""
-        number, reaction = send.number_of(message_id), self._options.ack_reaction
+        """Add the configured reaction to a message; a chat that refuses the reaction is not tried again."""
+        number, reaction = send.message_number(message_id), self._options.ack_reaction
         if not reaction or number is None or address.channel in self._no_reaction:
             return
-        chat = await self._migrations.current(address.channel)
+        chat = await self._migrations.current_id(address.channel)
         try:
             with telegram_errors():
                 await self._client.set_message_reaction(chat, number, [ReactionTypeEmoji(reaction)])
         except SendFailure as failure:
-            if not says(failure, NO_REACTION):
+            if not refused_with(failure, NO_REACTION):
                 raise
-            # The admins of a group choose its reactions, so only this chat is affected.
+            # The admins of a group choose the allowed reactions, so the refusal concerns this chat only.
             log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
             self._no_reaction.add(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file of a message into the folder; raises a ``FetchFailure``.
 
-        The link contains the bot's token, so it is neither logged nor shown.
+        The download link contains the bot's token, so the link is neither logged nor shown.
         """
         self._media.check_size(attachment.size)
         if attachment.size > MAX_DOWNLOAD_BYTES and not self._options.base_url:
             size = f"the file has {attachment.size:,} bytes"
-            raise PermanentFetch(f"{size}, and Telegram gives bots at most {MAX_DOWNLOAD_BYTES:,}")
-        await self._media.fetch(await self._link(attachment), folder / "file")
+            raise PermanentFetch(f"{size}; the limit of Telegram for bots is {MAX_DOWNLOAD_BYTES:,}")
+        await self._media.fetch(await self._request_file_link(attachment), folder / "file")
         return folder / "file"
 
-    async def _link(self, attachment: Attachment) -> str:
+    async def _request_file_link(self, attachment: Attachment) -> str:
         """Return the link of a file, which is valid for an hour."""
         try:
             with telegram_errors():
                 link = (await self._client.get_file(attachment.id)).file_path or ""
         except SendFailure as failure:
-            if says(failure, TOO_BIG):
-                raise PermanentFetch("the file is larger than 20 MB, and Telegram gives bots none that are") from None
+            if refused_with(failure, TOO_BIG):
+                raise PermanentFetch("the file is larger than 20 MB, the limit of Telegram for bots") from None
             raise fetch_failure(failure) from None
         if urlsplit(link).scheme not in ("http", "https"):
             raise PermanentFetch(NO_LINK)
@@ -192,8 +192,8 @@ class TelegramConnector(AccountConnector):
             log.info("telegram.press_not_confirmed", account=self.account, reason=str(failure))
 
     async def _post(self, message: OutgoingMessage, chat: str) -> Receipt:
-        where = send.destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
-        return await (send.upload if message.filename else send.post)(self._client, message, where)
+        to = send.build_destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
+        return await (send.upload if message.filename else send.post)(self._client, message, to)
 
     async def _identify_bot(self) -> TelegramBot:
         with telegram_errors():
@@ -204,7 +204,7 @@ class TelegramConnector(AccountConnector):
         return TelegramBot(self.account, me.id, me.username or "", every_line)
 
     async def _register_commands(self) -> None:
-        """Register the control words as commands that Telegram suggests; they work without it too."""
+        """Register the control words as suggested commands; on failure the control words still work as messages."""
         try:
             with telegram_errors():
                 await self._client.set_my_commands([(word[1:], text) for word, text in COMMANDS.items()])
@@ -214,7 +214,7 @@ class TelegramConnector(AccountConnector):
 
 @contextmanager
 def _unsent_if_busy() -> Iterator[None]:
-    """Turn a store error before a send into ``NotDispatched``: the message was not sent."""
+    """Translate a store error before a send into ``NotDispatched``, because nothing was sent."""
     try:
         yield
     except StoreBusy as error:

@@ -1,4 +1,4 @@
-"""Incoming messages of Telegram: stored before they are confirmed, in the order of each chat."""
+"""The intake of Telegram's messages: stored before they are confirmed to Telegram, in the order of each chat."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -25,10 +25,10 @@ Group = Sequence[RawUpdate]
 """The updates of one message: the parts of an album, or a single update."""
 
 OPEN_SECONDS = 1.0
-"""Seconds after its last part in which an album may get another part."""
+"""Seconds after the last part of an album in which another part may arrive."""
 MAX_ALBUMS = 1_000
 
-BUTTON_EXPIRED = "This button does nothing any more."
+BUTTON_EXPIRED = "This button has expired."
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError)
 """Errors that the library raises for updates that do not have the documented form."""
 
@@ -44,14 +44,14 @@ def is_group(channel: str) -> bool:
 
 
 class GroupMigrations:
-    """The current ids of groups that became supergroups."""
+    """The current ids of groups that Telegram turned into supergroups."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
         self._current: dict[str, str] = {}
 
-    async def current(self, channel: str) -> str:
-        """Return the current id of a chat; a direct chat never migrates."""
+    async def current_id(self, channel: str) -> str:
+        """Return the current id of a chat; only the id of a group can change."""
         if not is_group(channel):
             return channel
         if channel not in self._current:
@@ -59,22 +59,22 @@ class GroupMigrations:
         return self._current[channel]
 
     async def add(self, channel: str, to: str) -> None:
-        """Record that a group continues under another id."""
+        """Record that a group has a new id."""
         await self._context.moved(channel, to)
         moved = {known: to if current == channel else current for known, current in self._current.items()}
         self._current = moved | {channel: to}
 
 
 def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
-    """Group the parts of each album, at the position of its first part."""
+    """Group the updates that belong to one album, at the position of the album's first part."""
     groups: dict[object, list[RawUpdate]] = {}
     for update in updates:
         groups.setdefault(_album_key(update) or update["update_id"], []).append(update)
     return list(groups.values())
 
 
-def confirmable(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
-    """Return the leading groups that can be confirmed without confirming a part of an unfinished one.
+def confirmable_groups(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
+    """Return the leading groups that can be confirmed without confirming a part of an unfinished group.
 
     Telegram confirms all updates up to one id, so an update between the parts of a later album cannot be confirmed
     alone.
@@ -88,13 +88,13 @@ def confirmable(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequenc
 
 
 class OpenAlbums:
-    """The albums that may get another part, with the time of their last part."""
+    """The albums to which another part may still arrive, with the time of their last part."""
 
     def __init__(self) -> None:
         self._sizes: dict[object, tuple[int, float]] = {}
 
-    def among(self, groups: Sequence[Group], now: float) -> list[Group]:
-        """Return the albums that may get another part; ``now`` is in seconds of a monotonic clock."""
+    def find_open(self, groups: Sequence[Group], now: float) -> list[Group]:
+        """Return the albums to which another part may still arrive; ``now`` is in seconds of a monotonic clock."""
         return [group for group in groups if self._is_open(group, now)]
 
     def _is_open(self, group: Group, now: float) -> bool:
@@ -111,7 +111,7 @@ class OpenAlbums:
 
 
 def _album_key(update: RawUpdate) -> tuple[str, str] | None:
-    """Return the key that all parts of an album share, None for other messages."""
+    """Return the key that all parts of an album share, None for a message outside an album."""
     for kind in ("message", "channel_post"):
         message = update.get(kind)
         if isinstance(message, dict) and isinstance(message.get("media_group_id"), str):
@@ -141,8 +141,8 @@ class TelegramInbound:
         self._channels: frozenset[str] = frozenset()
 
     async def restrict_to(self, channels: Sequence[str]) -> None:
-        """Accept direct messages and those of these groups, under old and new ids; an empty list accepts all groups."""
-        current = [await self._migrations.current(channel) for channel in channels]
+        """Accept group messages only from these groups, under old and new ids; an empty list accepts all groups."""
+        current = [await self._migrations.current_id(channel) for channel in channels]
         self._channels = frozenset([*channels, *current])
 
     async def take(self, group: Group) -> None:
@@ -153,7 +153,7 @@ class TelegramInbound:
             await self._intake.accept_in_order(join_album(messages))
         for event in events:
             if isinstance(event, TelegramPress):
-                await self._press(event)
+                await self._accept_press(event)
             elif isinstance(event, tuple):
                 channel, to = event
                 log.info("telegram.group_moved", channel=channel, to=to)
@@ -170,7 +170,7 @@ class TelegramInbound:
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None
 
-    async def _press(self, press: TelegramPress) -> None:
+    async def _accept_press(self, press: TelegramPress) -> None:
         """Accept the text behind a button, then confirm the press to Telegram."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
         message = press_message(press, content or "", datetime.now(UTC))

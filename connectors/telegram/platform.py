@@ -1,4 +1,4 @@
-"""Telegram's entry in the list of platforms: its secrets, options and connector."""
+"""Telegram's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.platforms import Platform
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, complete
@@ -7,7 +7,7 @@ platform = Platform(
     name=PLATFORM,
     secrets={
         TOKEN: "the bot's token, from @BotFather",
-        WEBHOOK_SECRET: "what Telegram proves itself with in webhook mode; a word of your own",
+        WEBHOOK_SECRET: "the secret that Telegram sends with each webhook request; choose it yourself",
     },
     connector="connectors.telegram.connector:TelegramConnector",
     options=TelegramOptions,

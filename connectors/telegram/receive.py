@@ -1,4 +1,4 @@
-"""Telegram's updates as incoming messages: text, files by reference, addressing, albums and buttons."""
+"""The conversion of Telegram's updates into incoming messages: text, files by reference, albums and buttons."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
 JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4", "audio/mpeg"
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
-"""The kinds of updates to receive; reactions, member changes and payments are not among them."""
+"""The kinds of updates to receive; reactions, member changes and payments are not requested."""
 PRESS = "press:"
-"""The prefix of a button press's id; an answer cannot reply to a button press."""
+"""The prefix of a button press's message id; Telegram shows no reply to a button press."""
 START = "/start"
 
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
@@ -39,14 +39,14 @@ _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, M
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message: its text, else its caption, else a description in brackets."""
+    """Return the text or caption of a message, or else a description in brackets, for example of a location."""
     if message.text:
         return _spell_out_links(message.text, message.entities)
     return _spell_out_links(message.caption, message.caption_entities) if message.caption else _describe(message)
 
 
 def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
-    """Return a text with the addresses of its links written out; offsets count UTF-16 code units."""
+    """Return a text with the addresses of its links in parentheses; offsets count UTF-16 code units."""
     units = text.encode("utf-16-le")
     links = [entity for entity in entities if entity.type == MessageEntity.TEXT_LINK and entity.url]
     for link in sorted(links, key=lambda link: link.offset, reverse=True):
@@ -59,7 +59,7 @@ def files_of(message: Message) -> Iterator[Attachment]:
     """Yield the files of a message by id: a link would contain the bot's token, and expire."""
     number = message.message_id
     if message.photo:
-        yield _file(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the largest
+        yield _file(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
     if message.voice:
         yield _file(message.voice, f"voice-{number}.ogg", OGG)
     if message.audio:
@@ -68,7 +68,7 @@ def files_of(message: Message) -> Iterator[Attachment]:
         yield _file(message.video, f"video-{number}.mp4", MP4)
     if message.video_note:
         yield _file(message.video_note, f"video-note-{number}.mp4", MP4)
-    if message.document:  # Telegram also sends an animation as a document
+    if message.document:  # Telegram sends an animation as a document too
         yield _file(message.document, f"file-{number}", "")
     if message.sticker and not message.sticker.is_animated and not message.sticker.is_video:
         yield _file(message.sticker, f"sticker-{number}.webp", WEBP)
@@ -104,7 +104,7 @@ def _describe(message: Message) -> str:
 
 @dataclass(frozen=True)
 class TelegramBot:
-    """The bot's identity on Telegram; with ``every_line`` it answers messages that do not mention it."""
+    """The bot's identity on Telegram; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     id: int
@@ -114,7 +114,7 @@ class TelegramBot:
 
 @dataclass(frozen=True)
 class TelegramPress:
-    """A button press: the callback query, the message key, the number of the button, and the address."""
+    """A button press: the callback query, the key of the button's message, the button's number, and the address."""
 
     query: CallbackQuery
     key: str
@@ -123,7 +123,7 @@ class TelegramPress:
 
 
 def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
-    """Return the message of an update; None for an update without one, and for a message to another bot."""
+    """Return the message of an update; None for an update without a message, and for a message to another bot."""
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
         return None
@@ -131,7 +131,7 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     edited = update.edited_message or update.edited_channel_post
     if edited is None or incoming is None:
         return incoming
-    # Telegram reports updates of live locations and polls as edits; only a changed text or caption is one.
+    # Telegram reports updates of live locations and polls as edits too; only messages with text count as edited.
     if message.edit_date is None or not (message.text or message.caption):
         return None
     return incoming.model_copy(
@@ -144,7 +144,7 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
 
 
 def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
-    """Return the parts of an album as one message: the first part with the texts and files of all."""
+    """Return the parts of an album as one message: the first part with the texts and files of all parts."""
     first, *rest = parts
     if not rest:
         return first
@@ -167,7 +167,7 @@ def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
 
 
 def press_message(press: TelegramPress, content: str, now: datetime) -> IncomingMessage:
-    """Return a button press as an incoming message, sent ``now``: Telegram reports no time of a press."""
+    """Return a button press as an incoming message; ``now`` is its time, because Telegram reports none."""
     chat = press.query.message.chat if press.query.message is not None else None
     return IncomingMessage(
         id=f"{PRESS}{press.query.id}",
@@ -184,7 +184,7 @@ def press_message(press: TelegramPress, content: str, now: datetime) -> Incoming
 
 
 def migration_in(update: Update) -> tuple[str, str] | None:
-    """Return the old and the new id of a group that became a supergroup; both chats report it."""
+    """Return the old and the new id of a group that became a supergroup, None for any other update."""
     message = update.message
     if message is not None and message.migrate_to_chat_id:
         return str(message.chat.id), str(message.migrate_to_chat_id)
@@ -194,7 +194,7 @@ def migration_in(update: Update) -> tuple[str, str] | None:
 
 
 def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, for another bot's command, and for an empty one."""
+    """Return an incoming message; None for the bot's own, for another bot's command, and for an empty message."""
     answered = _answered_message(message)
     is_direct = message.chat.type == Chat.PRIVATE
     text, files = _read_content(text_of(message), bot, alone=is_direct), tuple(files_of(message))
@@ -218,10 +218,10 @@ def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
 
 
 def _author(message: Message) -> tuple[str, str, bool]:
-    """Return the id and the name of a message's author, and whether it is a bot.
+    """Return the id and the name of a message's author, and whether the author is a bot.
 
-    For an anonymous admin, and for an author who writes as a channel, it is that chat: Telegram reports the same bot
-    for all of them. Messages that Telegram forwards from the group's channel count as a bot's.
+    For an anonymous admin, and for an author who writes as a channel, the author is that chat: Telegram reports the
+    same bot for all of them. Messages that Telegram forwards from the group's channel count as a bot's.
     """
     chat, author = message.sender_chat, message.from_user
     if chat is not None:
@@ -232,7 +232,7 @@ def _author(message: Message) -> tuple[str, str, bool]:
 
 
 def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
-    """Return the text of a message; None for another bot's command. A chat ``alone`` has no other bot.
+    """Return the text of a message; None for another bot's command. With ``alone`` no other bot is in the chat.
 
     ``/stop@bot`` and ``@bot /stop`` are ``/stop``, because users address a bot in a group in these ways. A link to the
     bot may bring a pairing code as ``/start <code>``.
@@ -271,7 +271,7 @@ def _is_bot_name(entity: MessageEntity, text: str, bot: TelegramBot) -> bool:
 
 
 def _answered_message(message: Message) -> Message | None:
-    """Return the message that a message replies to.
+    """Return the message that this message replies to, None if there is none.
 
     In a topic every message refers to the topic's first message, which does not count as a reply.
     """

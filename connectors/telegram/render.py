@@ -16,16 +16,16 @@ from connectors.markdown import (
     QUOTE,
     SPAN,
     MarkdownDialect,
-    block_line,
-    end_of_code,
-    end_of_table,
+    find_code_end,
+    find_table_end,
+    render_line,
 )
 from connectors.splitting import FENCE
 
 LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 _WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
 ADDRESS = re.compile(_WEB)
-"""Addresses that Telegram turns into links; an ``@`` in them is not a user name."""
+"""An address that Telegram turns into a link; an ``@`` in an address is no user name."""
 WORD_JOINER = "\u2060"
 _NAME = re.compile(r"(?<!\w)@(?=\w)")
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
@@ -33,69 +33,69 @@ _ITALIC_UNDERSCORES = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SPAN}?)(?<=[^\s_])
 
 
 def render(text: str) -> str:
-    """Return the text as Telegram's HTML; it accepts any text."""
-    return "\n".join(_blocks(text.split("\n")))
+    """Return any Markdown text as Telegram's HTML."""
+    return "\n".join(_render_blocks(text.split("\n")))
 
 
-def muted(text: str) -> str:
+def without_mentions(text: str) -> str:
     """Return plain text in which no ``@name`` notifies a user; mail addresses stay unchanged."""
     return _NAME.sub(f"@{WORD_JOINER}", text)
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[str]:
+def _render_blocks(lines: Sequence[str]) -> Iterator[str]:
     """Yield each code block, quote and table as a whole, and every other line by itself."""
     at = 0
     while at < len(lines):
-        if end := end_of_code(lines, at):
-            yield _fenced(lines[at:end])
+        if end := find_code_end(lines, at):
+            yield _render_code_block(lines[at:end])
         elif quoted := list(takewhile(QUOTE.match, lines[at:])):
             end = at + len(quoted)
-            yield _wrapped("blockquote", (block_line(QUOTE.sub("", line, 1), DIALECT) for line in quoted))
-        elif end := end_of_table(lines, at):
-            yield _wrapped("pre", (_escaped(line.strip()) for line in lines[at:end]))
+            yield _wrap_in_tag("blockquote", (render_line(QUOTE.sub("", line, 1), DIALECT) for line in quoted))
+        elif end := find_table_end(lines, at):
+            yield _wrap_in_tag("pre", (_escape_html(line.strip()) for line in lines[at:end]))
         else:
             end = at + 1
-            yield block_line(lines[at], DIALECT)
+            yield render_line(lines[at], DIALECT)
         at = end
 
 
-def _wrapped(tag: str, lines: Iterable[str]) -> str:
+def _wrap_in_tag(tag: str, lines: Iterable[str]) -> str:
     body = "\n".join(lines)
     return f"<{tag}>{body}</{tag}>"
 
 
-def _fenced(lines: Sequence[str]) -> str:
+def _render_code_block(lines: Sequence[str]) -> str:
     opening = FENCE.match(lines[0])
     assert opening is not None
     last = lines[-1].strip(" \t")
     closed = len(lines) > 1 and len(last) >= len(opening[2]) and set(last) == {opening[2][0]}
-    body = _escaped("\n".join(lines[1:-1] if closed else lines[1:]))
+    body = _escape_html("\n".join(lines[1:-1] if closed else lines[1:]))
     language = LANGUAGE.match(opening[3].strip())
     if language is None:
         return f"<pre>{body}</pre>"
     return f'<pre><code class="language-{language[0]}">{body}</code></pre>'
 
 
-def _plain(text: str) -> str:
-    return _escaped(muted(text))
+def _render_text(text: str) -> str:
+    return _escape_html(without_mentions(text))
 
 
-def _link(label: str, url: str) -> str:
+def _render_link(label: str, url: str) -> str:
     if label:
-        return f'<a href="{html.escape(url)}">{_plain(label)}</a>'
-    return _escaped(url if ADDRESS.fullmatch(url) else muted(url))
+        return f'<a href="{html.escape(url)}">{_render_text(label)}</a>'
+    return _escape_html(url if ADDRESS.fullmatch(url) else without_mentions(url))
 
 
-def _escaped(text: str) -> str:
+def _escape_html(text: str) -> str:
     return html.escape(text, quote=False)
 
 
 DIALECT = MarkdownDialect(
-    plain=_plain,
-    literal=lambda mark: _escaped(mark) + (WORD_JOINER if mark == "@" else ""),
-    code=lambda text: f"<code>{_escaped(text)}</code>",
-    block=_escaped,
-    link=_link,
+    plain=_render_text,
+    literal=lambda mark: _escape_html(mark) + (WORD_JOINER if mark == "@" else ""),
+    code=lambda text: f"<code>{_escape_html(text)}</code>",
+    block=_escape_html,
+    link=_render_link,
     around={
         "both": ("<b><i>", "</i></b>"),
         "bold": ("<b>", "</b>"),

@@ -1,4 +1,4 @@
-"""The two ways in which Telegram's updates arrive: long polling, or a webhook with a secret."""
+"""The two transports of Telegram's updates: long polling, and a webhook with a secret."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from telegram import WebhookInfo
 from connectors.account import AccountConnector
 from connectors.failures import AmbiguousSend
 from connectors.telegram.api import RawUpdate, TelegramClient, TelegramConflict, telegram_errors
-from connectors.telegram.inbound import OPEN_SECONDS, OpenAlbums, TelegramInbound, confirmable, group_albums
+from connectors.telegram.inbound import OPEN_SECONDS, OpenAlbums, TelegramInbound, confirmable_groups, group_albums
 from connectors.telegram.receive import KINDS
 from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 class TelegramPolling:
     """Long polling for the updates of one bot.
 
-    It begins without an offset, because Telegram knows which updates are confirmed. An old offset is never stored:
+    Polling begins without an offset, because Telegram knows which updates are confirmed. An old offset is never stored:
     after a quiet week Telegram may continue with a lower number.
     """
 
@@ -47,44 +47,44 @@ class TelegramPolling:
         self._running = running
         self._albums = OpenAlbums()
         self._offset: int | None = None
-        self._alone = False
+        self._webhook_deleted = False
         self._wait = 0
 
     async def poll(self) -> None:
-        """Poll once and accept the updates; the next poll confirms only those that were accepted."""
-        # The first poll, and the one after a failure, is no long poll: its quick answer proves the connection.
+        """Poll once and accept the updates; the next poll confirms only the accepted updates."""
+        # The first poll, and a poll after a failure, returns at once, so that its answer proves the connection.
         wait, self._wait = self._wait, 0
-        if not self._alone:
-            # Telegram refuses polling beside an earlier webhook; its pending updates stay.
+        if not self._webhook_deleted:
+            # Telegram refuses polling while a webhook is registered; the webhook's pending updates are kept.
             with telegram_errors():
                 await self._client.delete_webhook(drop_pending_updates=False)
-            self._alone = True
-        updates = await self._updates(wait)
-        await self._take(updates)
+            self._webhook_deleted = True
+        updates = await self._request_updates(wait)
+        await self._accept_updates(updates)
         await self._running()
         self._wait = WAIT_SECONDS
 
-    async def _updates(self, wait: int) -> Sequence[RawUpdate]:
+    async def _request_updates(self, wait: int) -> Sequence[RawUpdate]:
         try:
-            updates = await self._client.updates(self._offset, wait, KINDS)
+            updates = await self._client.request_updates(self._offset, wait, KINDS)
         except TelegramConflict:
-            # Only a full poll shows that no other process polls any more: a short poll would end the other's poll,
-            # which would end this one's in turn, endlessly and without a pause.
-            self._alone, self._wait = False, WAIT_SECONDS
+            # After a conflict a long poll is made. A short poll would end the other process's poll, and the other
+            # process would end this process's poll in turn, endlessly and without a pause.
+            self._webhook_deleted, self._wait = False, WAIT_SECONDS
             raise
         numbered = [update for update in updates if isinstance(update.get("update_id"), int)]
         if updates and not numbered:
-            raise AmbiguousSend("Telegram's answer could not be read: no update in it has a number")
+            raise AmbiguousSend("Telegram's answer could not be read: no update has an update_id")
         return numbered
 
-    async def _take(self, updates: Sequence[RawUpdate]) -> None:
+    async def _accept_updates(self, updates: Sequence[RawUpdate]) -> None:
         groups = group_albums(updates)
-        ready = confirmable(groups, self._albums.among(groups, monotonic()))
+        ready = confirmable_groups(groups, self._albums.find_open(groups, monotonic()))
         for group in ready:
             await self._inbound.take(group)
         if len(ready) < len(groups):
             self._offset = int(groups[len(ready)][0]["update_id"])
-            # No part of an album is confirmed yet, so the next poll returns its first parts again with the later ones.
+            # No part of an open album is confirmed, so the next poll returns the first parts again with later parts.
             await asyncio.sleep(OPEN_SECONDS)
         elif updates:
             self._offset = max(int(update["update_id"]) for update in updates) + 1
@@ -94,7 +94,7 @@ class TelegramEndpoint(WebhookEndpoint):
     """The webhook endpoint for Telegram's updates, guarded by a shared secret.
 
     Each part of an album is a message of its own here, because Telegram sends the next part only after the
-    acknowledgement of the last one.
+    acknowledgement of the previous part.
     """
 
     def __init__(self, secret: str) -> None:
@@ -108,7 +108,7 @@ class TelegramEndpoint(WebhookEndpoint):
         return await super().receive(request)
 
     def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
-        """Compare the secret in the header with the configured one."""
+        """Tell whether the secret in the header is the configured secret."""
         return is_same_secret(self._secret, headers.get(SECRET, ""))
 
     async def answer(self, _: Request, body: bytes) -> Response:
@@ -117,7 +117,7 @@ class TelegramEndpoint(WebhookEndpoint):
         if isinstance(update, Response):
             return update
         if not isinstance(update.get("update_id"), int):
-            return PlainTextResponse("this is no update", HTTPStatus.BAD_REQUEST)
+            return PlainTextResponse("the body is not an update of Telegram", HTTPStatus.BAD_REQUEST)
         return await self.store([update])
 
 
@@ -148,7 +148,7 @@ async def keep_webhook(
         info = await connector.retry(check)
         if info.last_error_date is not None and info.last_error_date > seen:
             seen = info.last_error_date
-            reason = info.last_error_message or "it does not say why"
+            reason = info.last_error_message or "Telegram gives no reason"
             await connector.report_broken(f"Telegram cannot post to webhookUrl: {reason}")
         else:
             await connector.report_running(detail)

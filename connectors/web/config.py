@@ -1,4 +1,4 @@
-"""The configuration of the web connector, and the limits that it promises to clients."""
+"""The configuration of the web connector, and the limits of the web protocol."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -9,28 +9,28 @@ from maestro.serving import ConnectionLimits
 
 PLATFORM = "web"
 MAX_CHUNK = 32_000
-"""The most code points in one chunk of an answer; messages of clients have the general limit."""
+"""The most code points in one chunk of an answer; messages of clients have the limit of all platforms."""
 MAX_USER_NAME = 80
 MAX_CLIENT_ID = 128
 MAX_ATTACHMENTS = 10
 MAX_BUTTONS = 25
 MAX_FILE_BYTES = 100 * 1000**2
-"""The largest file in bytes that is sent to a client, as an address to download it from."""
+"""The largest file in bytes that is sent to a client, which gets an address to download the file from."""
 DASHBOARD_CHANNEL = "dashboard-agent-"
-"""The prefix of channels to one agent, which only the operator may use (docs/decisions.md: routing)."""
+"""The prefix of the dashboard's channels to one agent, for operators only (docs/decisions.md: routing)."""
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class WebConfig:
-    """Structural settings of the web connector; sizes in bytes, times in seconds, origins with scheme, host and port.
+    """The configuration of the web connector; sizes in bytes, times in seconds, origins with scheme, host and port.
 
-    ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the user
-    at this machine is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are further names in the Host
-    header, beside localhost and ``host``. ``upload_dir`` is the folder for uploads that are not stored yet; the
-    system's temporary folder if None. ``password_digest`` changes with ``webui.password``, and ``owner_hours`` is the
-    lifetime of a login.
+    ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the server is bound to
+    loopback: the local user is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are names allowed in
+    the Host header besides localhost and ``host``. ``upload_dir`` is the folder for uploads that are not stored yet,
+    the system's temporary folder if None. ``password_digest`` changes with ``webui.password``, and ``owner_hours`` is
+    the lifetime of a login.
     """
 
     signing_key: bytes = field(repr=False)
@@ -57,14 +57,14 @@ class WebConfig:
             raise ConfigurationError("The web connector's signing key must be at least 16 bytes.")
         if not self.api_key and not is_loopback(self.host):
             raise ConfigurationError(
-                f"web.host is {self.host!r}, which others can reach: set web.apiKey, or bind to localhost."
+                f"web.host is {self.host!r}, which other computers can reach: set web.apiKey, or bind to localhost."
             )
         if self.local_owner and self.api_key:
-            raise ConfigurationError("The local person is the owner only while web.apiKey is empty.")
+            raise ConfigurationError("The local user can be the owner only while web.apiKey is empty.")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a bind to ``host`` is loopback only; a name other than localhost counts as public."""
+    """Tell whether only this computer can reach ``host``; a name other than localhost counts as reachable by others."""
     if host == "localhost":
         return True
     try:

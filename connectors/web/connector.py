@@ -1,4 +1,4 @@
-"""The web connector: WebSocket chat and HTTP on one port, guarded against pages of other sites."""
+"""The web connector: WebSocket chat and HTTP on one port, protected against requests of foreign web pages."""
 
 import asyncio
 import shutil
@@ -27,16 +27,16 @@ from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
 SIGNED = "/platforms/"
-"""The path of the platforms' webhooks, which arrive under a public name and are checked by signature."""
+"""The path of the platforms' webhooks, which arrive under any host name and are checked by signature."""
 
 PING_SECONDS = 20.0
 
 
 class OriginGuard:
-    """ASGI middleware that rejects requests from foreign pages with 403 before any other code sees them.
+    """ASGI middleware that rejects requests from foreign web pages with 403 before any other code handles them.
 
-    The check of the Host header stops names that an attacker's DNS points at this machine; the check of the Origin
-    header stops pages of other sites.
+    The check of the Host header stops requests under names that an attacker's DNS points at this machine; the check of
+    the Origin header stops pages of other sites.
     """
 
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
@@ -45,22 +45,22 @@ class OriginGuard:
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or reject it."""
+        """Pass an allowed request on, or answer 403."""
         if scope["type"] not in ("http", "websocket") or scope["path"].startswith(SIGNED):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        if not self._hosts.admit(headers.getlist("host")) or not self._origin_allowed(headers, origin):
+        if not self._hosts.admit(headers.getlist("host")) or not self._is_origin_allowed(headers, origin):
             text = "This Host or Origin is not allowed; see web.allowedOrigins."
             denial = JSONResponse({"error": Forbidden.__name__, "message": text}, status_code=403)
             await denial(scope, receive, send)
         elif scope["type"] == "http" and origin is not None:
-            await self._with_cors(scope, receive, send, origin)
+            await self._answer_with_cors(scope, receive, send, origin)
         else:
             await self._app(scope, receive, send)
 
-    def _origin_allowed(self, headers: Headers, origin: str | None) -> bool:
+    def _is_origin_allowed(self, headers: Headers, origin: str | None) -> bool:
         if origin is None:
             return True
         if len(headers.getlist("origin")) != 1:
@@ -71,21 +71,21 @@ class OriginGuard:
             parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
         )
 
-    async def _with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+    async def _answer_with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         if scope["method"] == "OPTIONS":
-            preflight = Response(status_code=204, headers=_cors(origin))
+            preflight = Response(status_code=204, headers=_cors_headers(origin))
             await preflight(scope, receive, send)
             return
 
         async def send_with_cors(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_cors(origin))
+                MutableHeaders(scope=message).update(_cors_headers(origin))
             await send(message)
 
         await self._app(scope, receive, send_with_cors)
 
 
-def _cors(origin: str) -> dict[str, str]:
+def _cors_headers(origin: str) -> dict[str, str]:
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": "GET, POST",
@@ -96,7 +96,7 @@ def _cors(origin: str) -> dict[str, str]:
 
 
 class WebConnector:
-    """One server on one port; platform "web", account "default".
+    """The web connector: one server on one port, platform "web", account "default".
 
     ``webhooks`` are the routes of other connectors, served under ``/platforms`` and guarded by their own signatures.
     """
@@ -136,7 +136,7 @@ class WebConnector:
         self._settled = asyncio.Event()
         self._failure: MaestroError | None = None
         self.port = config.port
-        """The port in use, which differs from the configured one only if that is 0."""
+        """The port in use, which differs from the configured port only if that is 0."""
 
     @property
     def accepts_connections(self) -> bool:
@@ -144,7 +144,7 @@ class WebConnector:
         return self._settled.is_set() and self._failure is None
 
     async def started(self) -> None:
-        """Return once the port accepts connections; raise the error of ``run`` if it never will."""
+        """Return once the port accepts connections; raise the error of ``run`` if it cannot."""
         await self._settled.wait()
         if self._failure is not None:
             raise self._failure
@@ -158,36 +158,36 @@ class WebConnector:
         except MaestroError as error:
             self._failure = error
             try:
-                # Recorded before it is raised, because the caller may end this process at once.
+                # The failure is recorded before it is raised, because the caller may end this process at once.
                 await self._context.report(ConnectorState.FAILED, str(error))
             finally:
                 self._settled.set()
             raise
         self.port = sockets[0].getsockname()[1]
         options = uvicorn_config(
-            self._app(),
+            self._create_app(),
             self._config.connections,
-            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its socket with 1009
+            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its WebSocket with code 1009
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
-            ws_per_message_deflate=False,  # no zip bombs, and no memory per idle socket
+            ws_per_message_deflate=False,  # compression would allow zip bombs and need memory per socket
         )
         try:
-            await serve_until_cancelled(Server(options, self._announce), sockets)
+            await serve_until_cancelled(Server(options, self._report_running), sockets)
         finally:
             await self._context.report(ConnectorState.STOPPED)
 
     def stop_accepting(self) -> None:
-        """Refuse new messages; open sockets stay and receive the answers to earlier messages (drain)."""
+        """Refuse new messages during a drain; open sockets still receive the answers to earlier messages."""
         self._services.intake.close()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Pass a chunk to every socket of its channel; an absent client gets it on resuming. Never fails."""
+        """Pass a chunk to every socket of its channel; an absent client gets it when it reconnects. Never fails."""
         self._hub.push(message)
         return Receipt(platform_message_id=str(message.id))
 
     async def typing(self, address: Address) -> None:
-        """Show the channel once that an answer is being written."""
+        """Show once in the channel that an answer is being written."""
         self._hub.typing(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
@@ -196,19 +196,19 @@ class WebConnector:
             stored = await self._context.upload_file(attachment.id)
             return await asyncio.to_thread(shutil.copyfile, stored, folder / "upload")
         except (NotFound, FileNotFoundError) as error:
-            raise PermanentFetch(f"the upload {attachment.id} is not kept any more") from error
+            raise PermanentFetch(f"the upload {attachment.id} was deleted from Maestro's storage") from error
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
+        """Return all routes of the port: the WebSocket at ``/``, the HTTP endpoints, and the platforms' webhooks."""
         webhooks = Mount("/platforms", app=self.webhooks.router)
-        return [WebSocketRoute("/", self._socket), *Endpoints(self._services).routes(), webhooks]
+        return [WebSocketRoute("/", self._serve_socket), *Endpoints(self._services).routes(), webhooks]
 
-    async def _announce(self) -> None:
+    async def _report_running(self) -> None:
         self._settled.set()
         await self._context.report(ConnectorState.RUNNING, f"port {self.port}")
 
-    async def _socket(self, socket: WebSocket) -> None:
+    async def _serve_socket(self, socket: WebSocket) -> None:
         await WebSession(self._services, socket).serve()
 
-    def _app(self) -> Starlette:
+    def _create_app(self) -> Starlette:
         return Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)])

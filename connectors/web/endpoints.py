@@ -1,4 +1,4 @@
-"""The HTTP endpoints of the web connector: one message per request, uploads, files that agents send, and health."""
+"""The HTTP endpoints of the web connector: messages, uploads, downloads of files from agents, and health."""
 
 import asyncio
 import contextlib
@@ -22,16 +22,16 @@ from starlette.types import Message
 from connectors.base import Upload
 from connectors.web import frames
 from connectors.web.config import PLATFORM
-from connectors.web.errors import TooLarge, UnsupportedMedia, explain, presentable
+from connectors.web.errors import TooLarge, UnsupportedMedia, explain, to_client_error
 from connectors.web.identity import WebUser
-from connectors.web.session import WebServices, caller_of
+from connectors.web.session import WebServices, client_address
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.media import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts
 
 ENVELOPE = 16 * 1024
-"""Bytes of a multipart body in addition to the file itself."""
+"""The most bytes of a multipart body besides the file itself."""
 MAX_FILENAME = 200
 PREFIX = "maestro-upload-"
 BLOCK = 64 * 1024
@@ -60,7 +60,7 @@ Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
 class _CountedBody:
-    """The bytes of a request, counted; raises ``TooLarge`` as soon as they exceed the limit."""
+    """The body of a request with a byte count; raises ``TooLarge`` as soon as the count exceeds the limit."""
 
     def __init__(self, request: Request, cap: int) -> None:
         self._receive = request.receive
@@ -76,15 +76,15 @@ class _CountedBody:
 
 
 def too_large(cap: int) -> TooLarge:
-    """Return the error that names the limit, given in bytes."""
+    """Return the error for a body over the limit ``cap``, in bytes."""
     return TooLarge(f"Too large; the limit is {cap} bytes.")
 
 
 async def receive_file(request: Request, cap: int, folder: Path | None) -> Upload:
-    """Stream the one file of a multipart body to disk.
+    """Stream the only file of a multipart body to disk.
 
-    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type that is not accepted,
-    ``InvalidMessage`` for a body without a file. The file belongs to the caller, who moves or deletes it.
+    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type that is not accepted, ``InvalidMessage`` for
+    a body without a file. The caller owns the returned file and moves or deletes it.
     """
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise UnsupportedMedia("Send the file as multipart/form-data.")
@@ -96,18 +96,18 @@ async def receive_file(request: Request, cap: int, folder: Path | None) -> Uploa
         raise InvalidMessage(f"The upload is malformed: {error.message}") from error
     part = next((value for value in form.values() if isinstance(value, UploadFile)), None)
     if part is None:
-        raise InvalidMessage("The upload carries no file.")
+        raise InvalidMessage("The upload contains no file.")
     try:
         if (part.size or 0) > cap:
             raise too_large(cap)
-        return await asyncio.to_thread(store, part.file, part.filename or "", folder)
+        return await asyncio.to_thread(store_upload, part.file, part.filename or "", folder)
     finally:
         await part.close()
 
 
-def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
-    """Copy a file to the folder of uploads after a check of its bytes; raises ``UnsupportedMedia``."""
-    content_type = sniff(source)
+def store_upload(source: BinaryIO, name: str, folder: Path | None) -> Upload:
+    """Check the bytes of an upload and copy them to a file in ``folder``; raises ``UnsupportedMedia``."""
+    content_type = detect_type(source)
     source.seek(0)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,16 +120,16 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     return Upload(path=Path(path), filename=filename, content_type=content_type, size=size)
 
 
-def sweep(folder: Path, until: float) -> None:
+def delete_stale_uploads(folder: Path, until: float) -> None:
     """Delete unfinished uploads of a killed process that were last changed before ``until``."""
     for path in folder.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # a file that cannot be deleted is harmless
+        with contextlib.suppress(OSError):  # a leftover upload is harmless
             if path.stat().st_mtime <= until:
                 path.unlink()
 
 
-def sniff(source: BinaryIO) -> str:
-    """Return the content type that the bytes show; raises ``UnsupportedMedia`` for markup and unknown types."""
+def detect_type(source: BinaryIO) -> str:
+    """Return the content type of a file by its bytes; raises ``UnsupportedMedia`` for markup and unknown types."""
     head = source.read(HEAD_BYTES)
     known = by_magic(head)
     if known:
@@ -157,16 +157,16 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
         message = next((chunk for chunk in sent if chunk.id == delivery and chunk.filename), None)
         if message is not None and await services.context.open_channel(address, web_user.identity.user_id):
             return message
-    raise NotFound("There is no such file for you.")
+    raise NotFound("There is no file with this id in your channels.")
 
 
 def file_response(message: OutgoingMessage) -> Response:
-    """Return the file as a download; raises ``NotFound`` when its bytes were deleted. Reads the disk."""
+    """Return the file as a download; raises ``NotFound`` when the file was deleted. Reads the disk."""
     if message.path is None:
         return Response(message.content.encode(), headers=_file_headers(message), media_type="text/markdown")
     path = Path(message.path)
     if not path.is_file():
-        raise NotFound("The file is not kept any more.")
+        raise NotFound("The file was deleted from Maestro's storage.")
     return FileResponse(
         path, headers=_file_headers(message), media_type=message.content_type or "application/octet-stream"
     )
@@ -186,25 +186,25 @@ class Endpoints:
     def routes(self) -> list[Route]:
         """Return the HTTP routes of the web connector."""
         return [
-            Route("/api/message", _json(self.message), methods=["POST"]),
-            Route("/api/upload", _json(self.upload), methods=["POST"]),
-            Route(frames.FILE_PATH, _with_errors(self.file), methods=["GET"]),
-            Route("/health", _json(self.health), methods=["GET"]),
+            Route("/api/message", _json_endpoint(self.message), methods=["POST"]),
+            Route("/api/upload", _json_endpoint(self.upload), methods=["POST"]),
+            Route(frames.FILE_PATH, _answer_errors(self.file), methods=["GET"]),
+            Route("/health", _json_endpoint(self.health), methods=["GET"]),
         ]
 
     async def message(self, request: Request) -> Mapping[str, object]:
-        """Store one message; the answer goes to the sockets of its channel, now or when they resume."""
+        """Store one message; its channel's sockets get the answer, now or when they reconnect."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
-        fields = frames.decode(await _text(request, self._services.config.max_frame_bytes))
+        fields = frames.decode_object(await _read_text(request, self._services.config.max_frame_bytes))
         message = frames.read_message(fields)
         channel = frames.read_channel(fields)
         web_user = await self._web_user(request, fields)
         address = await self._services.intake.open_channel(web_user, channel)
         try:
-            accepted = await self._services.intake.take(web_user, address, message)
+            accepted = await self._services.intake.accept(web_user, address, message)
         finally:
-            self._services.intake.leave(address)
+            self._services.intake.release_channel(address)
         return {
             "ok": True,
             "messageId": accepted.message_id,
@@ -214,7 +214,7 @@ class Endpoints:
         }
 
     async def upload(self, request: Request) -> Mapping[str, object]:
-        """Store one file for this user; a message may then name its id in ``attachments``."""
+        """Store one file for this user; later messages may name the file's id in ``attachments``."""
         web_user = await self._web_user(request, {})
         upload = await receive_file(request, self._services.config.max_upload_bytes, self._services.config.upload_dir)
         try:
@@ -235,50 +235,50 @@ class Endpoints:
         channel, number = request.path_params["channel"], request.path_params["delivery"]
         is_valid = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
         if not is_valid or int(number) > frames.MAX_ID:
-            raise NotFound("There is no such file.")
+            raise NotFound("There is no file with this id in your channels.")
         message = await find_file(self._services, web_user, channel, int(number))
         return await asyncio.to_thread(file_response, message)
 
     async def health(self, _request: Request) -> Mapping[str, object]:
-        """Report that the connector serves, and the number of authenticated sockets."""
+        """Report that the web connector is running, and its number of authenticated sockets."""
         return {"status": "ok", "clients": self._services.hub.clients}
 
     async def _web_user(self, request: Request, fields: frames.Fields) -> WebUser:
-        """Return the user of a request, from its Authorization header and the credentials of its body."""
+        """Return the user of a request, authenticated by the Authorization header and the credentials in the body."""
         in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         authenticator, is_bearer = self._services.authenticator, scheme.lower() == "bearer"
-        in_header = authenticator.bearer(value.strip()) if is_bearer else frames.WebCredentials()
+        in_header = authenticator.read_bearer(value.strip()) if is_bearer else frames.WebCredentials()
         credentials = frames.WebCredentials(
             api_key=in_header.api_key,
             resume_token=in_header.resume_token or in_body.resume_token,
             user_name=in_body.user_name,
             bot=in_body.bot,
         )
-        return await authenticator.admit(credentials, caller_of(request))
+        return await authenticator.authenticate(credentials, client_address(request))
 
 
-def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _json_endpoint(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return JSONResponse(await endpoint(request), headers=HEADERS)
 
-    return _with_errors(answer)
+    return _answer_errors(answer)
 
 
-def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
             return await endpoint(request)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client has disconnected, so the body may be empty
-        # The API answers every error as JSON, even one of a library.
+        # The API answers every error as JSON, even an error of a library.
         except Exception as error:  # noqa: BLE001 - see above
-            return _refusal(presentable(error))
+            return _error_response(to_client_error(error))
 
     return respond
 
 
-def _refusal(error: MaestroError) -> Response:
+def _error_response(error: MaestroError) -> Response:
     body = {"error": type(error).__name__, "message": explain(error)}
     wait = {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))} if error.retry_after else {}
     matching = (status for kind, status in STATUS if isinstance(error, kind))
@@ -286,7 +286,7 @@ def _refusal(error: MaestroError) -> Response:
     return JSONResponse(body, status_code=status, headers={**HEADERS, **wait})
 
 
-async def _text(request: Request, cap: int) -> str:
+async def _read_text(request: Request, cap: int) -> str:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""The errors of the web connector for requests that are forbidden, or impossible at present."""
+"""The errors of the web connector for requests that are forbidden, invalid or impossible at present."""
 
 from enum import IntEnum
 
@@ -10,7 +10,7 @@ from maestro.domain.throttle import TooManyAttempts
 log = structlog.get_logger(__name__)
 
 
-class Close(IntEnum):
+class CloseCode(IntEnum):
     """Close codes of a WebSocket."""
 
     UNAUTHORIZED = 4401
@@ -20,9 +20,9 @@ class Close(IntEnum):
 
 
 class ChannelTaken(Forbidden):
-    """The channel was opened by another user (docs/decisions.md: web identity)."""
+    """The channel belongs to another user (docs/decisions.md: web identity)."""
 
-    public = "The channel belongs to somebody else."
+    public = "The channel belongs to another user."
 
 
 class TooLarge(InvalidMessage):
@@ -38,23 +38,23 @@ class UnsupportedMedia(InvalidMessage):
 
 
 class ShuttingDown(Backlogged):
-    """The connector drains before a stop; nothing was stored, and the same ``clientId`` may be sent again."""
+    """The connector drains before a stop: nothing was stored, and the client may repeat the same ``clientId``."""
 
     public = "Maestro is restarting."
 
 
 class InternalError(MaestroError):
-    """An unexpected failure; the log has the details, the client only learns that it did not cause it."""
+    """An unexpected failure: the log has the details, and the client learns only that the request was not at fault."""
 
-    public = "Something went wrong inside Maestro. Its log says what; try again in a moment."
+    public = "An internal error occurred. Maestro's log has the details; try again in a moment."
 
 
 class TooSlow(Exception):
-    """A socket does not read its frames; it is closed and may resume."""
+    """The client does not read its frames; its socket is closed, and the client may resume."""
 
 
 def explain(error: MaestroError) -> str:
-    """Return the text for the client; details of other errors stay in the logs."""
+    """Return the text of an error for the client; internal details stay in the log."""
     if isinstance(error, ShuttingDown):
         return "Maestro is restarting; try again in a moment. Nothing was stored."
     if error.retryable:
@@ -64,20 +64,20 @@ def explain(error: MaestroError) -> str:
     return error.public
 
 
-def presentable(error: Exception) -> MaestroError:
-    """Return the error for the client: a ``MaestroError`` itself, any other logged and as an ``InternalError``."""
+def to_client_error(error: Exception) -> MaestroError:
+    """Return a ``MaestroError`` unchanged; log any other error and return an ``InternalError`` for the client."""
     if isinstance(error, MaestroError):
         return error
     log.error("the web connector failed", error=type(error).__name__, exc_info=error)
     return InternalError()
 
 
-def close_code(error: MaestroError) -> Close:
-    """Return the close code for a rejected client, or for missed deliveries that could not be read."""
+def close_code(error: MaestroError) -> CloseCode:
+    """Return the WebSocket close code for an error."""
     if error.retryable or isinstance(error, TooManyAttempts):
-        return Close.LATER
+        return CloseCode.LATER
     if isinstance(error, Forbidden):
-        return Close.FORBIDDEN
+        return CloseCode.FORBIDDEN
     if isinstance(error, (InvalidMessage, Unauthorized)):
-        return Close.UNAUTHORIZED
-    return Close.INTERNAL
+        return CloseCode.UNAUTHORIZED
+    return CloseCode.INTERNAL

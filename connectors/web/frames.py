@@ -1,4 +1,4 @@
-"""The frames of the web protocol: what a client may send, what the server sends, and each socket's queue."""
+"""The frames of the web protocol: parsing of client frames, server frames, and the queue of each socket."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ class WebCredentials:
 
 @dataclass(frozen=True)
 class AuthFrame:
-    """The first frame; ``last_id`` None means that no earlier deliveries are replayed."""
+    """The first frame of a client; with ``last_id`` None no earlier deliveries are replayed."""
 
     credentials: WebCredentials
     channel: str
@@ -51,15 +51,15 @@ class AuthFrame:
 
 @dataclass(frozen=True)
 class ClientMessage:
-    """A message of a client, checked against all limits; ``client_id`` may be empty."""
+    """A message of a client, within all limits; ``client_id`` is the client's own id of the message or ""."""
 
     client_id: str
     content: str
     attachments: tuple[str, ...] = ()
 
 
-def decode(text: str | None) -> Fields:
-    """Return the JSON object of one frame or body; raises ``InvalidMessage`` for anything else."""
+def decode_object(text: str | None) -> Fields:
+    """Return the JSON object in a frame or body; raises ``InvalidMessage`` for anything else."""
     if text is None:
         raise InvalidMessage("Send text frames; binary frames are not supported.")
     try:
@@ -72,47 +72,47 @@ def decode(text: str | None) -> Fields:
 
 
 def read_auth(fields: Fields) -> AuthFrame:
-    """Read an auth frame; raises ``InvalidMessage`` naming the invalid field."""
+    """Read an auth frame; raises ``InvalidMessage`` that names the invalid field."""
     last_id = fields.get("lastId")
     if isinstance(last_id, str) and NUMBER.fullmatch(last_id):
         last_id = int(last_id)
     is_number = isinstance(last_id, int) and not isinstance(last_id, bool)
     if last_id is not None and not (is_number and 0 <= last_id <= MAX_ID):
-        raise InvalidMessage("lastId must be a whole number from 0 up")
+        raise InvalidMessage("lastId must be an integer of at least 0")
     return AuthFrame(read_credentials(fields), read_channel(fields), last_id)
 
 
 def read_credentials(fields: Fields) -> WebCredentials:
-    """Read the credentials of a frame."""
+    """Read the credentials in a frame or body; raises ``InvalidMessage`` that names the invalid field."""
     bot = fields.get("bot")
     if bot is not None and not isinstance(bot, bool):
         raise InvalidMessage("bot must be true or false")
-    name = _text(fields, "userName", MAX_CREDENTIAL)
+    name = _text_field(fields, "userName", MAX_CREDENTIAL)
     printable = "".join(character if character.isprintable() else " " for character in name)
     return WebCredentials(
-        api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
-        ticket=_text(fields, "ticket", MAX_CREDENTIAL),
-        resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
+        api_key=_text_field(fields, "apiKey", MAX_CREDENTIAL),
+        ticket=_text_field(fields, "ticket", MAX_CREDENTIAL),
+        resume_token=_text_field(fields, "resumeToken", MAX_CREDENTIAL),
         user_name=" ".join(printable.split())[:MAX_USER_NAME].strip(),
         bot=bool(bot),
     )
 
 
 def read_channel(fields: Fields) -> str:
-    """Read the channel id; empty when the client wants a new one."""
-    value = _text(fields, "channelId", MAX_CREDENTIAL)
+    """Read the channel id; "" when the client wants a new channel."""
+    value = _text_field(fields, "channelId", MAX_CREDENTIAL)
     if value and not CHANNEL.fullmatch(value):
-        raise InvalidMessage("channelId must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+        raise InvalidMessage("channelId must have 1 to 128 characters of A-Z a-z 0-9 . _ : -")
     return value
 
 
 def read_message(fields: Fields) -> ClientMessage:
-    """Read a message; raises ``InvalidMessage`` naming the limit that it exceeds."""
+    """Read a message; raises ``InvalidMessage`` that names the exceeded limit or the invalid field."""
     content = fields.get("content")
-    attachments = _attachments(fields.get("attachments"))
+    attachments = _attachment_ids(fields.get("attachments"))
     if not isinstance(content, str):
         raise InvalidMessage("content must be a string")
-    content = clean(content)
+    content = clean_text(content)
     if not content.strip() and not attachments:
         raise InvalidMessage("The message is empty.")
     if len(content) > MAX_CONTENT_CHARS:
@@ -121,7 +121,7 @@ def read_message(fields: Fields) -> ClientMessage:
 
 
 def read_client_id(fields: Fields) -> str:
-    """Read the client's own id of a message, "" if it gives none."""
+    """Read the client's own id of a message, "" without one."""
     value = fields.get("clientId")
     if value is None:
         return ""
@@ -130,15 +130,15 @@ def read_client_id(fields: Fields) -> str:
     return value
 
 
-def clean(text: str) -> str:
-    """Drop NUL and replace lone surrogates, which stores and providers reject."""
+def clean_text(text: str) -> str:
+    """Drop NUL and replace lone surrogates, because stores and providers reject both."""
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
-    """Return the answer to a valid auth frame; ``client`` identifies this connection.
+    """Return the answer to a valid auth frame; ``client`` is the id of this connection.
 
-    ``instance`` identifies the data folder: after a change, a client's ``lastId`` is meaningless.
+    ``instance`` identifies the data folder: when it changes, a client's ``lastId`` is meaningless.
     """
     return {
         "type": "auth_ok",
@@ -151,7 +151,7 @@ def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str,
 
 
 def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
-    """Return the acknowledgement that a message is stored."""
+    """Return the acknowledgement of a stored message."""
     frame = {"type": "ack", "messageId": message_id, "duplicate": duplicate}
     return {**frame, "clientId": client} if client else frame
 
@@ -160,7 +160,7 @@ def delivery_frame(message: OutgoingMessage) -> Fields:
     """Return the frame of one chunk.
 
     ``more`` is set in every chunk of a text but the last, ``notice`` in messages of Maestro itself. A client that
-    presses one of the ``buttons`` sends its value. The content of a chunk with a ``file`` is the caption.
+    presses one of the ``buttons`` sends the button's value. The content of a chunk with a ``file`` is the caption.
     """
     frame: Fields = {
         "type": "message",
@@ -173,19 +173,19 @@ def delivery_frame(message: OutgoingMessage) -> Fields:
         "more": message.more,
         "notice": message.notice,
         "buttons": [button.model_dump() for button in message.buttons],
-        "file": _file(message),
+        "file": _file_fields(message),
     }
     return {**frame, **{name: value for name, value in optional.items() if value}}
 
 
 def error_frame(kind: str, message: str, client: str = "") -> Fields:
-    """Return the frame for a failure; ``client`` identifies the message that failed."""
+    """Return the frame of a failure; ``client`` is the clientId of the message that failed."""
     frame = {"type": "error", "error": kind, "message": message}
     return {**frame, "clientId": client} if client else frame
 
 
-def _file(message: OutgoingMessage) -> Fields | None:
-    """Return the description of a file for a client; its address is a path of this port."""
+def _file_fields(message: OutgoingMessage) -> Fields | None:
+    """Return the file's description for a client; ``url`` is a path on the web connector's port."""
     if not message.filename:
         return None
     size = len(message.content.encode())
@@ -203,7 +203,7 @@ def _file(message: OutgoingMessage) -> Fields | None:
     }
 
 
-def _text(fields: Fields, name: str, limit: int) -> str:
+def _text_field(fields: Fields, name: str, limit: int) -> str:
     value = fields.get(name)
     if value is None:
         return ""
@@ -211,24 +211,24 @@ def _text(fields: Fields, name: str, limit: int) -> str:
         raise InvalidMessage(f"{name} must be a string")
     if len(value) > limit:
         raise InvalidMessage(f"{name} is longer than {limit} characters")
-    return clean(value)
+    return clean_text(value)
 
 
-def _attachments(value: object) -> tuple[str, ...]:
+def _attachment_ids(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) and 0 < len(item) <= 128 for item in value):
         raise InvalidMessage("attachments must be a list of upload ids")
     if len(value) > MAX_ATTACHMENTS:
         raise InvalidMessage(f"A message carries at most {MAX_ATTACHMENTS} attachments.")
-    return tuple(dict.fromkeys(clean(item) for item in value))
+    return tuple(dict.fromkeys(clean_text(item) for item in value))
 
 
 class SocketQueue:
     """The outgoing frames of one socket, in order; each delivery is queued once, by its id.
 
-    Live deliveries are held back until ``catch_up``, so that missed ones go first. When more than ``limit`` frames
-    wait, the client does not read: ``drain`` then ends and the socket is closed, to resume later.
+    Live deliveries are held back until ``catch_up``, so that missed deliveries go first. When more than ``limit``
+    frames wait, the client does not read: ``drain`` then ends and the socket is closed, to resume later.
     """
 
     def __init__(self, limit: int, cursor: int) -> None:
@@ -241,19 +241,19 @@ class SocketQueue:
         self._written = asyncio.Event()
 
     def say(self, frame: Fields) -> None:
-        """Queue an answer of the server."""
+        """Queue a frame; mark the queue as full when too many frames wait."""
         if len(self._frames) < self._limit:
             self._append(frame)
         else:
             self._full.set()
 
     def hint(self, frame: Fields) -> None:
-        """Queue a frame that may be lost; it is dropped while other frames wait."""
+        """Queue an optional frame; drop the frame if other frames wait."""
         if not self._frames and self._held is None:
             self.say(frame)
 
     def push(self, message: OutgoingMessage) -> None:
-        """Queue a live delivery, unless this socket already got it."""
+        """Queue a live delivery, unless this socket already got the delivery."""
         if self._held is not None:
             if len(self._held) < self._limit:
                 self._held.append(message)
@@ -264,9 +264,9 @@ class SocketQueue:
             self.say(delivery_frame(message))
 
     async def replay(self, page: Iterable[OutgoingMessage]) -> None:
-        """Queue a page of missed deliveries, oldest first, and return when it is written.
+        """Queue a page of missed deliveries, oldest first, and return when the page is written to the socket.
 
-        Live deliveries stay held back, except those that were in the page, which are dropped.
+        Live deliveries stay held back; those that were in the page are dropped.
         """
         for message in page:
             if message.id > self.cursor:
@@ -276,7 +276,7 @@ class SocketQueue:
         await self._written.wait()
 
     def catch_up(self, missed: Iterable[OutgoingMessage]) -> None:
-        """Queue the last missed deliveries, oldest first, then let live deliveries through.
+        """Queue the last missed deliveries, oldest first, then stop holding back live deliveries.
 
         It does not yield to other tasks, and the socket was in the hub before ``missed`` was read, so no delivery is
         lost or sent twice.
@@ -288,7 +288,7 @@ class SocketQueue:
             self.push(message)
 
     async def drain(self, send: Callable[[str], Awaitable[None]]) -> None:
-        """Write the frames until cancelled; one task per socket runs this."""
+        """Write the frames to the socket until cancelled; one task per socket runs this method."""
         while True:
             await self._more.wait()
             while self._frames:
@@ -297,7 +297,7 @@ class SocketQueue:
             self._written.set()
 
     async def until_full(self) -> None:
-        """Wait until the client is too far behind; raises ``TooSlow``."""
+        """Wait until too many frames wait; raises ``TooSlow`` then."""
         await self._full.wait()
         raise TooSlow
 
@@ -310,8 +310,8 @@ class SocketQueue:
 class SocketHub:
     """The sockets of each channel.
 
-    It also holds the last deliveries for a moment: between the send of a chunk and the update of its row, a resuming
-    client would otherwise miss it.
+    The hub also holds the last deliveries for 30 seconds: between the send of a chunk and the update of its row, a
+    resuming client would otherwise miss the chunk.
     """
 
     def __init__(self) -> None:
@@ -325,7 +325,7 @@ class SocketHub:
 
     @contextmanager
     def subscribed(self, channel: str, queue: SocketQueue) -> Iterator[None]:
-        """Send the queue all deliveries and hints of the channel while the block runs."""
+        """Pass all deliveries and hints of the channel to the queue while the block runs."""
         self._queues[channel].append(queue)
         try:
             yield
@@ -341,12 +341,12 @@ class SocketHub:
             queue.push(message)
 
     def typing(self, channel: str) -> None:
-        """Show every socket of the channel that an answer is being written."""
+        """Show in every socket of the channel that an answer is being written."""
         for queue in self._queues.get(channel, ()):
             queue.hint({"type": "typing", "channelId": channel})
 
     def recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
-        """Return the channel's deliveries of the last moments."""
+        """Return the channel's deliveries of the last 30 seconds after the delivery ``after_id``."""
         oldest = time.monotonic() - RECENT_SECONDS
         return [
             message

@@ -1,4 +1,4 @@
-"""Authentication of web users: tickets, keys, resume tokens, and the local owner.
+"""The authentication of web users by tickets, keys and resume tokens, and the local owner.
 
 See docs/decisions.md: web identity.
 """
@@ -22,7 +22,7 @@ from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)
-"""The lifetime of a user's resume token; an owner's has the lifetime of a login."""
+"""The lifetime of a user's resume token; an owner's token has the lifetime of a login."""
 PURPOSE = b"maestro web resume token 1\n"
 OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
@@ -30,10 +30,10 @@ INSTANCE = b"maestro web instance\n"
 
 @dataclass(frozen=True)
 class WebUser:
-    """An authenticated user; with ``dashboard``, a ticket or local access opened the operator's channels.
+    """An authenticated user; ``dashboard`` is set for a dashboard's user and for the local owner.
 
-    ``bot`` marks an automated client; a client with the key may declare it and cannot withdraw it. ``since`` is the
-    time of the owner's last full login behind a resume token, in seconds since 1970.
+    ``bot`` marks an automated client; a client with the key may declare itself a bot and cannot withdraw it. ``since``
+    is the time of the owner's last full login behind a resume token, in seconds since 1970.
     """
 
     identity: Identity
@@ -42,30 +42,30 @@ class WebUser:
     bot: bool = False
 
     @property
-    def owns(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether this user has the rights of the owner."""
         return self.dashboard or self.identity.role is IdentityRole.OWNER
 
     def may_open(self, channel: str) -> bool:
-        """Tell whether this user may use a channel of this name."""
+        """Tell whether this user may use the channel."""
         return self.dashboard or not channel.startswith(DASHBOARD_CHANNEL)
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """A kind of token, for owners or for other users: its signing key and its lifetime."""
+class _Signer:
+    """The signer of a kind of token, for owners or for other users: its key, and the lifetime of the tokens."""
 
     key: bytes
     lifetime: timedelta
 
     def sign(self, body: str) -> str:
-        return _encode(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
+        return _encode_base64(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
 
 
 class ResumeTokens:
-    """The signed tokens by which a returning client is the same user.
+    """The signed tokens with which a returning client is recognised as the same user.
 
-    A user's token is valid for 30 days, and each visit gives a new one. An owner's token ends with the lifetime of a
+    A user's token is valid for 30 days, and each visit gives a new token. An owner's token ends with the lifetime of a
     login, however often it is renewed, and at once after a change of the password or key.
     """
 
@@ -73,16 +73,16 @@ class ResumeTokens:
         self._key = config.signing_key
         self._clock = clock
         secrets = config.password_digest + _digest(config.api_key)
-        self._users = _Kind(self._key, LIFETIME)
-        self._owners = _Kind(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
+        self._users = _Signer(self._key, LIFETIME)
+        self._owners = _Signer(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
 
     @property
     def instance(self) -> str:
-        """A name for this installation that stays the same as long as its key."""
+        """An id of this installation, which changes only with its signing key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
     def issue(self, web_user: WebUser) -> str:
-        """Return a token that identifies this user until it expires."""
+        """Return a new resume token for this user."""
         identity = web_user.identity
         now = int(self._clock().timestamp())
         claims = {
@@ -93,35 +93,35 @@ class ResumeTokens:
             "bot": web_user.bot,
             "issued": now if web_user.since is None else web_user.since,
         }
-        body = _encode(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{body}.{self._kind_of(web_user).sign(body)}"
+        body = _encode_base64(json.dumps(claims, separators=(",", ":")).encode())
+        return f"{body}.{self._signer_for(web_user).sign(body)}"
 
-    def signed(self, token: str) -> bool:
+    def is_signed(self, token: str) -> bool:
         """Tell whether this installation signed a token, expired or not."""
-        return self._signer(token) is not None
+        return self._find_signer(token) is not None
 
     def read(self, token: str) -> WebUser:
         """Return the user of a token; raises ``Unauthorized`` when it is forged, revoked or expired."""
-        kind, body = self._signer(token), token.partition(".")[0]
+        kind, body = self._find_signer(token), token.partition(".")[0]
         if kind is None:
-            raise _invalid()
+            raise _invalid_token()
         try:
             claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except binascii.Error as error:
-            raise _invalid() from error
+            raise _invalid_token() from error
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
-        # Tokens of releases before web bots have no ``bot`` claim.
+        # Tokens of older releases, which had no web bots, have no ``bot`` claim.
         web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
-        if self._kind_of(web_user) is not kind:
-            raise _invalid()
+        if self._signer_for(web_user) is not kind:
+            raise _invalid_token()
         if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
             raise Unauthorized("The resume token has expired; authenticate again without it.")
-        return replace(web_user, since=claims["issued"]) if web_user.owns else web_user
+        return replace(web_user, since=claims["issued"]) if web_user.is_owner else web_user
 
-    def _kind_of(self, web_user: WebUser) -> _Kind:
-        return self._owners if web_user.owns else self._users
+    def _signer_for(self, web_user: WebUser) -> _Signer:
+        return self._owners if web_user.is_owner else self._users
 
-    def _signer(self, token: str) -> _Kind | None:
+    def _find_signer(self, token: str) -> _Signer | None:
         body, _, signature = token.partition(".")
         kinds = (self._users, self._owners)
         return next((kind for kind in kinds if hmac.compare_digest(kind.sign(body).encode(), signature.encode())), None)
@@ -138,12 +138,12 @@ class WebAuthenticator:
         self._tokens = tokens
         self._throttle = Throttle(clock, "keys")
 
-    async def admit(self, credentials: WebCredentials, caller: str) -> WebUser:
+    async def authenticate(self, credentials: WebCredentials, caller: str) -> WebUser:
         """Return the user of these credentials; ``caller`` is the client's network address.
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
 
-        A ticket has precedence; then a resume token restores its user; the key alone makes a new user. Without
+        A ticket has precedence; then a resume token restores its user; the key alone creates a new user. Without
         credentials the local user is the owner, if the configuration allows it.
         """
         if credentials.ticket:
@@ -162,9 +162,9 @@ class WebAuthenticator:
             return WebUser(Identity("local", credentials.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
-    def bearer(self, value: str) -> WebCredentials:
-        """Read an Authorization header's token: a resume token, or else the key."""
-        return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
+    def read_bearer(self, value: str) -> WebCredentials:
+        """Read an Authorization header's token: a resume token if this installation signed it, else the key."""
+        return WebCredentials(resume_token=value) if self._tokens.is_signed(value) else WebCredentials(api_key=value)
 
     async def _knows_key(self, api_key: str, caller: str) -> bool:
         expected = self._config.api_key
@@ -175,13 +175,13 @@ class WebAuthenticator:
         if not expected or not hmac.compare_digest(_digest(api_key), _digest(expected)):
             if expected:
                 self._throttle.refuse(caller)
-            raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
+            raise Unauthorized("The apiKey is wrong, or the resume token sent in its place is not valid.")
         return True
 
 
 def _mark_bot(web_user: WebUser, credentials: WebCredentials) -> WebUser:
-    """Mark a user as a bot if the client declares it; the owner never is one."""
-    return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.owns))
+    """Mark a user as a bot if the client declares itself one; the owner is never a bot."""
+    return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.is_owner))
 
 
 def _with_name(web_user: WebUser, user_name: str) -> WebUser:
@@ -192,9 +192,9 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
-def _invalid() -> Unauthorized:
+def _invalid_token() -> Unauthorized:
     return Unauthorized("The resume token is not valid; authenticate again without it.")
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

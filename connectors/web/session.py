@@ -1,4 +1,4 @@
-"""One WebSocket session from its first frame to its close; its messages are stored before they are acknowledged."""
+"""A WebSocket session from its first frame to its close; messages are stored before they are acknowledged."""
 
 import asyncio
 import contextlib
@@ -13,57 +13,57 @@ from ulid import ULID
 from connectors.base import ConnectorContext, IdentityRole
 from connectors.web import frames
 from connectors.web.config import MAX_CLIENT_ID, PLATFORM, WebConfig
-from connectors.web.errors import ChannelTaken, Close, ShuttingDown, TooSlow, close_code, explain, presentable
+from connectors.web.errors import ChannelTaken, CloseCode, ShuttingDown, TooSlow, close_code, explain, to_client_error
 from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.messages import AcceptedMessage, Address, ControlWord, IncomingMessage
 
 CLOSE_PATIENCE = 5.0
-"""Seconds to wait until a client that does not read accepts the close frame."""
+"""The longest wait in seconds for a client to accept the last frame and the close."""
 REPLAY_PAGE = 100
-"""The most deliveries in memory at once during the replay for a returning client."""
+"""The most deliveries in memory at once while missed deliveries are replayed to a returning client."""
 
 
 class WebIntake:
-    """The intake of messages of authenticated users, shared by sockets and HTTP."""
+    """The intake of messages from authenticated users, shared by WebSockets and HTTP."""
 
     def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
         self._context = context
         self._clock = clock
         self._open = True
         self._unwritten: dict[str, str] = {}
-        """New channels without a message, and the users that opened them: only a message makes one worth a row."""
+        """The opener of each new channel; a channel gets its row in the store with its first message."""
 
     def close(self) -> None:
-        """Refuse further messages; acknowledged ones stay stored."""
+        """Refuse further messages; acknowledged messages stay stored."""
         self._open = False
 
     async def open_channel(self, web_user: WebUser, channel: str) -> Address:
-        """Return the address of the user's channel, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
+        """Return the address of the user's channel, a new channel if ``channel`` is empty; raises ``ChannelTaken``."""
         address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
         if not web_user.may_open(address.channel):
             raise ChannelTaken("This channel is for the dashboard only.")
         if channel:
-            await self._own(web_user, address)
+            await self._claim_channel(web_user, address)
         else:
             self._unwritten[address.channel] = web_user.identity.user_id
         return address
 
-    def leave(self, address: Address) -> None:
-        """Release a new channel without messages."""
+    def release_channel(self, address: Address) -> None:
+        """Forget a new channel that has no messages."""
         self._unwritten.pop(address.channel, None)
 
-    async def take(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
+    async def accept(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
         """Store a message; raises the errors of ``ConnectorContext.accept``, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
         user = web_user.identity
         files = await self._context.uploads(user.user_id, frame.attachments) if frame.attachments else ()
         if address.channel in self._unwritten:
-            await self._own(web_user, address)
+            await self._claim_channel(web_user, address)
         message = IncomingMessage(
-            # The user is part of the id: two users may choose the same clientId.
+            # The user's id is a part of the message id, because two users may choose the same clientId.
             id=f"{user.user_id}:{frame.client_id or ULID()}",
             address=address,
             user_id=user.user_id,
@@ -77,18 +77,18 @@ class WebIntake:
         )
         return await self._context.accept(message)
 
-    async def _own(self, web_user: WebUser, address: Address) -> None:
+    async def _claim_channel(self, web_user: WebUser, address: Address) -> None:
         """Make the user the owner of the channel; raises ``ChannelTaken``."""
         user = web_user.identity.user_id
         opener = self._unwritten.get(address.channel, user)
         if opener != user or not await self._context.open_channel(address, user):
             raise ChannelTaken("The channel belongs to somebody else.")
-        self.leave(address)
+        self.release_channel(address)
 
 
 @dataclass(frozen=True)
 class WebServices:
-    """The services that every session of the connector shares."""
+    """The services that all sessions of the connector share."""
 
     config: WebConfig
     context: ConnectorContext
@@ -99,7 +99,7 @@ class WebServices:
 
 
 class WebSession:
-    """The connection of a client; its frames are handled one after another."""
+    """The WebSocket connection of a client; frames are handled one after another."""
 
     def __init__(self, services: WebServices, socket: WebSocket) -> None:
         self._services = services
@@ -109,66 +109,68 @@ class WebSession:
         """Authenticate the client, then handle frames until either side closes the connection."""
         await self._socket.accept()
         try:
-            web_user, address, auth = await self._enter()
+            web_user, address, auth = await self._authenticate()
         except WebSocketDisconnect:
             return
-        # The client gets an error frame for every failure, even one of a library.
+        # The client gets an error frame for every failure, even a failure of a library.
         except Exception as error:  # noqa: BLE001 - see above
-            await self._refuse(presentable(error))
+            await self._close_with_error(to_client_error(error))
             return
         try:
-            await self._converse(web_user, address, auth)
+            await self._exchange_frames(web_user, address, auth)
         finally:
-            self._services.intake.leave(address)
+            self._services.intake.release_channel(address)
 
-    async def _enter(self) -> tuple[WebUser, Address, frames.AuthFrame]:
+    async def _authenticate(self) -> tuple[WebUser, Address, frames.AuthFrame]:
         try:
             async with asyncio.timeout(self._services.config.auth_timeout):
-                fields = frames.decode(await self._next())
+                fields = frames.decode_object(await self._receive_text())
         except TimeoutError as error:
             raise Unauthorized("No auth frame arrived in time.") from error
         if fields.get("type") != "auth":
             raise Unauthorized('Send {"type": "auth"} first.')
         auth = frames.read_auth(fields)
-        web_user = await self._services.authenticator.admit(auth.credentials, caller_of(self._socket))
+        web_user = await self._services.authenticator.authenticate(auth.credentials, client_address(self._socket))
         address = await self._services.intake.open_channel(web_user, auth.channel)
         return web_user, address, auth
 
-    async def _refuse(self, error: MaestroError) -> None:
+    async def _close_with_error(self, error: MaestroError) -> None:
         await self._close(close_code(error), error.public, frames.error_frame(type(error).__name__, explain(error)))
 
-    async def _close(self, code: Close, reason: str, last_frame: Fields | None = None) -> None:
+    async def _close(self, code: CloseCode, reason: str, last_frame: Fields | None = None) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSE_PATIENCE):
                 if last_frame is not None:
                     await self._socket.send_json(last_frame)
                 await self._socket.close(code, reason)
 
-    async def _converse(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
+    async def _exchange_frames(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
         queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
         try:
-            # Subscribed before the replay is read, so that no message is lost between the two.
+            # The queue is subscribed before the missed deliveries are read, so that no delivery is lost in between.
             with self._services.hub.subscribed(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(queue.drain(self._socket.send_text))
                     tasks.create_task(queue.until_full())
-                    tasks.create_task(self._talk(web_user, address, auth, queue))
+                    tasks.create_task(self._answer_all(web_user, address, auth, queue))
         except* WebSocketDisconnect:
             pass
         except* TooSlow:
-            await self._close(Close.LATER, "too slow; reconnect with lastId")
+            await self._close(CloseCode.LATER, "too slow; reconnect with lastId")
         except* MaestroError as errors:
-            # Without the missed messages the client would have a gap; it gets them when it reconnects with lastId.
-            await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
+            # The missed deliveries could not be read; the client gets them when it reconnects with lastId.
+            await self._close_with_error(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
-    async def _talk(self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue) -> None:
+    async def _answer_all(
+        self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue
+    ) -> None:
         tokens = self._services.tokens
         user = web_user.identity.user_id
         queue.say(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(web_user), tokens.instance))
         await self._resume(address, auth.last_id, queue)
         while True:
-            text = await self._next()
-            queue.say(await self._answer(web_user, address, text))
+            text = await self._receive_text()
+            queue.say(await self._answer_frame(web_user, address, text))
 
     async def _resume(self, address: Address, last_id: int | None, queue: SocketQueue) -> None:
         if last_id is None:
@@ -176,15 +178,15 @@ class WebSession:
             return
         try:
             await self._replay(address, last_id, queue)
-        # Any error becomes one that can be shown to the client before its socket is closed.
+        # Any error is converted to one that the client may see before its socket is closed.
         except Exception as error:
-            raise presentable(error) from error
+            raise to_client_error(error) from error
 
     async def _replay(self, address: Address, last_id: int, queue: SocketQueue) -> None:
         context = self._services.context
         newest = await context.newest_delivery()
         if last_id > newest:
-            # An id above the newest means that an older store was restored: none of its deliveries were seen.
+            # An id above the newest means that an older store was restored, so the client saw none of its deliveries.
             queue.cursor = 0
             queue.catch_up(self._services.hub.recent(address.channel, 0))
             queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
@@ -193,30 +195,30 @@ class WebSession:
         while len(page) == REPLAY_PAGE:
             await queue.replay(page)
             page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
-        # The last page, uncommitted deliveries and messages that arrived during the replay are merged in one step.
+        # The last page, uncommitted deliveries and live deliveries held back during the replay are merged in one step.
         queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
         queue.say({"type": "resumed", "lastId": queue.cursor})
 
-    async def _answer(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
+    async def _answer_frame(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
         try:
-            fields = frames.decode(text)
-            return await self._act(web_user, address, fields)
-        # The client gets an error frame for every failure and may send the next frame.
+            fields = frames.decode_object(text)
+            return await self._handle_frame(web_user, address, fields)
+        # The client gets an error frame for every failure; the session continues with the next frame.
         except Exception as error:  # noqa: BLE001 - see above
-            problem = presentable(error)
-            return frames.error_frame(type(problem).__name__, explain(problem), _echo(fields))
+            problem = to_client_error(error)
+            return frames.error_frame(type(problem).__name__, explain(problem), _client_id(fields))
 
-    async def _act(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
+    async def _handle_frame(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
             case "message":
                 message = frames.read_message(fields)
-                accepted = await self._services.intake.take(web_user, address, message)
+                accepted = await self._services.intake.accept(web_user, address, message)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=message.client_id)
             case "stop":
                 # See docs/decisions.md: control words.
                 stop = ClientMessage(client_id="", content=ControlWord.STOP)
-                accepted = await self._services.intake.take(web_user, address, stop)
+                accepted = await self._services.intake.accept(web_user, address, stop)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
             case "ping":
                 return {"type": "pong"}
@@ -225,7 +227,7 @@ class WebSession:
             case _:
                 raise InvalidMessage("Unknown frame type; use message, stop or ping.")
 
-    async def _next(self) -> str | None:
+    async def _receive_text(self) -> str | None:
         event = await self._socket.receive()
         if event["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(event.get("code", 1005))
@@ -233,12 +235,12 @@ class WebSession:
         return text if isinstance(text, str) else None
 
 
-def caller_of(connection: HTTPConnection) -> str:
-    """Return the network address of the client."""
+def client_address(connection: HTTPConnection) -> str:
+    """Return the network address of the client, "" if unknown."""
     return connection.client.host if connection.client else ""
 
 
-def _echo(fields: Mapping[str, object]) -> str:
-    """Return the clientId of a failed frame, so that the client knows which message failed."""
+def _client_id(fields: Mapping[str, object]) -> str:
+    """Return the clientId in a failed frame, so that the client knows which message failed; "" without one."""
     client = fields.get("clientId")
-    return frames.clean(client) if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""
+    return frames.clean_text(client) if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""

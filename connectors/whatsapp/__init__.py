@@ -1,1 +1,1 @@
-"""The WhatsApp package. Only its options are imported until a number is connected."""
+"""The WhatsApp package; only its options are imported until a number is connected."""

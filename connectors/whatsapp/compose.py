@@ -1,4 +1,4 @@
-"""Outgoing messages as request bodies of WhatsApp's API, and Markdown as WhatsApp's markup."""
+"""The conversion of outgoing messages to request bodies of WhatsApp's API, and of Markdown to WhatsApp's markup."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml",
 
 
 def marked(text: str) -> str:
-    """Return the text in WhatsApp's markup; a code block that is not closed is closed at the end.
+    """Return Markdown text in WhatsApp's markup; a code block that is not closed is closed at the end.
 
     Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
     """
@@ -35,23 +35,23 @@ def marked(text: str) -> str:
     return result if result.strip() else text
 
 
-def _plain(text: str) -> str:
-    """Return text in which no three backticks begin a code block."""
+def _escape_ticks(text: str) -> str:
+    """Return text in which three backticks do not begin a code block."""
     return text.replace(TICKS, SEPARATED_TICKS)
 
 
-def _link(label: str, url: str) -> str:
-    text = _plain(label).strip()
+def _render_link(label: str, url: str) -> str:
+    text = _escape_ticks(label).strip()
     return f"{text} ({url})" if text and text != url else url
 
 
 DIALECT = MarkdownDialect(
-    plain=_plain,
-    # The markup has no escape, so a zero-width character after a mark keeps WhatsApp from interpreting it.
+    plain=_escape_ticks,
+    # The markup has no escape: a zero-width character after a mark keeps WhatsApp from interpreting the mark.
     literal=lambda mark: mark + (ZERO_WIDTH if mark in "*_~`>" else ""),
-    code=lambda text: f"`{_plain(text)}`",
-    block=_plain,
-    link=_link,
+    code=lambda text: f"`{_escape_ticks(text)}`",
+    block=_escape_ticks,
+    link=_render_link,
     around=SHORT_MARKS,
 )
 
@@ -93,54 +93,54 @@ class WhatsAppUpload:
     shape: MediaShape
 
 
-def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
-    """Return the form of a file; one that is too large, or audio with a caption, is a document."""
+def media_shape(message: OutgoingMessage, size: int) -> MediaShape:
+    """Return the form of a file; a file that is too large for its form, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
     has_caption = bool(message.content.strip())
     loses_caption = shape is MediaShape.AUDIO and has_caption
     return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
 
 
-def uploaded_as(message: OutgoingMessage) -> str:
+def upload_type(message: OutgoingMessage) -> str:
     """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
     kind = message.content_type or (PLAIN if message.path is None else "application/octet-stream")
     return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
 
 
-def text(message: OutgoingMessage) -> Body:
-    """Return a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
+def text_body(message: OutgoingMessage) -> Body:
+    """Return the body of a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
 
     A text that is too long for buttons is sent without them: the text itself explains how to answer.
     """
     content = marked(message.content)
     if len(content) > MAX_TEXT:
-        problem = f"the text has {len(content):,} characters, WhatsApp takes {MAX_TEXT:,}"
+        problem = f"the text has {len(content):,} characters; the limit of WhatsApp is {MAX_TEXT:,}"
         raise PermanentSend(problem, FailureScope.MESSAGE)
     if message.buttons and len(message.buttons) <= MAX_ROWS and len(content) <= MAX_BODY:
-        return {"type": "interactive", "interactive": _choices(message, content)}
+        return {"type": "interactive", "interactive": _button_choices(message, content)}
     return {"type": "text", "text": {"body": content, "preview_url": False}}
 
 
-def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
-    """Return a file with its caption, which is truncated if too long."""
+def file_body(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
+    """Return the body of a file with its caption, which is truncated if too long."""
     fields: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():
-        fields["caption"] = cut(marked(message.content), MAX_BODY)
+        fields["caption"] = truncate(marked(message.content), MAX_BODY)
     if sent.shape is MediaShape.DOCUMENT:
         fields["filename"] = message.filename
     return {"type": sent.shape, sent.shape: fields}
 
 
-def template(message: OutgoingMessage, name: str, language: str) -> Body:
-    """Return the text as the only variable of a template, without line breaks and repeated spaces."""
-    variable = cut(" ".join(marked(message.content).split()), MAX_BODY)
+def template_body(message: OutgoingMessage, name: str, language: str) -> Body:
+    """Return the body of a template with the text as its only variable, without line breaks and repeated spaces."""
+    variable = truncate(" ".join(marked(message.content).split()), MAX_BODY)
     parts = [{"type": "body", "parameters": [{"type": "text", "text": variable}]}]
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
 
-def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
-    """Return a body with its receiver and the message's key, which WhatsApp returns in every status."""
-    addressed_body = {**receiver(message.address.channel), **body}
+def add_receiver(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
+    """Return a body with the receiver and the message's key, which WhatsApp returns in every status."""
+    addressed_body = {**receiver_fields(message.address.channel), **body}
     if message.key:
         addressed_body["biz_opaque_callback_data"] = message.key
     if quotes and message.reply_to:
@@ -148,18 +148,18 @@ def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     return addressed_body
 
 
-def receiver(channel: str) -> Body:
+def receiver_fields(channel: str) -> Body:
     """Return the receiver of a message or reaction: a number, or Meta's id of a user without a visible number."""
     return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 
-def cut(text: str, most: int) -> str:
-    """Return a text of at most this length; a truncated text ends with a visible mark."""
+def truncate(text: str, most: int) -> str:
+    """Return the text, truncated to ``most`` characters; a truncated text ends with "…"."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def _choices(message: OutgoingMessage, content: str) -> Body:
-    """Return reply buttons if all of them fit, else a list with the full labels."""
+def _button_choices(message: OutgoingMessage, content: str) -> Body:
+    """Return the buttons of a message as reply buttons if all of them fit, else as a list with the full labels."""
     labels = {f"{message.key}:{number}": button.label for number, button in enumerate(message.buttons)}
     lengths, are_unique = [len(label) for label in labels.values()], len(set(labels.values())) == len(labels)
     body = {"text": content}
@@ -167,8 +167,8 @@ def _choices(message: OutgoingMessage, content: str) -> Body:
         replies = [{"type": "reply", "reply": {"id": key, "title": label}} for key, label in labels.items()]
         return {"type": "button", "body": body, "action": {"buttons": replies}}
     rows = [
-        {"id": key, "title": cut(label, MAX_ROW)}
-        | ({"description": cut(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
+        {"id": key, "title": truncate(label, MAX_ROW)}
+        | ({"description": truncate(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
         for key, label in labels.items()
     ]
     return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}

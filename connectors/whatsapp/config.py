@@ -27,28 +27,28 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
         default=6.0,
         ge=0,
         le=60,
-        description="seconds between two messages to one person; WhatsApp allows about one in six seconds",
+        description="seconds between two messages to one user; WhatsApp allows about one in six seconds",
     )
     status_seconds: float = Field(
         default=60.0,
         ge=0,
         le=600,
-        description="seconds to wait for WhatsApp's word about a message whose connection broke, before `onAmbiguous` "
-        "rules",
+        description="seconds to wait for the status of a message after a broken connection, before `onAmbiguous` "
+        "applies",
     )
     template: str = Field(
         default="",
         max_length=512,
-        description="the name of an approved template with one variable in its body: what is said more than 24 hours "
-        "after the person wrote last is sent as that; empty: such a message fails",
+        description="the name of an approved template with one variable in its body, for messages more than 24 hours "
+        "after the user's last message; empty: these messages fail",
     )
     template_language: str = Field(default="en", max_length=16, description="the language code of the template")
 
 
 def complete(instance: Instance) -> str | None:
-    """Return the missing option, None when the options are complete."""
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
     if not instance.secret(ACCESS_TOKEN):
-        return "accessToken is missing; make a system user's token that may send messages"
+        return "accessToken is missing; create a token of a system user that may send messages"
     if not instance.secret(APP_SECRET):
         return "appSecret is missing; copy it from the app's basic settings: requests are signed with it"
     if not instance.secret(VERIFY_TOKEN):

@@ -1,4 +1,4 @@
-"""The WhatsApp connector, and the webhook at which the platform delivers messages and statuses."""
+"""The WhatsApp connector of one number, and its webhook for messages and statuses."""
 
 import asyncio
 import hashlib
@@ -46,7 +46,7 @@ SIGNATURE, SCHEME = "x-hub-signature-256", "sha256"
 
 HOSTS = frozenset({"lookaside.fbsbx.com"})
 TRIES = 2
-"""The most attempts at a download, because a downloaded file may be damaged."""
+"""The most attempts at a download, because a download may be damaged."""
 
 TYPING_SECONDS = 20.0
 """Seconds between two typing signals; WhatsApp shows one for 25 seconds."""
@@ -62,16 +62,16 @@ class WhatsAppInbound:
         self._context = context
         self._number = number
         self.newest: dict[str, str] = {}
-        """The id of the newest message since the start, by chat."""
+        """The id of the newest message of each chat since the start of the connector."""
         self._intake = MessageIntake(context)
 
     async def take(self, payload: Mapping[str, Any]) -> None:
-        """Accept all events of a request; those stored before a failure are duplicates the next time."""
+        """Accept all events of a request; events stored before a failure are duplicates in the repeated request."""
         foreign = 0
         for event in events_in(payload, self._number):
             match event:
                 case WhatsAppMessage():
-                    async with self._intake.in_order(event.message.address.channel):
+                    async with self._intake.channel_lock(event.message.address.channel):
                         await self._accept(event)
                 case StatusReport():
                     await self._context.record_report(event.key, event.report)
@@ -87,7 +87,9 @@ class WhatsAppInbound:
     async def _accept(self, event: WhatsAppMessage) -> None:
         message, press = event.message, event.press
         content = await self._context.pressed(press.key, press.number) if press is not None else None
-        if content is not None:  # a button that Maestro did not send counts by its label
+        if (
+            content is not None
+        ):  # the press of a button that Maestro did not send keeps the button's label as its content
             message = message.model_copy(update={"content": content})
         if await self._intake.accept(message) is None:
             return
@@ -98,7 +100,7 @@ class WhatsAppInbound:
 
 
 class WhatsAppEndpoint(WebhookEndpoint):
-    """The endpoint of Meta's requests; Meta repeats one without an acknowledgement for up to seven days."""
+    """The endpoint of Meta's requests; Meta repeats an unacknowledged request for up to seven days."""
 
     methods = ("GET", "POST")
 
@@ -108,21 +110,21 @@ class WhatsAppEndpoint(WebhookEndpoint):
         self._verify_token = verify_token
 
     async def receive(self, request: Request) -> Response:
-        """Answer one request; with a GET Meta verifies the address, when the webhook is set up."""
+        """Answer one request; with a GET Meta verifies the address when an operator sets up the webhook."""
         if request.method == "POST":
             return await super().receive(request)
         parameters = request.query_params
         is_known = is_same_secret(self._verify_token, parameters.get("hub.verify_token", ""))
         if parameters.get("hub.mode") != "subscribe" or not is_known:
-            return PlainTextResponse("the verify token is another one", HTTPStatus.FORBIDDEN)
+            return PlainTextResponse("the verify token is not verifyToken in Maestro's settings", HTTPStatus.FORBIDDEN)
         return PlainTextResponse(parameters.get("hub.challenge", ""))
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Check the signature."""
+        """Tell whether Meta signed the request."""
         return is_signed(self._secret, body, headers.get(SIGNATURE, ""), SCHEME)
 
     async def answer(self, _: Request, body: bytes) -> Response:
-        """Acknowledge a request when all of it is in the inbox."""
+        """Acknowledge a request once all its events are in the inbox."""
         payload = parse_object(body)
         return payload if isinstance(payload, Response) else await self.store(payload)
 
@@ -137,8 +139,8 @@ class WhatsAppConnector(AccountConnector):
         super().__init__(instance, context)
         options = instance.options
         assert isinstance(options, WhatsAppOptions)
-        # One system user's token may serve several numbers, and each of them is connected once: the lease is of the
-        # number, not of the token.
+        # The lease is of the number, not of the token: the token of one system user may serve several numbers, and
+        # each number is connected once.
         self.token_digest = hashlib.sha256(options.phone_number_id.encode()).hexdigest()
         self.capabilities = Capabilities(
             max_length=MAX_TEXT,
@@ -162,30 +164,30 @@ class WhatsAppConnector(AccountConnector):
         self._look_seconds = look_seconds
 
     async def _receive(self) -> None:
-        number = await self.retry(self._introduce)
-        self._statuses.expect()
+        number = await self.retry(self._read_number)
+        self._statuses.start()
         self._endpoint.take = self._inbound.take
         while True:
-            await self.report_running(self._describe(number))
+            await self.report_running(self._describe_number(number))
             await asyncio.sleep(self._look_seconds)
-            number = await self.retry(self._introduce)
+            number = await self.retry(self._read_number)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk, or its content as a file, once; raises a ``SendFailure``."""
+        """Send a chunk once, as a message or as a file; raises a ``SendFailure``."""
         with self.ending_if_refused():
             return await self._sender.send(message)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Wait for a status of a message; raises ``Unsettled`` when none comes."""
+        """Wait for a status of a sent message; raises ``Unsettled`` when no status arrives."""
         return await self._statuses.find(message)
 
     async def typing(self, address: Address) -> None:
-        """Show below the newest message of a chat that an answer is being written, if one came since the start."""
+        """Show below a chat's newest message since the start, if any, that an answer is being written."""
         if address.channel in self._inbound.newest:
             await self._sender.show_typing(self._inbound.newest[address.channel])
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the reaction of the settings to a message."""
+        """Add the configured reaction to a message."""
         if self._options.ack_reaction:
             await self._sender.react(address.channel, message_id, self._options.ack_reaction)
 
@@ -193,37 +195,37 @@ class WhatsAppConnector(AccountConnector):
         """Download a file by its id, over a link valid for five minutes; raises a ``FetchFailure``."""
         self._media.check_size(attachment.size)
         if not attachment.id.isalnum():
-            # The id becomes a part of a URL, so its form is checked first.
-            raise PermanentFetch("this is no id of a file")
+            # The file's id becomes a part of a URL, so its form is checked first.
+            raise PermanentFetch("the file's id is not valid on WhatsApp")
         for number in range(TRIES):
             path = folder / str(number)
             file = await self._file_info(attachment.id)
             await self._media.fetch(str(file.get("url") or ""), path)
             if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
                 return path
-        raise PermanentFetch("the file is another one than WhatsApp's checksum says, again and again")
+        raise PermanentFetch("the download is damaged: it never matched WhatsApp's checksum")
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the route for Meta's requests: ``/platforms/whatsapp/<account>``."""
         return self._endpoint.routes()
 
     async def _file_info(self, media_id: str) -> Fields:
-        """Ask WhatsApp for a file's link, size and checksum; raises a ``FetchFailure``, also for a large one."""
+        """Return a file's link, size and checksum; raises a ``FetchFailure``, also for a file that is too large."""
         try:
-            file = await self._graph.media(media_id)
+            file = await self._graph.read_media(media_id)
         except SendFailure as failure:
             raise fetch_failure(failure) from None
         size = str(file.get("file_size") or "")
         self._media.check_size(int(size) if size.isdecimal() else 0)
         return file
 
-    async def _introduce(self) -> Fields:
-        """Read the number's data from Meta; a later call shows whether the token is still valid."""
-        return await self._graph.number(FIELDS)
+    async def _read_number(self) -> Fields:
+        """Return Meta's data about the number; the call also shows whether the token is valid."""
+        return await self._graph.read_number(FIELDS)
 
-    def _describe(self, number: Fields) -> str:
+    def _describe_number(self, number: Fields) -> str:
         who = f"{number.get('verified_name') or 'a number'} ({number.get('display_phone_number') or 'unnamed'})"
-        poor = "; people report or block it, see Phone numbers in WhatsApp Manager"
+        poor = "; users report or block the number, see Phone numbers in WhatsApp Manager"
         warning = poor if number.get("quality_rating") == "RED" else ""
         return f"{who}, webhook /platforms/{PLATFORM}/{self.account}{warning}"
 

@@ -1,4 +1,4 @@
-"""WhatsApp's entry in the list of platforms: its secrets, options and connector."""
+"""WhatsApp's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.platforms import Platform
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions, complete
@@ -8,7 +8,7 @@ platform = Platform(
     secrets={
         ACCESS_TOKEN: "the token of a system user that may send messages",
         APP_SECRET: "the app's secret, with which Meta signs its requests",
-        VERIFY_TOKEN: "the word that Meta says when the webhook is set up; of your own choice",
+        VERIFY_TOKEN: "the word with which Meta verifies the webhook; choose it yourself",
     },
     connector="connectors.whatsapp.connector:WhatsAppConnector",
     options=WhatsAppOptions,

@@ -1,4 +1,4 @@
-"""Meta's requests as events: messages of every kind, statuses of sent messages, and new numbers of users."""
+"""The conversion of Meta's requests into events: messages, statuses of sent messages, and new numbers of users."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.whatsapp.api import failure_sentence
+from connectors.whatsapp.api import describe_errors
 from connectors.whatsapp.config import PLATFORM
 from maestro.domain.messages import Address, Attachment, IncomingMessage, ReceiptReport, ReceiptState
 
 Json = Mapping[str, Any]
 
 SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
-"""Kinds of messages without content."""
+"""Types of messages without content, which are skipped."""
 MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
-UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
+UNKNOWN = "[a message of a type that WhatsApp does not pass on]"
 MAX_CONTACTS = 10
 
 FIELD = "messages"
@@ -28,7 +28,7 @@ STATES: Mapping[str, ReceiptState] = {
 }
 EDIT, SYSTEM = "edit", "system"
 _PRESS = re.compile(r"([A-Za-z0-9]{1,25}):([0-9]{1,2})")
-"""The payload of a sent button: the key of its message and its number."""
+"""The payload of a button that Maestro sent: the key of its message and the button's number."""
 _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 
@@ -42,66 +42,66 @@ class MessageText:
 
 
 def text_of(message: Json) -> MessageText:
-    """Return the content of a message; raises ``ValueError`` or a similar error for an unknown form."""
+    """Return the content of a message; raises ``ValueError`` or a similar error for a malformed message."""
     kind = str(message.get("type") or "")
     if kind in MEDIA:
-        return _media(message[kind])
+        return _read_media(message[kind])
     read = _KINDS.get(kind)
     return read(message[kind]) if read is not None else MessageText(UNKNOWN)
 
 
-def _text(part: Json) -> MessageText:
+def _read_text(part: Json) -> MessageText:
     return MessageText(str(part["body"]))
 
 
-def _media(part: Json) -> MessageText:
+def _read_media(part: Json) -> MessageText:
     content_type = str(part.get("mime_type") or "").partition(";")[0].strip()
     file = Attachment(id=str(part["id"]), filename=str(part.get("filename") or ""), content_type=content_type)
     return MessageText(str(part.get("caption") or ""), (file,))
 
 
-def _interactive(part: Json) -> MessageText:
+def _read_interactive(part: Json) -> MessageText:
     kind = str(part["type"])
     if kind not in ("button_reply", "list_reply"):
-        return MessageText(f"[a filled-in form: {_object(part.get(kind)).get('body') or kind!s}]")
+        return MessageText(f"[a filled-in form: {_as_object(part.get(kind)).get('body') or kind!s}]")
     reply = part[kind]
     return MessageText(str(reply["title"]), payload=str(reply["id"]))
 
 
-def _button(part: Json) -> MessageText:
-    """Read a quick reply below a template; the operator defined its payload."""
+def _read_button(part: Json) -> MessageText:
+    """Read the press of a quick reply below a template; the operator defined the payload."""
     return MessageText(str(part["text"]), payload=str(part.get("payload") or ""))
 
 
-def _location(part: Json) -> MessageText:
+def _read_location(part: Json) -> MessageText:
     names = [str(part[name]) for name in ("name", "address") if part.get(name)]
     return MessageText(
         f"[location: {', '.join([str(float(part['latitude'])), str(float(part['longitude'])), *names])}]"
     )
 
 
-def _contacts(part: list[Json]) -> MessageText:
-    return MessageText("\n".join(f"[contact: {_contact(contact)}]" for contact in part[:MAX_CONTACTS]))
+def _read_contacts(part: list[Json]) -> MessageText:
+    return MessageText("\n".join(f"[contact: {_describe_contact(contact)}]" for contact in part[:MAX_CONTACTS]))
 
 
-def _contact(contact: Json) -> str:
-    name = str(_object(contact.get("name")).get("formatted_name") or "")
+def _describe_contact(contact: Json) -> str:
+    name = str(_as_object(contact.get("name")).get("formatted_name") or "")
     return ", ".join(filter(None, (name, *(str(phone.get("phone") or "") for phone in contact.get("phones") or ()))))
 
 
-def _order(part: Json) -> MessageText:
+def _read_order(part: Json) -> MessageText:
     count = len(part.get("product_items") or ())
     text = str(part.get("text") or "")
     return MessageText(f"[an order of {count} {'product' if count == 1 else 'products'}] {text}".rstrip())
 
 
 _KINDS: Mapping[str, Callable[[Any], MessageText]] = {
-    "text": _text,
-    "interactive": _interactive,
-    "button": _button,
-    "location": _location,
-    "contacts": _contacts,
-    "order": _order,
+    "text": _read_text,
+    "interactive": _read_interactive,
+    "button": _read_button,
+    "location": _read_location,
+    "contacts": _read_contacts,
+    "order": _read_order,
 }
 
 
@@ -115,7 +115,7 @@ class WhatsAppNumber:
 
 @dataclass(frozen=True)
 class WhatsAppPress:
-    """A button press: the key of its message and its number."""
+    """A button press: the key of the button's message, and the button's number."""
 
     key: str
     number: int
@@ -123,7 +123,7 @@ class WhatsAppPress:
 
 @dataclass(frozen=True)
 class WhatsAppMessage:
-    """A message; if it has a ``press``, its content is only the label of the pressed button."""
+    """A received message; with a ``press`` the content is only the label of the pressed button."""
 
     message: IncomingMessage
     press: WhatsAppPress | None = None
@@ -131,7 +131,7 @@ class WhatsAppMessage:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """The status of a sent message."""
+    """The status of the sent message with this key."""
 
     key: str
     report: ReceiptReport
@@ -139,7 +139,7 @@ class StatusReport:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """The new number of a user."""
+    """The change of a user's number, which is the channel's id, to another number."""
 
     channel: str
     to: str
@@ -147,14 +147,14 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class ForeignEvents:
-    """The number of events in a request that concern another number."""
+    """The count of events in a request that concern another number of the business account."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class SkippedEvent:
-    """A skipped event, and the reason."""
+    """An event that was skipped, and the reason."""
 
     why: str
 
@@ -164,10 +164,10 @@ WhatsAppEvent = WhatsAppMessage | StatusReport | NumberChange | ForeignEvents | 
 
 def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     """Yield all events of a request, in their order."""
-    for entry in _objects(payload.get("entry")):
-        for change in _objects(entry.get("changes")):
+    for entry in _as_objects(payload.get("entry")):
+        for change in _as_objects(entry.get("changes")):
             if change.get("field") == FIELD:
-                yield from _events_of(_object(change.get("value")), number)
+                yield from _events_of_change(_as_object(change.get("value")), number)
 
 
 def press_in(payload: str) -> WhatsAppPress | None:
@@ -181,16 +181,16 @@ def author_of(message: Json) -> str:
     return str(message.get("from") or message.get("from_user_id") or "")
 
 
-def _events_of(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
-    messages, statuses = _objects(value.get("messages")), _objects(value.get("statuses"))
-    if _object(value.get("metadata")).get("phone_number_id") != number.number_id:
+def _events_of_change(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
+    messages, statuses = _as_objects(value.get("messages")), _as_objects(value.get("statuses"))
+    if _as_object(value.get("metadata")).get("phone_number_id") != number.number_id:
         yield ForeignEvents(len(messages) + len(statuses))
         return
     if value.get("errors"):
-        yield SkippedEvent(failure_sentence(value["errors"]))
-    names = _names(value)
-    events = [_read_safely(_message, message, number, names) for message in messages]
-    events += [_read_safely(_status, status) for status in statuses]
+        yield SkippedEvent(describe_errors(value["errors"]))
+    names = _display_names(value)
+    events = [_read_safely(_read_message, message, number, names) for message in messages]
+    events += [_read_safely(_read_status, status) for status in statuses]
     yield from (event for event in events if event is not None)
 
 
@@ -202,25 +202,25 @@ def _read_safely(read: Callable[..., WhatsAppEvent | None], *arguments: object) 
         return SkippedEvent(f"unreadable ({type(error).__name__})")
 
 
-def _message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppEvent | None:
+def _read_message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppEvent | None:
     kind = str(message.get("type") or "")
     if kind in SILENT:
         return None
     if kind == SYSTEM:
-        system = _object(message.get(SYSTEM))
+        system = _as_object(message.get(SYSTEM))
         before, after = author_of(message), str(system.get("wa_id") or "")
         return NumberChange(before, after) if system.get("type") == "user_changed_number" and before and after else None
     if message.get("group_id"):
         return SkippedEvent("a message in a group")
     if kind != EDIT:
-        return _received(message, number, names)
+        return _read_incoming(message, number, names)
     edit = message[EDIT]
-    edited = _received({**message, **edit["message"]}, number, names).message
+    edited = _read_incoming({**message, **edit["message"]}, number, names).message
     ids = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
     return WhatsAppMessage(IncomingMessage.model_validate({**edited.model_dump(), **ids}))
 
 
-def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
+def _read_incoming(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
     author, text = author_of(message), text_of(message)
     if not author.strip() or not (text.content.strip() or text.attachments):
         raise ValueError("the message has no author or no content")
@@ -233,32 +233,32 @@ def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -
         sent_at=datetime.fromtimestamp(int(message["timestamp"]), UTC),
         attachments=text.attachments,
         is_direct=True,
-        reply_to=str(_object(message.get("context")).get("id") or ""),
+        reply_to=str(_as_object(message.get("context")).get("id") or ""),
     )
     return WhatsAppMessage(received, press_in(text.payload))
 
 
-def _status(status: Json) -> StatusReport | None:
+def _read_status(status: Json) -> StatusReport | None:
     key, state = str(status.get("biz_opaque_callback_data") or ""), STATES.get(str(status.get("status")))
     if state is None or not _KEY.fullmatch(key):
         return None
-    error = failure_sentence(status.get("errors")) if state is ReceiptState.FAILED else ""
+    error = describe_errors(status.get("errors")) if state is ReceiptState.FAILED else ""
     return StatusReport(key, ReceiptReport(platform_message_id=str(status["id"]), standing=state, error=error))
 
 
-def _names(value: Json) -> Mapping[str, str]:
-    """Return the display names of users, by both of their ids."""
+def _display_names(value: Json) -> Mapping[str, str]:
+    """Return the display names of users, by number and by Meta's id."""
     return {
-        str(contact[of]): str(_object(contact.get("profile")).get("name") or "")
-        for contact in _objects(value.get("contacts"))
+        str(contact[of]): str(_as_object(contact.get("profile")).get("name") or "")
+        for contact in _as_objects(value.get("contacts"))
         for of in ("wa_id", "user_id")
         if contact.get(of)
     }
 
 
-def _objects(value: object) -> list[dict[str, Any]]:
+def _as_objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _object(value: object) -> dict[str, Any]:
+def _as_object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

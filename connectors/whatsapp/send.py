@@ -26,12 +26,12 @@ LOOK_SECONDS = 0.5
 WINDOW = timedelta(hours=24)
 """The time after a user's message in which WhatsApp accepts free text to this user."""
 CLOSED = (
-    "more than 24 hours have passed since they wrote last; their next message opens the chat. With the setting "
-    "template, what is said meanwhile goes as a template"
+    "the user wrote more than 24 hours ago; the user's next message opens the chat again. With the setting "
+    "template, messages in the meantime are sent as a template"
 )
-NO_FILES = "more than 24 hours have passed since they wrote last, and a template brings no file"
+NO_FILES = "the user wrote more than 24 hours ago, and a template cannot contain a file"
 MAX_REFUSALS = 5
-"""The number of refusals in a row after which the wait stops growing, at about 17 minutes."""
+"""The number of rate limits in a row after which the wait stops growing, at about 17 minutes."""
 MOST_UPLOADS = 100
 
 
@@ -44,30 +44,30 @@ class StatusWaiter:
         self._clock = clock
         self._since: datetime | None = None
 
-    def expect(self) -> None:
-        """Expect statuses from now on: Meta repeats those that were not acknowledged."""
+    def start(self) -> None:
+        """Start to expect statuses: Meta repeats those that were not acknowledged."""
         self._since = self._clock()
 
     async def find(self, message: OutgoingMessage) -> Receipt:
-        """Return WhatsApp's id of the message; raises ``Unsettled`` when no status comes in time.
+        """Return WhatsApp's id of the message; raises ``Unsettled`` when no status arrives in time.
 
-        Before the webhook is open no status can come: the failure then says that WhatsApp cannot be asked now.
+        Before the webhook is open no status can arrive: ``NotDispatched`` then says that WhatsApp cannot be asked now.
         """
         while True:
             receipt = await self._context.receipt(message.key)
             if receipt is not None:
                 return receipt
             if self._since is None:
-                raise NotDispatched("the connector has not started yet, so no status of the message can come")
+                raise NotDispatched("the connector has not started yet, so no status of the message can arrive")
             until = max(message.tried_at or self._since, self._since) + self._seconds
             left = (until - self._clock()).total_seconds()
             if left <= 0:
-                raise Unsettled(f"WhatsApp said nothing of the message for {self._seconds.total_seconds():g} s")
+                raise Unsettled(f"WhatsApp reported no status within {self._seconds.total_seconds():g} s")
             await asyncio.sleep(min(left, LOOK_SECONDS))
 
 
 class WhatsAppSender:
-    """Sends of one number, at the rate of each chat."""
+    """The sends of one number, with a rate limit for each chat."""
 
     def __init__(self, graph: GraphClient, context: ConnectorContext, options: WhatsAppOptions) -> None:
         self._graph = graph
@@ -78,7 +78,7 @@ class WhatsAppSender:
         self._uploads: dict[int, compose.WhatsAppUpload] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk, or its content as a file, once; raises a ``SendFailure``.
+        """Send a chunk once, as a message or as a file; raises a ``SendFailure``.
 
         Messages do not follow a user to a new number: the old number may belong to another user by now.
         """
@@ -87,9 +87,9 @@ class WhatsAppSender:
         await self._rate.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            answer = await self._graph.message(compose.addressed(message, body, quotes=quotes))
+            answer = await self._graph.post(compose.add_receiver(message, body, quotes=quotes))
         except PairRateLimit as limit:
-            raise RetryableSend(str(limit), self._pause(channel, limit.retry_after)) from None
+            raise RetryableSend(str(limit), self._next_pause(channel, limit.retry_after)) from None
         match answer.get("messages"):
             case [{"id": str(message_id)}, *_] if message_id:
                 self._refused.pop(channel, None)
@@ -100,34 +100,36 @@ class WhatsAppSender:
     async def react(self, channel: str, message_id: str, emoji: str) -> None:
         """Add a reaction to a message; raises a ``SendFailure``."""
         part = {"message_id": message_id, "emoji": emoji}
-        await self._graph.message({**compose.receiver(channel), "type": "reaction", "reaction": part})
+        await self._graph.post({**compose.receiver_fields(channel), "type": "reaction", "reaction": part})
 
     async def show_typing(self, message_id: str) -> None:
         """Mark a message as read and show that an answer is being written; raises a ``SendFailure``.
 
-        WhatsApp shows it for 25 seconds, or until the answer.
+        WhatsApp shows this for 25 seconds, or until the answer.
         """
-        await self._graph.message({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
+        await self._graph.post({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
 
     async def _compose(self, message: OutgoingMessage) -> compose.Body:
         heard_at = await self._context.last_heard(message.address.channel)
         if heard_at is not None and datetime.now(UTC) - heard_at < WINDOW:
-            return compose.file(message, await self._upload(message)) if message.filename else compose.text(message)
+            if message.filename:
+                return compose.file_body(message, await self._upload(message))
+            return compose.text_body(message)
         if not self._options.template:
             raise PermanentSend(CLOSED, FailureScope.CHANNEL)
         if message.filename:
-            # Only this message fails, not the chat: texts still reach it as a template.
+            # Only this message fails, not the chat: texts still reach the chat as a template.
             raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
-        return compose.template(message, self._options.template, self._options.template_language)
+        return compose.template_body(message, self._options.template, self._options.template_language)
 
     async def _upload(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
-        """Return the uploaded file; its id is reused while its message is retried, so that it is uploaded once."""
+        """Upload the file of a message, once: while the message is retried, the id of the first upload is reused."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known
         content = await read_content(message)
-        shape = compose.shape_of(message, len(content))
-        kind = compose.uploaded_as(message)
+        shape = compose.media_shape(message, len(content))
+        kind = compose.upload_type(message)
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
         except SendFailure as failure:
@@ -137,8 +139,8 @@ class WhatsAppSender:
         self._uploads[message.id] = compose.WhatsAppUpload(media_id, shape)
         return self._uploads[message.id]
 
-    def _pause(self, channel: str, requested: timedelta) -> timedelta:
-        """Return the wait before the next message to a user: each refusal in a row multiplies it by four."""
+    def _next_pause(self, channel: str, requested: timedelta) -> timedelta:
+        """Return the wait before the next message to a user; each rate limit in a row multiplies the wait by four."""
         refusals = self._refused.get(channel, 0)
         self._refused[channel] = min(refusals + 1, MAX_REFUSALS)
         return requested * float(4**refusals)

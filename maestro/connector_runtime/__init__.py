@@ -1,1 +1,1 @@
-"""Runs connectors: their context, their leases, and the bots that operators add at run time."""
+"""The runtime of connectors: their context, their leases, and the bots that operators add while Maestro runs."""

@@ -1,4 +1,4 @@
-"""The context of a connector: the services of Maestro for it, backed by the store.
+"""The context of a connector: Maestro's services for it, backed by the store.
 
 See docs/architecture.md: who may import whom.
 """
@@ -34,19 +34,19 @@ class StoreContext(AccountIntake):
         self._files = files
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        """Return the cursor of a channel: the position up to which its messages were read."""
-        return await self._read(lambda tx: tx.bots.channels.cursor(self._place(channel, thread)))
+        """Return the cursor of a channel: the id of the message up to which the channel was read."""
+        return await self._read(lambda tx: tx.bots.channels.cursor(self._address(channel, thread)))
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
         """Move the cursor of a channel forward."""
-        await self._change(lambda tx: tx.bots.channels.advance(self._place(channel, thread), mark))
+        await self._change(lambda tx: tx.bots.channels.advance(self._address(channel, thread), mark))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
         """Record that a channel exists."""
-        await self._change(lambda tx: tx.bots.channels.remember(self._place(channel, thread), direct=direct))
+        await self._change(lambda tx: tx.bots.channels.remember(self._address(channel, thread), direct=direct))
 
     async def known_channels(self) -> Sequence[KnownChannel]:
-        """Return all channels of the account that are recorded."""
+        """Return all recorded channels of the account."""
         return await self._read(
             lambda tx: [
                 KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at)
@@ -55,49 +55,49 @@ class StoreContext(AccountIntake):
         )
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Count messages that were skipped, so that operators see the number."""
-        await self._change(lambda tx: tx.inbox.ignored.add(self._place(channel), why, count))
+        """Add to the count of a channel's skipped messages, which operators see."""
+        await self._change(lambda tx: tx.inbox.ignored.add(self._address(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return the messages sent to this channel after the given delivery, oldest first, up to the limit."""
+        """Return the messages sent to this channel after the delivery ``after_id``, oldest first, at most ``limit``."""
         rows = await self._read(lambda tx: tx.deliveries.sent_since(address, after_id, limit))
         path = self._files.path
         return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
 
     async def newest_delivery(self) -> int:
-        """Return the highest id of all deliveries."""
+        """Return the highest delivery id ever assigned."""
         return await self._read(lambda tx: tx.deliveries.newest_id())
 
     async def last_heard(self, channel: str) -> datetime | None:
         """Return the time of the newest incoming message in a channel."""
-        return await self._read(lambda tx: tx.bots.channels.last_heard(self._place(channel)))
+        return await self._read(lambda tx: tx.bots.channels.last_heard(self._address(channel)))
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
         """Record the platform's delivery report about a message that Maestro sent."""
-        return await self._change(lambda tx: tx.deliveries.reports.apply(self._place(""), key, report))
+        return await self._change(lambda tx: tx.deliveries.reports.apply(self._address(""), key, report))
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return the platform's receipt of a message; None while the platform has not reported it."""
-        return await self._read(lambda tx: tx.deliveries.reports.receipt(self._place(""), key))
+        """Return the platform's receipt of a message; None until the platform has reported the receipt."""
+        return await self._read(lambda tx: tx.deliveries.reports.receipt(self._address(""), key))
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text of the button that a user pressed."""
-        return await self._read(lambda tx: tx.deliveries.reports.pressed(self._place(""), key, number))
+        """Return the text of the button that a user pressed, None if the button does not exist."""
+        return await self._read(lambda tx: tx.deliveries.reports.pressed(self._address(""), key, number))
 
     async def moved(self, channel: str, to: str) -> None:
-        """Move bindings and conversations of a channel to its new id on the platform."""
-        await self._change(lambda tx: tx.bots.moves.add(self._place(channel), to))
+        """Move the bindings and conversations of a channel to the channel's new id on the platform."""
+        await self._change(lambda tx: tx.bots.moves.add(self._address(channel), to))
 
     async def moved_to(self, channel: str) -> str:
-        """Return the new id of a channel that the platform moved."""
-        return await self._read(lambda tx: tx.bots.channels.moved_to(self._place(channel)))
+        """Return the current id of a channel; ``channel`` itself if the id never changed."""
+        return await self._read(lambda tx: tx.bots.channels.moved_to(self._address(channel)))
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Make this user the owner of a channel without one; return whether the channel belongs to the user."""
+        """Make this user the owner of a channel without an owner; return whether the user owns the channel now."""
         return await self._change(lambda tx: tx.users.own_channel(address, user_id))
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Exchange a one-time ticket for the identity of its user; None for an unknown ticket."""
+        """Exchange a one-time ticket for the identity of its user; None if it is unknown, used or expired."""
         row = await self._change(lambda tx: tx.users.take_ticket(ticket))
         return Identity(row.user_id, row.user_name, IdentityRole(row.role)) if row else None
 
@@ -141,22 +141,22 @@ class StoreContext(AccountIntake):
         account = (self._platform, self._account)
         await self._change(lambda tx: tx.users.connector_state(*account, state, detail, trouble=trouble))
 
-    def _place(self, channel: str, thread: str = "") -> Address:
+    def _address(self, channel: str, thread: str = "") -> Address:
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
 
     async def _read(self, read: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_in_view, self._store, read)
+        return await asyncio.to_thread(_run_in_view, self._store, read)
 
     async def _change(self, change: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_in_transaction, self._store, change)
+        return await asyncio.to_thread(_run_in_transaction, self._store, change)
 
 
-def _in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
+def _run_in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
     with store.view() as tx:
         return read(tx)
 
 
-def _in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
+def _run_in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
     with store.begin() as tx:
         return change(tx)
 

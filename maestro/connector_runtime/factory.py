@@ -1,4 +1,4 @@
-"""Creates the connectors of bots, from the configuration and from rows that operators added."""
+"""Creates the connectors of bots, from the configuration file and from the rows of bots that operators added."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,27 +18,27 @@ from maestro.settings.bots import ConfiguredBot, configured_bots
 
 @dataclass(frozen=True)
 class ConnectorFactory:
-    """Creates the connector of a bot; the configuration of a bot takes precedence over its row."""
+    """A factory for the connectors of bots; a bot's configuration takes precedence over its row."""
 
     keys: SecretKeys
     configured: Mapping[tuple[str, str], ConfiguredBot]
 
     @classmethod
     def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
-        """Return the factory of a process, with the bots that its settings configure."""
+        """Return the factory of a process, with the bots in its settings."""
         return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
 
     def instance(self, row: BotInstance) -> Instance:
-        """Return a bot with its secrets decrypted.
+        """Return the options and the decrypted secrets of a bot.
 
-        Raises ``ConfigurationError`` for a bot that cannot be connected; the text names the fix and quotes no value.
+        Raises ``ConfigurationError`` for a bot that cannot be connected; the message names the fix and quotes no value.
         """
-        bot = self._bot(row)
+        bot = self._bot_options(row)
         entry = platform(row.platform)
         unknown = sorted(set(bot.secrets) - set(entry.secrets))
         if unknown:
             known = ", ".join(entry.secrets)
-            raise ConfigurationError(f"{row.place} has no secret {', '.join(unknown)}; there are {known}")
+            raise ConfigurationError(f"{row.place}: unknown secret {', '.join(unknown)}; the known ones are {known}")
         try:
             options = read(entry.options, bot.options)
         except InvalidEdit as error:
@@ -53,11 +53,11 @@ class ConnectorFactory:
         return instance
 
     def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
-        """Create the connector; the first call for a platform imports its library, which takes a moment."""
+        """Create the connector of a bot; the first call for a platform imports its library, which takes a moment."""
         return platform(row.platform).connect(instance, context)
 
     def state_of(self, row: BotInstance) -> str:
-        """Return a fingerprint that changes when a bot has to be reconnected; it reveals no secret."""
+        """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
         try:
             instance = self.instance(row)
         except ConfigurationError as error:
@@ -65,13 +65,13 @@ class ConnectorFactory:
         secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
         return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
 
-    def _bot(self, row: BotInstance) -> ConfiguredBot:
+    def _bot_options(self, row: BotInstance) -> ConfiguredBot:
         if not row.configured:
             secrets = {name: self.keys.reveal(encrypted) for name, encrypted in row.stored_secrets.items()}
             return ConfiguredBot(row.platform, row.account, "", secrets, row.option_values)
         bot = self.configured.get((row.platform, row.account))
         if bot is None:
             raise ConfigurationError(
-                f"{row.place} stands in a configuration that this process was not started with; start it with that file"
+                f"{row.place} belongs to a configuration file that this process did not read; start it with that file"
             )
         return bot

@@ -1,4 +1,4 @@
-"""Runs each connector of a process while the process holds the connector's lease."""
+"""Runs each connector of a process for as long as the process holds the connector's lease."""
 
 import asyncio
 import contextlib
@@ -23,10 +23,10 @@ LOOK_SECONDS = 1.0
 
 @contextlib.asynccontextmanager
 async def lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the connector's lease during the block; wait while another process has it.
+    """Hold the connector's lease during the block; wait while another process has the lease.
 
     The lease locks the platform and account, whose queue only one process may poll, and the token, which two accounts
-    might share by mistake: a platform would drop one of two gateways, or give every message to both.
+    might share by mistake: a platform would drop one of two connections, or give every message to both.
 
     Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
     """
@@ -37,39 +37,39 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             for lock in locks:
-                await _take(FileLock(folder / lock), name, report, held)
+                await _acquire(FileLock(folder / lock), name, report, held)
         except OSError as error:
             raise ConfigurationError(
                 f"The lease of {name} in {folder} cannot be taken: {error.strerror}. "
-                "See that this user may write there and that its disk is not full, or set dataDir to another folder."
+                "Make the folder writable for this user, free space on its disk, or set dataDir to another folder."
             ) from error
         yield
 
 
-async def _take(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
+async def _acquire(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
     has_waited = False
     # The lock is tried every second: a thread that blocks in flock could not be cancelled.
     while not await asyncio.to_thread(lock.take):
         if not has_waited:
-            report(f"{lock.holder().capitalize()} has the connector {name}; standing by to take over when it ends.")
+            report(f"{lock.holder().capitalize()} runs the connector {name}; this process takes over after it.")
             has_waited = True
         await asyncio.sleep(LOOK_SECONDS)
     held.callback(lock.release)
     lock.sign()
     if has_waited:
-        report(f"The connector {name} is ours now.")
+        report(f"This process has taken over the connector {name}.")
 
 
 @dataclass(frozen=True)
 class ConnectorHost:
-    """Runs connectors: without leases next to an embedded server, with a lease and a queue for each on a cluster."""
+    """Runs connectors: next to an embedded Temporal server without leases, else each with a lease and a queue."""
 
     settings: Settings
     hub: ConnectorHub
     engine: Engine
     say: Callable[[str], None]
     parts_of: Callable[[Connector], WorkerParts]
-    """The worker of the queue of one connector."""
+    """Returns the worker of one connector's queue."""
 
     async def run(self, connector: Connector, begun: Callable[[], None]) -> None:
         """Run the connector until cancelled, once its lease is held; ``begun`` is called when it accepts sends."""
@@ -84,7 +84,7 @@ class ConnectorHost:
                 await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
-        """Run a bot until cancelled, once its token's lease is held, because two rows may share a token by mistake.
+        """Run a bot until cancelled, once its lease is held, which protects a token that two rows share by mistake.
 
         Raises ``AccountRefused`` when the platform refuses the account.
         """
@@ -92,15 +92,15 @@ class ConnectorHost:
         refused: asyncio.Future[str] = loop.create_future()
         async with lease(self.settings.data_dir / "leases", connector, self.say):
 
-            def settle(reason: str) -> None:
-                """Record from any thread why a platform refuses an account; only the first reason is recorded."""
+            def record_refusal(reason: str) -> None:
+                """Record the reason of the first refusal; may be called from any thread."""
                 loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
-            with self.hub.running(connector, settle):
+            with self.hub.running(connector, record_refusal):
                 tasks = [asyncio.create_task(connector.run())]
                 try:
                     if not self.settings.temporal.embedded:
-                        # Bots are added at run time, so the start of the process does not wait for their workers.
+                        # Bots are added at run time, so the start of the process does not wait for the bots' workers.
                         tasks.append(asyncio.create_task(self.engine.work(self.parts_of(connector), lambda: None)))
                     await first_of(refused, watched=tasks)
                 finally:
@@ -110,19 +110,19 @@ class ConnectorHost:
 
 
 def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
-    """Return the endpoint for platform webhooks; None without the web connector."""
+    """Return the routes for platforms' webhooks on the web connector's port; None without the web connector."""
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
 async def wait_for_ports(connectors: Sequence[Connector]) -> None:
-    """Return once the connectors with a port receive messages; raises the error of one that cannot."""
+    """Return once the ports of all connectors are open; raises the error of a port that cannot be opened."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             await connector.started()
 
 
 def describe_closed_ports(connectors: Sequence[Connector]) -> str:
-    """Return a sentence that names the connectors whose port is not open yet; empty when all ports are open."""
+    """Return a sentence about connectors with a port that is not open yet; "" when all ports are open."""
     is_waiting = any(
         isinstance(connector, WebConnector) and not connector.accepts_connections for connector in connectors
     )
@@ -130,13 +130,13 @@ def describe_closed_ports(connectors: Sequence[Connector]) -> str:
 
 
 def stop_accepting(connectors: Sequence[Connector]) -> None:
-    """Stop receiving messages; answers that are under way are still sent."""
+    """Refuse new messages at the connectors' ports; answers under way are still sent."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             connector.stop_accepting()
 
 
 def is_job_open(store: Store, job_id: str) -> bool:
-    """Return whether a job has not ended yet, so that its typing indicator stays on."""
+    """Tell whether a job has not ended yet, so that its typing indicator is still shown."""
     with store.view() as tx:
         return not tx.jobs.status(job_id).ended

@@ -1,4 +1,4 @@
-"""Runs a connector for each enabled bot; starts, stops and reconfigures them at run time."""
+"""Runs the connector of each enabled bot, and starts, stops and restarts bots when operators change them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from maestro.store.store import Store
 from maestro.supervision import end
 
 LOOK_SECONDS = 0.5
-"""The longest time in seconds until a change of a bot's row is applied."""
+"""The longest delay in seconds until a change of a bot's row is applied."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 """The longest pause in seconds before a failed connector is restarted; pauses double up to this value."""
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class EnabledBot:
-    """A bot that should run, with a fingerprint of its settings that changes when it has to be reconnected."""
+    """A bot that should run; ``state`` is a fingerprint that changes when the bot has to be reconnected."""
 
     row: BotInstance
     state: str
@@ -40,19 +40,19 @@ class EnabledBot:
 
 @dataclass
 class RunningBot:
-    """A running bot and its task, which ends if the platform refuses the bot; ``changed_at`` is that of its row."""
+    """A running bot; ``task`` ends if the platform refuses the bot; ``changed_at`` is that of the bot's row."""
 
     state: str
     changed_at: datetime | None
     task: "asyncio.Task[None]"
 
-    def serves(self, bot: EnabledBot) -> bool:
-        """Return whether this bot stays as it is; a bot whose task has ended restarts when its row changes."""
+    def is_current(self, bot: EnabledBot) -> bool:
+        """Tell whether this bot need not be restarted; a bot with an ended task restarts when its row changes."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
 
 class BotKeeper:
-    """Keeps the enabled bots of one process running; ``platforms`` are those it may connect, None for all."""
+    """Runs the enabled bots of one process; ``platforms`` are the platforms it may connect, None for all."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class BotKeeper:
         self._platforms = platforms
         self._running: dict[BotName, RunningBot] = {}
         self._webhooks: PlatformWebhooks | None = None
-        # Initially a value that equals no version, so that the first read counts as a change.
+        # The initial value equals no version, so that the first read counts as a change.
         self._applied_version: object = self
 
     async def run(self, webhooks: PlatformWebhooks | None) -> None:
-        """Start and stop bots as their rows change, until cancelled; platforms send their webhooks to ``webhooks``."""
+        """Start and stop bots as their rows change, until cancelled; ``webhooks`` serves the webhooks of platforms."""
         self._webhooks = webhooks
         try:
             with self._store.changes.subscribed(
@@ -83,14 +83,14 @@ class BotKeeper:
                 while True:
                     await changed.wait()
                     changed.clear()
-                    await self._follow()
+                    await self._apply_changes()
         finally:
             await end([old_bot.task for old_bot in self._running.values()])
 
-    async def _follow(self) -> None:
+    async def _apply_changes(self) -> None:
         try:
             row_version, enabled_bots = await asyncio.to_thread(self._read_enabled_bots)
-            await self._apply(enabled_bots)
+            await self._replace_outdated(enabled_bots)
         except StoreBusy as error:
             log.warning("bots.postponed", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
@@ -107,13 +107,13 @@ class BotKeeper:
             (row.platform, row.account): EnabledBot(row, self._factory.state_of(row)) for row in chosen
         }
 
-    async def _apply(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
+    async def _replace_outdated(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
         outdated = [
             name
             for name, old_bot in self._running.items()
-            if name not in enabled_bots or not old_bot.serves(enabled_bots[name])
+            if name not in enabled_bots or not old_bot.is_current(enabled_bots[name])
         ]
-        # An account has one connector, so the old one ends before the new one starts.
+        # An account has one connector, so the old connector ends before the new connector starts.
         await end([self._running.pop(name).task for name in outdated])
         for name, bot in enabled_bots.items():
             if name not in self._running:
@@ -121,7 +121,7 @@ class BotKeeper:
                 self._running[name] = RunningBot(bot.state, bot.row.changed_at, task)
 
     async def _run_bot(self, row: BotInstance) -> None:
-        """Run a bot, restarted after failures, until cancelled, or until the platform refuses the account."""
+        """Run a bot until cancelled, or until the platform refuses the account; restart it after other failures."""
         context = self._context_of(row.platform, row.account)
         pause = FIRST_PAUSE
         while True:
@@ -131,10 +131,10 @@ class BotKeeper:
                 connector = await asyncio.to_thread(self._factory.connect, row, instance, context)
                 with self._register_webhook(connector):
                     await self._run_connector(connector)
-                problem = "its connector ended by itself"
+                problem = "the connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
                 log.warning("connector.failed", connector=row.place, reason=str(error))
-                await self._give_up(context, str(error))
+                await self._report_failure(context, str(error))
                 return
             except asyncio.CancelledError:
                 with contextlib.suppress(MaestroError):
@@ -142,28 +142,28 @@ class BotKeeper:
                 raise
             # A failed connector is restarted, because messages still wait on its platform; other bots keep running.
             except Exception as error:  # noqa: BLE001 - see above
-                # Of a library's error only the class is shown, because its text may quote a token.
+                # Only the class of a library's error is shown, because the error's text may quote a token.
                 is_ours = isinstance(error, MaestroError)
-                problem = str(error) if is_ours else f"its connector broke ({type(error).__name__})"
+                problem = str(error) if is_ours else f"the connector failed ({type(error).__name__})"
                 log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
-            with contextlib.suppress(MaestroError):  # the store itself may have failed; the error is in the log
-                await context.report(ConnectorState.DEGRADED, f"{problem}; it is run again in {pause:g} s")
+            with contextlib.suppress(MaestroError):  # the store may have failed too; the problem is in the log
+                await context.report(ConnectorState.DEGRADED, f"{problem}; Maestro restarts it in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _register_webhook(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
-        """Register the connector's webhook if its platform uses one; raises ``ConfigurationError`` without a port."""
+        """Register the connector's webhook, if any; raises ``ConfigurationError`` without a web connector."""
         if not (isinstance(connector, HasRoutes) and connector.routes()):
             return contextlib.nullcontext()
         if self._webhooks is None:
             raise ConfigurationError(
-                f"{connector.platform} calls us on the web connector's port, and this process has none: set "
+                f"{connector.platform} sends webhooks to the web connector's port, and this process has none: set "
                 f"web.enabled to true, and with separate processes start `maestro connect web {connector.platform}`"
             )
         return self._webhooks.serving(connector)
 
-    async def _give_up(self, context: ConnectorContext, reason: str) -> None:
-        """Record why a bot was stopped; retried while the store is busy, because no later report follows."""
+    async def _report_failure(self, context: ConnectorContext, reason: str) -> None:
+        """Report why a bot was stopped; retry while the store is busy, because no later report follows."""
         while True:
             try:
                 return await context.report(ConnectorState.FAILED, reason)

@@ -193,7 +193,7 @@ def upload_folder(settings: Settings) -> Path:
 def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> None:
     """Remove incomplete uploads of an earlier process; in a shared folder, only those that are old enough."""
     until = time.time() - older_than.total_seconds()
-    endpoints.sweep(upload_folder(settings), until)
+    endpoints.delete_stale_uploads(upload_folder(settings), until)
     open_files(settings).sweep(until)
 
 

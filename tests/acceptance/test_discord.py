@@ -232,7 +232,7 @@ async def test_a_file_at_a_private_address_is_not_fetched(town: Town) -> None:
     said = town.say("@helper private", channel, attachments=[inside])
     job = await town.job(said)
     [row] = town.maestro.query("SELECT * FROM media WHERE inbox_id = ?", job["inbox_id"])
-    assert (row["digest"], "may not be fetched" in row["error"]) == ("", True)
+    assert (row["digest"], "may not be downloaded" in row["error"]) == ("", True)
 
 
 async def test_a_stranger_with_a_picture_costs_nothing(town: Town) -> None:

@@ -122,7 +122,7 @@ async def test_a_file_that_is_gone_does_not_cost_the_answer(maestro: Instance) -
     assert pictures(request) == [("image/png", PNG)]
     [job] = await maestro.ended("gone", "completed")
     rows = maestro.query("SELECT digest, error FROM media WHERE inbox_id = ? ORDER BY seq", job["inbox_id"])
-    assert (rows[0]["digest"], "not kept any more" in rows[0]["error"]) == ("", True)
+    assert (rows[0]["digest"], "deleted from" in rows[0]["error"]) == ("", True)
     assert (len(rows[1]["digest"]), rows[1]["error"]) == (64, "")
 
 

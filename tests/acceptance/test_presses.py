@@ -106,7 +106,7 @@ async def test_a_press_on_discord_answers_and_others_have_none_to_give(town: Tow
     assert [button["label"] for button in asked.buttons] == ["Red", "Dark blue"]
     assert said.reactions == ["👀"]
     refused = await town.told(town.discord.press(bob, asked, 0))
-    assert (refused["data"]["content"], refused["data"]["flags"]) == ("This is for somebody else to answer.", EPHEMERAL)
+    assert (refused["data"]["content"], refused["data"]["flags"]) == ("Another user has to answer this.", EPHEMERAL)
     assert (await town.told(town.discord.press(ann, asked, 1)))["type"] == 6
     answer = (await town.posts(channel, 2))[-1]
     assert (answer.content, answer.buttons) == ("It came to: Dark blue", [])

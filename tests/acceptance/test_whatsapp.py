@@ -331,7 +331,7 @@ async def test_what_came_a_day_late_is_not_answered_in_words_of_our_own(town: To
     await town.job(said, "failed")
     assert len(town.whatsapp.called("messages")) == before
     [row] = town.maestro.query("SELECT * FROM disabled_channels WHERE channel = ?", ada)
-    assert "their next message opens the chat" in row["reason"]
+    assert "next message opens the chat" in row["reason"]
     assert await town.ask("now", ada) == "answer to: now"
 
 

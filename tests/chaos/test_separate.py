@@ -129,7 +129,7 @@ async def test_a_second_connector_stands_by_and_takes_over(
 ) -> None:
     second = maestro.another("connect", "web", "--health-port", str(free_port()))
     since = await second.begin()
-    await second.says("standing by to take over", since)
+    await second.says("this process takes over after it", since)
     try:
         async with AsyncExitStack() as stack:
             load = await under_load(stack, maestro, llm, "takeover")

@@ -235,4 +235,4 @@ async def test_a_bot_of_the_configuration_has_its_secrets_from_there(
         await until(lambda: "ours" in bench.running, what="the bot")
         await until(lambda: ConnectorState.FAILED in bench.states("theirs"), what="the state")
         assert bench.begun == ["token-of-the-configuration"]
-        assert "was not started with" in bench.contexts["theirs"].states[-1][1]
+        assert "did not read" in bench.contexts["theirs"].states[-1][1]

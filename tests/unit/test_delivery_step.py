@@ -215,7 +215,10 @@ def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None
     (bench.folder / "small.txt").unlink()
     failure = bench.deliver(platform)
     assert isinstance(failure, PermanentSend)
-    assert (failure.scope, str(failure)) == (FailureScope.MESSAGE, "the file small.txt is not kept any more")
+    assert (failure.scope, str(failure)) == (
+        FailureScope.MESSAGE,
+        "the file small.txt was deleted from Maestro's storage",
+    )
     assert [post.content for post in platform.posts] == ["an answer"]
 
 

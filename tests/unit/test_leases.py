@@ -66,13 +66,11 @@ async def test_a_kill_frees_the_lease_at_once(tmp_path: Path) -> None:
     holder = await asyncio.to_thread(hold, tmp_path, "slack", "main")
     waiting = Waiting(tmp_path, Bot("slack", "main"))
     await waiting.told.wait()
-    assert waiting.heard == [
-        f"Process {holder.pid} has the connector slack/main; standing by to take over when it ends."
-    ]
+    assert waiting.heard == [f"Process {holder.pid} runs the connector slack/main; this process takes over after it."]
     assert not waiting.held.is_set()
     holder.kill()
     await waiting.task
-    assert waiting.heard[1:] == ["The connector slack/main is ours now."]
+    assert waiting.heard[1:] == ["This process has taken over the connector slack/main."]
     holder.communicate()
 
 
@@ -104,7 +102,7 @@ async def test_who_gives_up_waiting_holds_nothing(tmp_path: Path) -> None:
 
 async def test_a_lease_that_cannot_be_written_is_named_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "slack-main.lock").mkdir()
-    with pytest.raises(ConfigurationError, match=r"lease of slack/main .* may write there"):
+    with pytest.raises(ConfigurationError, match=r"lease of slack/main .* writable for this user"):
         async with lease(tmp_path, Bot("slack", "main"), print):
             pass
 

@@ -151,7 +151,7 @@ async def test_slash_commands_come_as_forms(path: str) -> None:
         assert at.app.said("D1") == ["/stop"]
         dance = urlencode(slash(at.app.slack.workspace, "D1", "U1", "/dance")).encode()
         assert (await at.post(dance, path=path, content_type=FORM)).json() == {
-            "text": "I know /stop, /status and /new."
+            "text": "Unknown command; use /stop, /status or /new."
         }
 
 
@@ -203,7 +203,9 @@ async def test_a_press_comes_as_a_form_at_each_place_and_counts_once() -> None:
         assert at.app.said("C1") == ["Red #7"]
 
 
-@pytest.mark.parametrize("payload", ["no JSON", "[]", "{}", '{"type": "view_submission"}', '{"type": "block_actions"}'])
+@pytest.mark.parametrize(
+    "payload", ["not JSON", "[]", "{}", '{"type": "view_submission"}', '{"type": "block_actions"}']
+)
 async def test_what_else_people_may_do_with_a_message_says_nothing(payload: str) -> None:
     async with events_app() as at:
         answer = await at.post(urlencode({"payload": payload}).encode(), "interactive", content_type=FORM)

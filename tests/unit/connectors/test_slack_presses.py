@@ -4,7 +4,7 @@ import pytest
 
 from connectors.slack.inbound import press_in
 from connectors.slack.receive import SlackBot
-from connectors.slack.send import MAX_BUTTONS, blocks_of
+from connectors.slack.send import MAX_BUTTONS, button_blocks
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Addressing, Button
 from tests.support.instance import until
@@ -39,13 +39,13 @@ async def test_buttons_stand_below_the_text_and_name_their_message() -> None:
 
 def test_a_text_that_is_long_for_a_section_stands_in_several() -> None:
     text = "```\n" + "<x> & y\n" * 450 + "```"
-    *sections, row = blocks_of(chunk(text, buttons=(*COLOURS, *COLOURS * MAX_BUTTONS)))
+    *sections, row = button_blocks(chunk(text, buttons=(*COLOURS, *COLOURS * MAX_BUTTONS)))
     shown = [section["text"]["text"] for section in sections]
     assert len(shown) > 1
     assert all(len(part) <= 3_000 and part.count("```") == 2 for part in shown)
     assert sum(part.count("&lt;x&gt;") for part in shown) == 450
     assert len(row["elements"]) == MAX_BUTTONS
-    assert blocks_of(chunk(text)) == ()
+    assert button_blocks(chunk(text)) == ()
 
 
 @pytest.mark.parametrize(("channel", "thread"), [("C1", "1.2"), ("C1", ""), ("D1", "")])
@@ -93,7 +93,7 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else() -> None:
         await until(lambda: app.slack.api.whispers != [])
     (whisper,) = app.slack.api.whispers
     assert (whisper["channel"], whisper["user"], whisper["thread_ts"]) == ("C1", "U1", "1.2")
-    assert "for nothing any more" in whisper["text"]
+    assert "has expired" in whisper["text"]
     assert app.context.inbox == []
 
 
@@ -110,7 +110,7 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else() -> None:
     ],
 )
 def test_what_is_no_press_of_a_button_of_ours_is_nothing(change: Json) -> None:
-    post = {"ts": "1.2", "blocks": blocks_of(chunk("?", buttons=COLOURS))}
+    post = {"ts": "1.2", "blocks": button_blocks(chunk("?", buttons=COLOURS))}
     payload = told(Workspace(), "C1", "U1", post)
     assert press_in(payload, US) is not None
     assert press_in({**payload, **change}, US) is None

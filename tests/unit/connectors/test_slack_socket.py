@@ -120,7 +120,7 @@ async def test_scopes_that_are_missing_are_told() -> None:
     async with slack_and_app(start=False) as app:
         app.slack.workspace.scopes -= {"files:read", "users:read"}
         await app.start()
-        assert await app.told(ConnectorState.RUNNING) == "Socket Mode; it lacks the scopes files:read, users:read"
+        assert await app.told(ConnectorState.RUNNING) == "Socket Mode; the app lacks the scopes files:read, users:read"
         await app.stop()
         app.slack.workspace.scopes -= {"chat:write"}
         with pytest.raises(AccountRefused, match="lacks the scope chat:write"):
@@ -160,7 +160,7 @@ async def test_an_unknown_slash_command_is_answered_at_once() -> None:
     async with slack_and_app() as app:
         envelope = await app.slack.command("D1", "U1", "/maestro", "dance")
         await app.slack.acknowledged(envelope)
-        assert envelope.answers == [{"text": "I know /stop, /status and /new."}]
+        assert envelope.answers == [{"text": "Unknown command; use /stop, /status or /new."}]
         assert app.context.inbox == []
 
 

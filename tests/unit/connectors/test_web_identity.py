@@ -106,17 +106,17 @@ async def test_after_five_wrong_keys_the_right_one_still_gets_in() -> None:
     doorman = WebAuthenticator(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, clock)
     for _ in range(5):
         with pytest.raises(Unauthorized):
-            await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
+            await doorman.authenticate(WebCredentials(api_key="wrong"), CALLER)
     with pytest.raises(TooManyAttempts) as locked:
-        await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
+        await doorman.authenticate(WebCredentials(api_key="wrong"), CALLER)
     assert locked.value.retry_after == timedelta(seconds=10)
-    assert (await doorman.admit(WebCredentials(api_key="k"), CALLER)).identity.role is IdentityRole.USER
-    assert (await doorman.admit(WebCredentials(api_key="k"), "203.0.113.10")).identity.role is IdentityRole.USER
-    assert await doorman.admit(WebCredentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
-    assert (await doorman.admit(WebCredentials(ticket="t"), CALLER)).dashboard
+    assert (await doorman.authenticate(WebCredentials(api_key="k"), CALLER)).identity.role is IdentityRole.USER
+    assert (await doorman.authenticate(WebCredentials(api_key="k"), "203.0.113.10")).identity.role is IdentityRole.USER
+    assert await doorman.authenticate(WebCredentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
+    assert (await doorman.authenticate(WebCredentials(ticket="t"), CALLER)).dashboard
     clock.now += timedelta(seconds=10)
     with pytest.raises(Unauthorized):
-        await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
+        await doorman.authenticate(WebCredentials(api_key="wrong"), CALLER)
 
 
 async def test_an_expired_token_is_no_guess() -> None:
@@ -128,14 +128,14 @@ async def test_an_expired_token_is_no_guess() -> None:
     clock.now += timedelta(days=31)
     for _ in range(9):
         with pytest.raises(Unauthorized, match="expired"):
-            await doorman.admit(doorman.bearer(token), CALLER)
+            await doorman.authenticate(doorman.read_bearer(token), CALLER)
 
 
 async def test_a_display_name_changes_the_name_and_nothing_else() -> None:
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, Clock())
     doorman = WebAuthenticator(config, MemoryContext(), tokens, Clock())
-    again = await doorman.admit(WebCredentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
+    again = await doorman.authenticate(WebCredentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
     assert again == WebUser(Identity("web-1", "local", IdentityRole.USER))
 
 
@@ -143,13 +143,13 @@ async def test_a_client_with_the_key_may_be_a_bot_and_then_stays_one() -> None:
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, Clock())
     doorman = WebAuthenticator(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, Clock())
-    assert not (await doorman.admit(WebCredentials(api_key="k"), CALLER)).bot
-    robot = await doorman.admit(WebCredentials(api_key="k", bot=True), CALLER)
+    assert not (await doorman.authenticate(WebCredentials(api_key="k"), CALLER)).bot
+    robot = await doorman.authenticate(WebCredentials(api_key="k", bot=True), CALLER)
     assert robot.bot
-    assert await doorman.admit(WebCredentials(resume_token=tokens.issue(robot)), CALLER) == robot
-    assert not (await doorman.admit(WebCredentials(ticket="t", bot=True), CALLER)).bot
+    assert await doorman.authenticate(WebCredentials(resume_token=tokens.issue(robot)), CALLER) == robot
+    assert not (await doorman.authenticate(WebCredentials(ticket="t", bot=True), CALLER)).bot
     local = WebAuthenticator(WebConfig(signing_key=KEY, local_owner=True), MemoryContext(), tokens, Clock())
-    assert not (await local.admit(WebCredentials(bot=True), CALLER)).bot
+    assert not (await local.authenticate(WebCredentials(bot=True), CALLER)).bot
 
 
 def test_a_token_from_before_there_were_bots_is_a_persons() -> None:

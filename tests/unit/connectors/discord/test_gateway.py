@@ -271,7 +271,7 @@ async def test_no_more_is_read_than_the_caps_allow(
     assert sorted(heard(context)) == ["missed 2", "missed 3", "missed 4", "today"]
     assert sorted(context.passed_over) == sorted(
         [
-            (str(square.id), 0, "more than 3 were missed (catchUpMessages)"),
+            (str(square.id), 0, "more than 3 messages were missed (catchUpMessages)"),
             (str(quiet.id), 1, "they are older than 24 hours (catchUpHours)"),
         ]
     )

@@ -90,7 +90,7 @@ async def test_an_address_that_is_not_discords_is_not_asked(
 ) -> None:
     async with connected(discord, context) as connector:
         attachment = await said_with(context, discord, ann, square, url=url)
-        with pytest.raises(PermanentFetch, match="may not be fetched"):
+        with pytest.raises(PermanentFetch, match="may not be downloaded"):
             await connector.fetch(attachment, tmp_path)
 
 

@@ -98,7 +98,7 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else(
         await until(lambda: discord.said_to(token) != [])
     [said] = discord.said_to(token)
     assert (said["type"], said["data"]["flags"]) == (REPLY, EPHEMERAL)
-    assert "for nothing any more" in said["data"]["content"]
+    assert "has expired" in said["data"]["content"]
     assert context.inbox == []
 
 
@@ -114,7 +114,7 @@ async def test_a_press_that_the_store_does_not_take_is_not_acknowledged_and_may_
         context.failure = None
         again = discord.press(ann, post, 0)
         await until(lambda: discord.said_to(again) != [])
-    assert "press it again" in discord.said_to(token)[0]["data"]["content"]
+    assert "press the button again" in discord.said_to(token)[0]["data"]["content"]
     assert [message.content for message in context.inbox] == ["Red #7"]
 
 

@@ -57,7 +57,7 @@ async def test_what_can_be_no_token_is_told_when_it_is_read(token: str) -> None:
     assert problem("env:A_VARIABLE") is None
     context = MemoryContext()
     made = platform("telegram").connect(Instance("default", {"token": SecretStr(token)}, TelegramOptions()), context)
-    with pytest.raises(AccountRefused, match="copy it anew from @BotFather"):
+    with pytest.raises(AccountRefused, match="copy the token from @BotFather"):
         await made.run()
     assert [state for state, _ in context.states] == [ConnectorState.STARTING, ConnectorState.FAILED]
     assert token not in str(context.states)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from connectors.base import AccountRefused, ConnectorState
-from connectors.telegram.inbound import OpenAlbums, confirmable, group_albums
+from connectors.telegram.inbound import OpenAlbums, confirmable_groups, group_albums
 from connectors.telegram.updates import WAIT_SECONDS
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import Button
@@ -193,17 +193,19 @@ def test_only_what_no_unfinished_album_reaches_into_is_settled() -> None:
     one, a1, two, b1, a2 = part(1), part(2, "a"), part(3), part(4, "b"), part(5, "a")
     found = group_albums([one, a1, two, b1, a2])
     assert found == [[one], [a1, a2], [two], [b1]]
-    assert confirmable(found, []) == found
-    assert confirmable(found, [[b1]]) == [[one]]  # an album that ends behind the first unfinished part waits with it
-    assert confirmable(found, [[a1, a2]]) == [[one]]
+    assert confirmable_groups(found, []) == found
+    assert confirmable_groups(found, [[b1]]) == [
+        [one]
+    ]  # an album that ends behind the first unfinished part waits with it
+    assert confirmable_groups(found, [[a1, a2]]) == [[one]]
 
 
 def test_an_album_is_open_until_a_second_after_its_last_part() -> None:
     albums, one, two, other = OpenAlbums(), part(1, "a"), part(2, "a"), part(3)
-    assert albums.among([[one], [other]], 10.0) == [[one]]
-    assert albums.among([[one, two], [other]], 10.9) == [[one, two]]  # it has grown
-    assert albums.among([[one, two], [other]], 11.8) == [[one, two]]
-    assert albums.among([[one, two], [other]], 12.0) == []
+    assert albums.find_open([[one], [other]], 10.0) == [[one]]
+    assert albums.find_open([[one, two], [other]], 10.9) == [[one, two]]  # it has grown
+    assert albums.find_open([[one, two], [other]], 11.8) == [[one, two]]
+    assert albums.find_open([[one, two], [other]], 12.0) == []
 
 
 def test_albums_of_two_chats_are_two() -> None:

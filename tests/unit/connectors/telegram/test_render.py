@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.splitting import split
-from connectors.telegram.render import muted, render
-from connectors.telegram.send import MAX_LENGTH, measure
+from connectors.telegram.render import render, without_mentions
+from connectors.telegram.send import MAX_LENGTH, html_length
 from tests.support.telegram_server.chats import utf16
 from tests.support.telegram_server.markup import plain
 
@@ -72,7 +72,7 @@ def test_nobody_is_notified_and_addresses_stay_whole(markdown: str, seen: str) -
 
 
 def test_plain_words_notify_nobody_either() -> None:
-    assert muted("@ada at ada@example.org") == f"@{J}ada at ada@example.org"
+    assert without_mentions("@ada at ada@example.org") == f"@{J}ada at ada@example.org"
 
 
 @given(MARKDOWN)
@@ -85,7 +85,7 @@ def test_telegram_can_read_whatever_comes_out(text: str) -> None:
 
 @given(st.lists(MARKDOWN, min_size=1, max_size=30).map("\n".join), st.integers(100, 400))
 def test_chunks_are_within_the_limit_as_they_are_rendered(text: str, limit: int) -> None:
-    for piece in split(text, limit, measure):
+    for piece in split(text, limit, html_length):
         assert utf16(plain(render(piece))) <= limit <= MAX_LENGTH
 
 

@@ -8,7 +8,7 @@ import pytest
 from connectors.base import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.hub import attempt
 from connectors.telegram.api import BUSY_SECONDS, TelegramClient
-from connectors.telegram.send import measure
+from connectors.telegram.send import html_length
 from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.messages import Button, Receipt
 from tests.support.instance import free_port
@@ -334,5 +334,5 @@ async def test_a_reaction_that_a_chat_does_not_have_is_tried_there_once(telegram
 
 
 def test_text_is_measured_as_it_is_rendered() -> None:
-    assert measure("<") == len("&lt;")
-    assert measure("🎉") == 2
+    assert html_length("<") == len("&lt;")
+    assert html_length("🎉") == 2

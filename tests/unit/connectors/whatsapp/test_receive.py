@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.whatsapp.api import failure_sentence
+from connectors.whatsapp.api import describe_errors
 from connectors.whatsapp.receive import (
     UNKNOWN,
     NumberChange,
@@ -179,16 +179,16 @@ def test_a_status_of_somebody_elses_message_is_passed_over(key: str) -> None:
 
 def test_why_a_message_failed_is_said_in_our_own_words() -> None:
     errors = [{"code": 131026, "title": f"to {ADA}", "error_data": {"details": f"{ADA} is not there"}}]
-    assert "not on WhatsApp" in failure_sentence(errors)
-    assert ADA not in failure_sentence(errors)
+    assert "not on WhatsApp" in describe_errors(errors)
+    assert ADA not in describe_errors(errors)
     for unknown in (None, [], [{"code": "x"}], ["x"], {"code": 1}):
-        assert failure_sentence(unknown) == "WhatsApp could not bring it, and does not say why"
-    assert failure_sentence([{"code": 999}]) == "WhatsApp says 999"
+        assert describe_errors(unknown) == "WhatsApp could not deliver the message, and gives no reason"
+    assert describe_errors([{"code": 999}]) == "WhatsApp reports 999"
 
 
 def test_what_meta_complains_of_is_noted_and_nothing_more() -> None:
     [one] = events_in(change(errors=[{"code": 130429, "title": "slow down"}]), US)
-    assert one == SkippedEvent("WhatsApp says 130429: the number has sent too many messages in a short time")
+    assert one == SkippedEvent("WhatsApp reports 130429: the number has sent too many messages in a short time")
 
 
 JSON = st.recursive(

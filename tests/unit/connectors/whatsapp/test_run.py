@@ -91,7 +91,7 @@ async def test_numbers_that_share_a_token_are_told_apart() -> None:
 async def test_a_poor_name_is_told_to_operators() -> None:
     async with whatsapp_and_number(start=False) as number:
         described = number.connector._describe({"quality_rating": "RED"})
-        assert "people report or block it" in described
+        assert "users report or block the number" in described
 
 
 async def test_what_is_missing_is_named() -> None:

@@ -99,14 +99,14 @@ async def test_a_send_is_made_once_and_says_how_it_ended(
 @pytest.mark.parametrize(
     ("code", "scope", "words"),
     [
-        (100, FailureScope.MESSAGE, "not as WhatsApp wants it"),
+        (100, FailureScope.MESSAGE, "rejects a parameter"),
         (131009, FailureScope.MESSAGE, ""),
         (131051, FailureScope.MESSAGE, ""),
         (132001, FailureScope.MESSAGE, "templateLanguage"),
-        (777777, FailureScope.MESSAGE, "WhatsApp says 777777"),
+        (777777, FailureScope.MESSAGE, "WhatsApp reports 777777"),
         (131026, FailureScope.CHANNEL, "not on WhatsApp"),
         (131030, FailureScope.CHANNEL, "test number"),
-        (131047, FailureScope.CHANNEL, "their next message opens the chat"),
+        (131047, FailureScope.CHANNEL, "next message opens the chat"),
         (190, FailureScope.ACCOUNT, "make a new one"),
         (10, FailureScope.ACCOUNT, "whatsapp_business_messaging"),
         (200, FailureScope.ACCOUNT, "whatsapp_business_messaging"),
@@ -218,7 +218,7 @@ async def test_after_a_day_nothing_is_sent_without_a_template(hours: float | Non
             wrote(number.context, hours)
         failure = await failed(number)
         assert isinstance(failure, PermanentSend)
-        assert (failure.scope, "their next message opens the chat" in str(failure)) == (FailureScope.CHANNEL, True)
+        assert (failure.scope, "next message opens the chat" in str(failure)) == (FailureScope.CHANNEL, True)
         assert number.whatsapp.calls == []
 
 
@@ -397,7 +397,7 @@ async def test_a_file_of_a_kind_that_whatsapp_does_not_take_is_named(tmp_path: P
         (tmp_path / "kept").write_bytes(b"PK")
         message = {"path": tmp_path / "kept", "filename": "all.zip", "content_type": "application/zip"}
         failure = await failed(number, "", **message)
-        assert (type(failure), str(failure)) == (PermanentSend, "WhatsApp takes no file of the type application/zip")
+        assert (type(failure), str(failure)) == (PermanentSend, "WhatsApp accepts no file of the type application/zip")
 
 
 # Courtesies.
