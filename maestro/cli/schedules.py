@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.operations import open_schedules
+from maestro.bootstrap.operations import build_schedule_operations
 from maestro.cli.framework.commands import configured
 from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, text_of
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
@@ -96,7 +96,7 @@ OPTIONS = InputOptions(
 Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
 
-app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), Reference("ref", Ref))
+app = OperationCommands(HELP, lambda at: build_schedule_operations(at.store, at.live), Reference("ref", Ref))
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
 app.show("Show a schedule: what is done when, its next five times, and what came of it.", PORTRAIT)
 

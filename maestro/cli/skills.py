@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from maestro.bootstrap.tools import names_of
+from maestro.bootstrap.tools import tool_names
 from maestro.cli.framework.inputs import MOST, bytes_of, made
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain
@@ -44,7 +44,7 @@ Slug = Annotated[str, "SLUG: The slug of the skill, as `maestro skills list` sho
 
 def _operations(at: Opened) -> SkillOperations:
     settings = at.loaded.settings
-    return SkillOperations(at.store, SkillFolder(settings.skills.folder), names_of(LiveSettings.unchanging(settings)))
+    return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
 
 
 app = OperationCommands(HELP, _operations, Reference("slug", Slug))
