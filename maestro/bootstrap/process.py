@@ -21,7 +21,7 @@ from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import migrate
 from maestro.installation.storage import open_store, sweep_uploads
 from maestro.observability.logs import configure_logs, log_lines, set_level
-from maestro.operations.conversations import remove_discarded
+from maestro.operations.conversations import remove_discarded_files
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.settings.live import LiveSettings
@@ -103,7 +103,7 @@ class Process(ABC):
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 await asyncio.to_thread(store.keep_reserve)
-                await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
+                await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
                 async with self.live.watching(store, partial(_apply_settings, store)):
                     await self.work(store, stop)

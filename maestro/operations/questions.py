@@ -26,13 +26,13 @@ class QuestionQuery(Value):
 
 
 class OperatorAnswer(Value):
-    """Either ``answer``, in words, or ``approve``, which is what an approval takes."""
+    """The answer of an operator: ``answer`` is the text for a question, ``approve`` the decision on an approval."""
 
     answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_CHARS)
     approve: bool | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_one_form(self) -> Self:
         if (self.answer is None) == (self.approve is None):
             raise ValueError('send either {"answer": "..."} or {"approve": true} or {"approve": false}')
         return self
@@ -61,14 +61,14 @@ class QuestionOperations:
             return _views(tx, [tx.jobs.questions.get(question_id)])[0]
 
     def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
-        """Answer a question as its operator, and let its job go on; 409 when it is not open any more."""
+        """Answer a question as an operator, so that its job continues; 409 when the question is no longer open."""
         return self.settle(question_id, answer.answer, answer.approve, actor)
 
-    def settle(self, question_id: int, words: str | None, approves: bool | None, actor: str) -> QuestionView:
-        """Keep an answer of any form; raises ``InvalidEdit`` for one that the question does not take."""
+    def settle(self, question_id: int, text: str | None, approves: bool | None, actor: str) -> QuestionView:
+        """Store an answer of either form; raises ``InvalidEdit`` for a form that the question does not take."""
         with self._store.begin() as tx:
             record = tx.jobs.questions.get(question_id)
-            tx.jobs.answer_question(operator_answer(record.question, words, approves, tx.now), actor)
+            tx.jobs.answer_question(operator_answer(record.question, text, approves, tx.now), actor)
         return self.show(question_id)
 
 
