@@ -16,7 +16,7 @@ from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns
 
 KEYLESS = ("ollama",)
-"""Providers that are usually asked without a key."""
+"""Providers that usually need no key."""
 
 HELP = """List, show, add, enable, disable and remove accounts at providers of models.
 
@@ -66,8 +66,8 @@ app = OperationCommands(
     lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
     Reference("name", AccountName),
 )
-app.list("List the accounts, those asked first at the head.", COLUMNS, NOTHING)
-app.show("Show an account: its limits, its spend and what went wrong last.", PORTRAIT)
+app.list("List the accounts in the order in which calls try them.", COLUMNS, NOTHING)
+app.show("Show an account: its limits, its spend and its last error.", PORTRAIT)
 
 
 @app.operation()
@@ -84,7 +84,7 @@ def add(
     if key is None:
         key = _ask_key() if new.type is AccountType.API_KEY and new.provider not in KEYLESS else ""
     account = accounts.add(new.model_copy(update={"api_key": SecretStr(key)}), ACTOR)
-    return account, f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
+    return account, f"{account.name} is used for {account.provider}/{account.model} from the next call on"
 
 
 @app.operation()
@@ -94,17 +94,17 @@ def enable(
     new_key: Annotated[bool, "--new-key: Ask for another key first."] = False,
     key_env: KeyEnv = None,
 ) -> Result:
-    """Let an account be asked again, with another key if need be; its limits end."""
+    """Use an account again, if need be with another key; its limits end."""
     key = secret_in(key_env) if key_env is not None else _ask_key() if new_key else None
     change = AccountChange(status=AccountStatus.ACTIVE, api_key=None if key is None else SecretStr(key))
     account = accounts.change(name, change, ACTOR)
-    return account, f"{account.name} is asked again"
+    return account, f"{account.name} is used again"
 
 
 app.switch(
     "disable",
-    "Let an account be asked no more, until it is enabled; calls under way go on.",
-    " is asked no more",
+    "Stop using an account until it is enabled; calls under way go on.",
+    " is not used any more",
     AccountChange(status=AccountStatus.DISABLED),
 )
 app.remove("Remove an account that was added here or on the API, with its key.")

@@ -19,7 +19,7 @@ from maestro.operations.connectors import ConnectorOperations
 
 HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
 
-Connectors stand in connectors of the configuration, or are added here. All of this works beside a running Maestro,
+Connectors are set in connectors of the configuration, or are added here. All of this works beside a running Maestro,
 which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
@@ -62,9 +62,9 @@ PORTRAIT = Portrait(
 
 Place = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
 NewPlace = Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."]
-AgentOption = Annotated[str | None, "The slug of the agent that answers all that is said there; '' for the rules."]
+AgentOption = Annotated[str | None, "The slug of the agent that answers all messages there; '' for the routing rules."]
 PlatformOptions = Annotated[
-    list[str] | None, "--set NAME=VALUE: An option of its platform, such as baseUrl=...; repeatable."
+    list[str] | None, "--set NAME=VALUE: An option of the platform, such as baseUrl=...; repeatable."
 ]
 SecretRefs = Annotated[
     list[str] | None, "--secret NAME=REF: A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
@@ -83,7 +83,7 @@ app = OperationCommands(
     Reference("name", Place, read=_parts),
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
-app.show("Show a connector: what was set, how it does and what went wrong last.", PORTRAIT)
+app.show("Show a connector: its options, its state and its last error.", PORTRAIT)
 
 
 @app.operation()
@@ -126,13 +126,13 @@ def change_connector(
 
 app.switch(
     "enable",
-    "Connect it again.",
+    "Connect a connector again.",
     lambda connector: f"{_name(connector)} is connected as soon as Maestro runs",
     ConnectorChange(enabled=True),
 )
 app.switch(
     "disable",
-    "Disconnect it, until it is enabled.",
+    "Disconnect a connector until it is enabled.",
     lambda connector: f"{_name(connector)} is disconnected",
     ConnectorChange(enabled=False),
 )
@@ -141,7 +141,7 @@ app.remove("Remove a connector that was added here or on the API, with its secre
 
 @app.operation("closed-channels")
 def closed_channels(connectors: ConnectorOperations) -> Result:
-    """List the channels to which nothing is sent, because their platform refused it for good."""
+    """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
     page = connectors.disabled_channels()
     return page, listing(page, CLOSED_COLUMNS, "Every channel can be sent to.")
 
@@ -150,15 +150,15 @@ def closed_channels(connectors: ConnectorOperations) -> Result:
 def open_channel(
     connectors: ConnectorOperations,
     place: Place,
-    channel: Annotated[str, "CHANNEL: Its id."],
+    channel: Annotated[str, "CHANNEL: The platform's id of the channel."],
 ) -> Result:
-    """Send to such a channel again."""
+    """Allow sending to a disabled channel again."""
     connectors.enable_channel(*_parts(place), channel, ACTOR)
     return {"name": channel}, f"{channel} is sent to again"
 
 
 def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
-    """Return options by name; an empty one is null, and one that is JSON is read as that unless it is to be a text."""
+    """Return options by name: null for an empty value, else the value as JSON, unless the option is a text."""
     pairs = list(_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
@@ -166,7 +166,7 @@ def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str
 
 
 def _option_value(text: str, *, is_text: bool) -> Any:
-    """Return the value of an option; an id that is a number stays a text."""
+    """Return the value of an option; a number stays a text if the option is a text."""
     if not text:
         return None
     try:
@@ -194,7 +194,7 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
 
 
 def _ask_secrets(expected: Mapping[str, str]) -> dict[str, SecretStr]:
-    """Return the secrets from hidden prompts, or the lines of a pipe, in the order of the platform."""
+    """Return the secrets from hidden prompts, or from the lines of a pipe, in the platform's order."""
     secrets = {}
     for place, (name, meaning) in enumerate(expected.items()):
         if not sys.stdin.isatty():

@@ -14,11 +14,11 @@ from maestro.operations.conversations import LIMIT, ConversationOperations, Conv
 
 HELP = """List, show, search, end and delete conversations.
 
-What a compaction took away from the models is still shown here. All of this works beside a running Maestro.
+Messages that a compaction archived are still shown here. All of this works beside a running Maestro.
 """
-NOTHING = "There are no such conversations."
-NO_HITS = "Nothing was said that contains this."
-NO_RECENT_HITS = "Nothing was said lately that contains this. Look at what was said before: add --cursor {}."
+NOTHING = "No conversations match."
+NO_HITS = "No message contains this text."
+NO_RECENT_HITS = "No recent message contains this text. To search older messages, add --cursor {}."
 COLUMNS = Columns(
     "id status agent channel with messages=message_count tokens=total_tokens_estimate last_said=last_message_at",
     {"channel": channel_of, "with": lambda conversation: conversation.user_name or conversation.user_id},
@@ -48,7 +48,7 @@ app = OperationCommands(
     Reference("id", Number, read=_read_number),
 )
 app.list(
-    "List conversations, the one that was spoken in last first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
+    "List conversations, the one with the newest message first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
 )
 
 
@@ -57,9 +57,9 @@ def show(
     conversations: ConversationOperations,
     number: Number,
     limit: Limit = LIMIT,
-    cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
+    cursor: Annotated[int, typer.Option(min=0, help="Continue after the message with this number.")] = 0,
 ) -> Result:
-    """Show a conversation and what was said in it, oldest first."""
+    """Show a conversation and its messages, oldest first."""
     detail = conversations.show(*_read_number(number))
     page = conversations.messages(detail.id, limit, cursor)
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
@@ -69,11 +69,11 @@ def show(
 @app.operation()
 def search(
     conversations: ConversationOperations,
-    text: Annotated[str, "TEXT: A part of what was said."],
+    text: Annotated[str, "TEXT: A part of a message."],
     limit: Limit = LIMIT,
     cursor: RowCursor = None,
 ) -> Result:
-    """Find what was said in any conversation, newest first."""
+    """Find messages in all conversations, newest first."""
     query = made(SearchQuery, q=text, cursor=cursor)
     page = conversations.search(query.model_copy(update={"limit": limit}))
     return page, listing(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))

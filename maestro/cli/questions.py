@@ -36,15 +36,15 @@ def _read_number(text: str) -> tuple[int]:
 
 
 app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, read=_read_number))
-app.list("List questions, newest first.", COLUMNS, "There are no such questions.", QueryOptions(QuestionQuery))
-app.show("Show a question: what is asked, of whom, and what was said to it.", PORTRAIT)
+app.list("List questions, newest first.", COLUMNS, "No questions match.", QueryOptions(QuestionQuery))
+app.show("Show a question: its text, its user and its answer.", PORTRAIT)
 
 
 @app.operation()
 def answer(
     questions: QuestionOperations,
     number: Number,
-    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice means it."],
+    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice stands for the choice."],
 ) -> Result:
     """Answer a question in words."""
     question = questions.settle(*_read_number(number), text, None, ACTOR)
@@ -53,13 +53,13 @@ def answer(
 
 app.one(
     "approve",
-    "Say yes to an approval: the tool is called, or the conductor acts.",
+    "Approve a tool call, or an action of a conductor.",
     lambda questions, number: questions.settle(number, None, True, ACTOR),
     _result,
 )
 app.one(
     "deny",
-    "Say no to an approval: nothing is done, and the agent is told.",
+    "Deny a tool call, or an action of a conductor; the agent learns of it.",
     lambda questions, number: questions.settle(number, None, False, ACTOR),
     _result,
 )

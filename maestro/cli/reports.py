@@ -19,12 +19,12 @@ from maestro.operations.reports import AuditOperations, UsageOperations
 
 
 def _cost(usd: float | None) -> str:
-    """Return US dollars; a tiny cost must not look like none."""
+    """Return a cost in US dollars; a tiny cost is not shown as zero."""
     return "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}"
 
 
 NO_BUDGETS = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
-NO_JOBS = "No job was completed in this time."
+NO_JOBS = "No job was completed in this period."
 
 
 def _seconds(ms: float) -> str:
@@ -47,7 +47,7 @@ STAGE_COLUMNS = Columns(
 BUDGET_COLUMNS = Columns(
     "of limit used reserved share state",
     {
-        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "everybody",
+        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "all",
         "limit": lambda budget: _cost(budget.limit_usd),
         "used": lambda budget: _cost(budget.used_usd),
         "reserved": lambda budget: _cost(budget.reserved_usd),
@@ -56,14 +56,14 @@ BUDGET_COLUMNS = Columns(
 )
 
 
-def _day(text: str) -> date:
+def _read_day(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no day, such as 2026-11-20") from None
 
 
-FILTERS = InputOptions(UsageFilter, spelling={"since": "--since DAY", "until": "--until DAY"}, read_time=_day)
+FILTERS = InputOptions(UsageFilter, spelling={"since": "--since DAY", "until": "--until DAY"}, read_time=_read_day)
 
 app = Commands()
 
@@ -72,17 +72,17 @@ app = Commands()
 def show_usage(
     given: Given,
     filters: Annotated[Fields, FILTERS],
-    by: Annotated[UsageBy, "What to add up by."] = UsageBy.DAY,
+    by: Annotated[UsageBy, "The field to add up by."] = UsageBy.DAY,
     latency: Annotated[bool, "Show instead how long each step took."] = False,
-    budgets: Annotated[bool, "Show instead how far budgets are used today."] = False,
+    budgets: Annotated[bool, "Show instead how much of each budget is used today."] = False,
     as_csv: Annotated[bool, "--csv: Write a table for a spreadsheet, with every line."] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
     cursor: TextCursor = None,
 ) -> None:
-    """Show what model calls took and cost: by day, the newest first, or by anything else, the dearest first.
+    """Show the usage and cost of model calls: by day, newest first, or by anything else, highest cost first.
 
-    A cost in US dollars leaves out calls whose price is not known, which are counted beside it, and calls that were cut
-    off, whose cost is estimated apart. The last lines are the sum of everything, and that of as many days before. It
+    A cost in US dollars omits calls of unknown price, which are counted beside it, and calls that were cut off, whose
+    cost is estimated in a column of its own. The last lines are the total, and the total of as many days before. It
     works whether Maestro runs or not.
     """
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
@@ -94,7 +94,7 @@ def show_usage(
             typer.echo("".join(lines), nl=False)
         elif budgets:
             used = usage.budgets()
-            note = f"They start anew at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
+            note = f"Budgets start again at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
             write(used, listing(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
         elif latency:
             times = usage.latency(made(LatencyQuery, **filters))
@@ -106,9 +106,9 @@ def show_usage(
 
 
 def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
-    """Yield the lines of sums, and under them the totals of this time and of the time before."""
+    """Yield the lines of sums, and under them the totals of this period and of the period before."""
     if not page.items:
-        yield "No model was called in this time."
+        yield "No model was called in this period."
         return
     days = (page.until - page.since).days + 1
     totals = [
@@ -123,16 +123,14 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
 def _check_usage(filters: Fields, latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:
     """Raise ``typer.BadParameter`` for options that exclude each other."""
     if latency and budgets:
-        raise typer.BadParameter("ask for one of --latency and --budgets at a time")
+        raise typer.BadParameter("--latency and --budgets exclude each other; leave one out")
     if as_csv and as_json:
-        raise typer.BadParameter("--json and --csv are two forms of the same; leave one out")
+        raise typer.BadParameter("--json and --csv exclude each other; leave one out")
     if budgets and as_csv:
-        raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
+        raise typer.BadParameter("budgets have no CSV form; leave out --budgets or --csv")
     of_calls = [f"--{name}" for name in ("account", "model", "purpose") if name in filters]
     if latency and of_calls:
-        raise typer.BadParameter(
-            f"{of_calls[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"
-        )
+        raise typer.BadParameter(f"{of_calls[0]} does not filter latency; filter by --agent, --client or --platform")
 
 
 AUDIT_COLUMNS = Columns(
@@ -159,4 +157,4 @@ def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, AUDIT_QUERY]
     It works whether Maestro runs or not.
     """
     page = audit.list(query)
-    return page, listing(page, AUDIT_COLUMNS, "Nothing of this kind was done.")
+    return page, listing(page, AUDIT_COLUMNS, "No entry matches.")

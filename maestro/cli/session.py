@@ -10,7 +10,7 @@ NONE = "No session is open; the next post opens one."
 HELP = """Show, begin and end the session of #maestro.
 
 Agents see what was posted in the open session and nothing older. `maestro up` opens one at its start and ends it when
-it is stopped; `session.id` in the configuration keeps one and the same.
+it is stopped; with `session.id` in the configuration, one session stays open.
 """
 
 

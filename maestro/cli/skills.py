@@ -1,4 +1,4 @@
-"""``maestro skills``: instructions that a message brings in, and which message brings in which."""
+"""``maestro skills``: instructions that a message adds to a prompt, and the messages that add them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +16,8 @@ from maestro.settings.live import LiveSettings
 HELP = """List, show, test, add, enable, disable and remove skills.
 
 A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
-your own stand in the folder skills where Maestro is started (skills.folder), and one with the slug of a shipped one
-takes its place. Maestro sees by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
+your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
+replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
 """
 NOTHING = "There are no skills yet: they are read when Maestro starts."
 
@@ -52,13 +52,13 @@ app = OperationCommands(HELP, _operations, Reference("slug", Slug))
 
 @app.operation("list")
 def list_skills(skills: SkillOperations) -> Result:
-    """List the skills by slug, and what is wrong with files of skills."""
+    """List the skills by slug, and the problems of skill files."""
     page = skills.list(MOST)
     problems = [f"{plain(view.source)}: {plain(view.problem)}" for view in page.problems]
     return page, [*listing(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
 
 
-app.show("Show a skill: what brings it in, and what it tells the model.", PORTRAIT)
+app.show("Show a skill: what selects it, and its instructions for the model.", PORTRAIT)
 
 
 @app.operation("test")
@@ -67,25 +67,28 @@ def try_message(
     message: Annotated[list[str], "MESSAGE: What a user might write."],
     agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
-    """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
+    """Show which skills a message would add, and why; no message is sent, and no model is called."""
     trial = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
-    return trial, listing(trial, TRIAL_COLUMNS, "No skill fits this message.")
+    return trial, listing(trial, TRIAL_COLUMNS, "No skill matches this message.")
 
 
 @app.operation()
 def add(
     skills: SkillOperations,
     file: Annotated[Path, "FILE: A Markdown file with front matter."],
-    replace: Annotated[bool, "--replace: Take the place of your own skill of this slug."] = False,
+    replace: Annotated[bool, "--replace: Replace your own skill with this slug."] = False,
 ) -> Result:
     """Copy a skill into your folder; it is used from the next message on."""
     skill = skills.add(bytes_of(file, MAX_BYTES + 1), ACTOR, replace=replace)
     return skill, [f"{skill.slug} is in {skill.source}", *skill.problems]
 
 
-app.switch("enable", "Let messages bring in a skill again.", " is enabled", SkillChange(enabled=True))
+app.switch("enable", "Let messages add a skill to prompts again.", " is enabled", SkillChange(enabled=True))
 app.switch(
-    "disable", "Let no message bring in a skill, until it is enabled.", " is disabled", SkillChange(enabled=False)
+    "disable",
+    "Let no message add a skill to a prompt, until it is enabled.",
+    " is disabled",
+    SkillChange(enabled=False),
 )
 
 

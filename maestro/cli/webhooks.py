@@ -1,4 +1,4 @@
-"""``maestro webhooks``: the endpoints at which other programs start jobs, and the agents that are told."""
+"""``maestro webhooks``: the endpoints at which other programs start jobs of agents."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -23,8 +23,8 @@ from maestro.settings import WebuiSettings, read_environment
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
 
-A program outside posts to /hooks/PATH at the address of the dashboard, and signs what it posts; an agent is told of it
-and says what it makes of it in a channel. All of this works beside a running Maestro, from the next delivery on.
+A program outside posts signed deliveries to /hooks/PATH at the address of the dashboard; an agent reads each delivery
+and answers in a channel. All of this works beside a running Maestro, from the next delivery on.
 docs/howto/receive-webhooks.md shows how.
 """
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
@@ -46,12 +46,12 @@ OPTIONS = InputOptions(
     prompt="prompt_template",
 )
 
-HookPath = Annotated[str, "PATH: What stands after /hooks/ in its address."]
+HookPath = Annotated[str, "PATH: The part of the webhook's address after /hooks/."]
 SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
 
 
 class DeliveryRefused(MaestroError):
-    """A delivery was refused, or no Maestro answered; the message says why."""
+    """A delivery was refused, or no Maestro answered; the error message says why."""
 
     public = "The delivery was not taken."
 
@@ -61,7 +61,7 @@ def _operations(at: Opened) -> WebhookOperations:
 
 
 app = OperationCommands(HELP, _operations, Reference("path", HookPath))
-app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING, paged=True)
+app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, paged=True)
 app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 
 
@@ -76,7 +76,7 @@ def add(
     secret_env: SecretEnv = None,
     secret_ref: SecretRef = None,
 ) -> None:
-    """Add a webhook; its secret is made, and shown only now, unless the sender has one already."""
+    """Add a webhook; its secret is generated, and shown only now, unless the sender has one already."""
     with opened(given) as at:
         own = {"path": path, "scheme": scheme, "secret": secret_of("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
@@ -86,10 +86,10 @@ def add(
 
 
 app.edit("Change a webhook.", WebhookChange, OPTIONS)
-app.switch("enable", "Let a webhook take deliveries again.", " takes deliveries again", WebhookChange(enabled=True))
+app.switch("enable", "Let a webhook accept deliveries again.", " takes deliveries again", WebhookChange(enabled=True))
 app.switch(
     "disable",
-    "Let a webhook take no deliveries, until it is enabled.",
+    "Let a webhook refuse deliveries until it is enabled.",
     " takes no deliveries any more",
     WebhookChange(enabled=False),
 )
@@ -99,11 +99,11 @@ app.switch(
 def rotate(
     webhooks: WebhookOperations, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None
 ) -> Result:
-    """Give a webhook another secret; the old one holds no more."""
+    """Replace the secret of a webhook; the old secret is refused from now on."""
     webhook = webhooks.rotate(
         path, ACTOR, read(SecretRotation, {"secret": secret_of("secret", secret_env, secret_ref) or ""})
     )
-    line = f"{webhook.path} has another secret, and takes nothing that is signed with the old one"
+    line = f"{webhook.path} has another secret, and refuses deliveries signed with the old one"
     return webhook, [line, *_new_secret(webhook)]
 
 
@@ -114,10 +114,10 @@ app.remove("Remove a webhook; its jobs stay.")
 def send_delivery(
     given: Given,
     path: HookPath,
-    data: Annotated[str, "JSON: What to send."] = "{}",
-    body: Annotated[Path | None, "FILE: The file with what to send; - for standard input."] = None,
-    delivery_id: Annotated[str, "--id: The sender's id for it; the same one once more makes no other job."] = "",
-    url: Annotated[str, "Where Maestro is; without it, as the configuration says."] = "",
+    data: Annotated[str, "JSON: The body of the delivery."] = "{}",
+    body: Annotated[Path | None, "FILE: The file with the body of the delivery; - for standard input."] = None,
+    delivery_id: Annotated[str, "--id: The sender's id of the delivery; a repeated id creates no second job."] = "",
+    url: Annotated[str, "The address of Maestro; by default from the configuration."] = "",
 ) -> None:
     """Sign and post a delivery to a webhook, as its sender would, to try it."""
     with opened(given) as at:
@@ -126,7 +126,7 @@ def send_delivery(
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
         content = bytes_of(body) if body is not None else data.encode()
         address = url or _dashboard(at.loaded.settings.webui)
-        taken = _post(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
+        taken = _post_delivery(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"
     write(taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json)
 
@@ -136,7 +136,7 @@ def _dashboard(webui: WebuiSettings) -> str:
     return f"http://{reachable_host(webui.host)}:{webui.port}"
 
 
-def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
+def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
     """Sign and post a delivery; raises ``DeliveryRefused``."""
     signature = sign_delivery(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
     headers = {"Content-Type": "application/json", **signature}
@@ -149,7 +149,7 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
         ) from None
     if answer.status_code == httpx.codes.ACCEPTED:
         return DeliveryResult.model_validate_json(answer.content)
-    reason = "that is no Maestro"
+    reason = "the server is not Maestro"
     with contextlib.suppress(ValueError, AttributeError):  # the answer is no JSON object
         reason = answer.json().get("message", "")
     raise DeliveryRefused(f"{url} answered {answer.status_code}: {reason}")
@@ -157,5 +157,5 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
 
 def _new_secret(webhook: WebhookWithSecret) -> list[str]:
     """Return the lines that show a secret that was made here."""
-    warning = "Give it to the sender, and keep it secret: it is not shown again."
+    warning = "Give the secret to the sender only: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []

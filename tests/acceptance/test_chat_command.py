@@ -230,7 +230,7 @@ async def test_a_kill_in_the_middle_loses_and_doubles_nothing(chatter: Chatter, 
     await chatter.maestro.start()
     ended = await asking
     assert (ended.code, ended.output) == (0, "you said survive this\n")
-    assert ended.errors == "Maestro is away; this goes on when it is back.\n"
+    assert ended.errors == "Maestro is unreachable; the chat goes on when it is back.\n"
     # The answer is here before the step that sent it has written so.
     await until(lambda: [job["status"] for job in chatter.about("survive")] == ["completed"])
     assert (await chatter.chat("and then?")).errors == ""

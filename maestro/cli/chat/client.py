@@ -1,4 +1,4 @@
-"""A client of the web connector that survives a restart of Maestro: no message or answer is lost or doubled."""
+"""A client of the web connector that survives a restart of Maestro: no message or answer is lost or duplicated."""
 
 import asyncio
 import contextlib
@@ -28,13 +28,13 @@ LOST = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError)
 
 
 class ConnectorUnreachable(MaestroError):
-    """No web connector answers at the address; the message explains how to start one."""
+    """No web connector answers at the address; the error message says how to start one."""
 
     public = "The web connector does not answer."
 
 
 class ChatRefused(MaestroError):
-    """The web connector refuses the login or the message; the text says why."""
+    """The web connector refuses the login or the message; the error message says why."""
 
     public = "The web connector refused."
 
@@ -72,12 +72,12 @@ class ChatClient:
         """Send a message under an id of its own, now or with the next connection."""
         self.unacknowledged[client_id] = content
         if self._socket is not None:
-            # A message cut off by a closed connection is sent again on the next one.
+            # A message cut off by a closed connection is sent again on the next connection.
             with contextlib.suppress(ConnectionClosed):
                 await self._send(self._socket, client_id)
 
     async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Yield the server's frames, each message once, and ``{"type": "away"}`` after a disconnection; endless.
+        """Yield the server's frames without end, each message once, and ``{"type": "away"}`` after a disconnection.
 
         Raises ``ConnectorUnreachable`` when the first connection fails, ``ForeignChannel`` and ``ChatRefused``.
         """
@@ -106,7 +106,7 @@ class ChatClient:
         )
 
     def _check_retryable(self, error: Exception) -> None:
-        """Return if a new connection may succeed; raises ``ConnectorUnreachable`` and ``ChatRefused``."""
+        """Raise ``ConnectorUnreachable`` or ``ChatRefused`` if a new connection cannot succeed."""
         if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.code == TOO_LARGE:
             raise ChatRefused("the message is larger than the web connector takes (web.maxFrameBytes)") from error
         if self._has_connected:
@@ -141,7 +141,7 @@ class ChatClient:
                 yield frame
 
     def _accept_login(self, frame: Frame) -> bool:
-        """Return whether the login succeeded; false when the client has to connect once more.
+        """Return whether the login succeeded; False when the client has to connect again.
 
         Raises ``ForeignChannel`` and ``ChatRefused``.
         """
@@ -163,7 +163,7 @@ class ChatClient:
         raise ChatRefused(f"the web connector refused: {reason}{fix}")
 
     async def _handle(self, socket: ClientConnection, frame: Frame) -> bool:
-        """Handle a frame of the server; true if the user should see it."""
+        """Handle a frame of the server; return whether the user should see the frame."""
         client_id = frame.get("clientId", "")
         match frame["type"]:
             case "message":
@@ -172,7 +172,7 @@ class ChatClient:
                 self._update(last_id=frame["id"])
                 return not self._replaying_history
             case "resumed":
-                # After an older store was restored, the id is lower than the stored one; later messages are still new.
+                # After an older store was restored, the id is lower than the stored id; later messages are new.
                 self._update(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket

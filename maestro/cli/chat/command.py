@@ -25,8 +25,8 @@ TIMEOUT = 300.0
 
 HELP = """Talk to an agent over the web connector.
 
-With TEXT, or with something on standard input, it says that as one message, prints the answer and ends. Without,
-on a terminal, it is a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new do
+With TEXT, or with text on standard input, it sends one message, prints the answer and ends. Without TEXT, on a
+terminal, it starts a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new do
 what they do everywhere. The conversation goes on with the next call, in a channel of your own.
 """
 
@@ -37,7 +37,7 @@ def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port out of range, or half an IPv6 address
+    except ValueError:  # the port is out of range, or the IPv6 address is incomplete
         is_valid = False
     if text and not is_valid:
         raise typer.BadParameter("expected an address such as ws://localhost:5070")
@@ -49,7 +49,7 @@ AgentOption = Annotated[
     typer.Option(
         metavar="SLUG",
         callback=lambda slug: fits(Slug, slug) if slug else "",
-        help="Who is to answer, in a channel of its own.",
+        help="The agent that answers, in a channel of its own.",
     ),
 ]
 UrlOption = Annotated[
@@ -61,7 +61,9 @@ UrlOption = Annotated[
 @app.command(help=HELP, json=False)
 def chat(
     given: Given,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="The message to send; without TEXT see above.")
+    ] = None,
     agent: AgentOption = "",
     channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
     url: UrlOption = "",
@@ -101,7 +103,7 @@ def _read_pipe() -> str | None:
         return None
     text = sys.stdin.read().strip() if sys.stdin is not None else ""
     if not text:
-        raise typer.BadParameter("there is nothing to say: give TEXT, or something on standard input")
+        raise typer.BadParameter("there is no message: give TEXT, or text on standard input")
     return text
 
 
@@ -115,7 +117,7 @@ def _connector_address(web: WebSettings, url: str) -> ConnectorAddress:
 
 
 class NoAnswer(MaestroError):
-    """No complete answer arrived in time; the message explains what happens to it."""
+    """No complete answer arrived in time; the error message says what happens to the answer."""
 
     public = "There was no answer in time."
 
@@ -141,7 +143,7 @@ async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -
         if answer.more:
             outcome = f"only a part of the answer {within}; the next `maestro chat` shows the rest that has come"
         elif client.unacknowledged:
-            outcome = f"Maestro has not taken the message {within}; it may never have had it, so say it again"
+            outcome = f"Maestro has not confirmed the message {within}; the message may be lost, so send it again"
         raise NoAnswer(outcome) from None
 
 

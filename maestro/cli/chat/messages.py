@@ -22,7 +22,7 @@ class ChatAnswer:
         self.more = False
 
     def takes(self, message: Frame) -> bool:
-        """Tell whether this message is a part of the answer."""
+        """Return whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
         answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more
         if answers:
@@ -31,12 +31,12 @@ class ChatAnswer:
 
 
 def is_failure(text: str, answer: Frame) -> bool:
-    """Tell whether the message is Maestro's error text in place of an agent's answer."""
+    """Return whether the message is Maestro's error text in place of an agent's answer."""
     return bool(answer.get("notice")) and control_word(text) is None
 
 
 def addressed(text: str, agent: str) -> str:
-    """Return the text with a mention of the agent, if one is to answer; control words stay as they are."""
+    """Return the text with a mention of the agent, if an agent is given; control words stay unchanged."""
     if not agent or control_word(text) is not None or re.match(rf"\s*@{re.escape(agent)}(?!\w)", text, re.IGNORECASE):
         return text
     return f"@{agent} {text}"
@@ -45,7 +45,7 @@ def addressed(text: str, agent: str) -> str:
 def displayed(message: Frame, address: str = "") -> str:
     """Return a message as text for a terminal, with its file's address and its numbered choices.
 
-    ``address`` is the web connector's own, to which the path of a file is relative.
+    ``address`` is the address of the web connector, to which the path of a file is relative.
     """
     lines = [message["content"]]
     if file := message.get("file"):

@@ -19,7 +19,7 @@ from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, meant
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
-AWAY = "Maestro is away; this goes on when it is back."
+AWAY = "Maestro is unreachable; the chat goes on when it is back."
 HISTORY_LINES = 1000
 
 
@@ -100,7 +100,7 @@ def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) 
                 screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
         if client.unacknowledged:
             count = len(client.unacknowledged)
-            screen.note(f"Maestro has not confirmed {count} of your messages; say them again later.")
+            screen.note(f"Maestro has not confirmed {count} of your messages; send them again later.")
 
 
 def _read_lines(screen: ChatScreen) -> Iterator[str]:

@@ -21,8 +21,8 @@ FILE_MODE = 0o600
 class ChatVisit(Value):
     """The state that lets the next connection resume as the same user in the same channel.
 
-    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` names the Maestro
-    that the rest is about.
+    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` is the id of the Maestro
+    installation to which the other fields belong.
     """
 
     url: str

@@ -15,15 +15,15 @@ from pydantic import BaseModel
 
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
-"""What a command returns: the value for programs, and the lines for people."""
+"""The result of a command: the value for programs, and the lines for users."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each with the field that it shows.
+    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each title with the field it shows.
 
-    A ``_`` stands for a blank, and a ``?`` marks a column that is left out where no row has a value. ``values`` has the
-    functions of the columns that show no field.
+    A ``_`` stands for a blank, and a ``?`` marks a column that is omitted if no row has a value. ``values`` has
+    functions for the columns that show no field.
     """
 
     titles: str
@@ -61,7 +61,7 @@ def printable(line: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a time in the zone of this machine, "" for none."""
+    """Return a time in the zone of this machine, or "" for None."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
@@ -71,7 +71,7 @@ def joined(*parts: str | None, by: str = "/") -> str:
 
 
 def channel_of(view: Any) -> str:
-    """Return where a view posts or was posted: its platform, channel and thread."""
+    """Return the channel of a view: its platform, channel and thread."""
     return joined(view.platform, view.channel, view.thread)
 
 
@@ -89,7 +89,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:
-    """Yield the table of a page, how to see the rest, and a note, or the sentence ``empty`` where it has no items."""
+    """Yield a page as a table, a hint at the next page, and a note; yield only ``empty`` for a page without items."""
     if not page.items:
         yield empty
         return
@@ -100,19 +100,19 @@ def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator
 
 
 def more(cursor: str | None) -> Iterator[str]:
-    """Yield the command for the following page, if there is one."""
+    """Yield the hint how to get the next page, if there is one."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
 def section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
-    """Yield an indented table under its title, nothing without rows."""
+    """Yield an indented table under its title; yield nothing without rows."""
     if views:
         yield from ("", title, *(f"  {line}" for line in aligned(columns.rows(views))))
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each fact that is not empty, the values below each other."""
+    """Yield a line for each pair whose value is not empty, with aligned values."""
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0)
     yield from (f"  {name:<{width}}  {plain(value)}" for name, value in present)
@@ -125,10 +125,10 @@ def body(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Portrait:
-    """How a view is shown whole: its title, a line for each field that is set, tables of what it holds, and a text.
+    """The format of one view: its title, a line for each field that is set, tables of nested views, and a longer text.
 
-    ``hide`` names fields without a line; ``lines_of`` has functions for further lines, or for those of fields, by their
-    names. ``tables`` has the columns of tables that do not show every field. ``text`` is the field with a longer text.
+    ``hide`` names fields without a line. ``lines_of`` has functions for added or replaced lines, by their names.
+    ``tables`` has the columns of tables that omit fields. ``text`` is the field with the longer text.
     """
 
     title: Callable[[Any], str]
@@ -157,7 +157,7 @@ class Portrait:
 
 
 def _text(value: object) -> str:
-    """Return a value as text, "" for none."""
+    """Return a value as text, "" for None."""
     match value:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""Jobs in words for a terminal: lists, timelines, previews of replays, batches, and the prompts of model calls."""
+"""Texts about jobs on a terminal: lists, timelines, previews of replays, batches, and the prompts of model calls."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted"
 
 
 def age(time: datetime) -> str:
-    """Return how long ago a moment was, in its largest unit."""
+    """Return the time since a moment, in its largest unit."""
     ago = datetime.now(UTC) - time
     unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
     return f"{max(ago, timedelta()) // length}{unit}"
@@ -125,7 +125,7 @@ def _substitution_text(substitution: Substitution) -> str:
 
 
 def replay_preview(preview: ReplayPreview) -> Iterator[str]:
-    """Yield what a replay would do, pay and repeat."""
+    """Yield the lines about what a replay would do, cost and repeat."""
     if not preview.possible:
         yield plain(f"{preview.mode} is not possible: {preview.problem}")
         return
@@ -144,7 +144,7 @@ def replay_preview(preview: ReplayPreview) -> Iterator[str]:
 
 
 def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
-    """Yield what a batch would do."""
+    """Yield the lines about what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
         price = f"about {cost(forecast.cost_usd)}"
@@ -159,7 +159,7 @@ def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
 
 
 def batch_progress(batch: BatchView) -> Iterator[str]:
-    """Yield how far a batch is."""
+    """Yield the lines about the progress of a batch."""
     yield f"{batch.id}  {batch.action}{', stopped' if batch.stopped else ''}"
     yield (
         f"  {batch.total:,} jobs: {batch.waiting:,} waiting, {batch.begun:,} begun, {batch.refused:,} refused, "
@@ -174,7 +174,7 @@ def batch_progress(batch: BatchView) -> Iterator[str]:
 
 
 def prompt_lines(call: RecordedCallView) -> Iterator[str]:
-    """Yield one attempt at one model call: its request, layer by layer and word by word, and its answer."""
+    """Yield one attempt at one model call: the request by layers, the whole messages, and the answer."""
     answer = call.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
     yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"
@@ -193,12 +193,12 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
         ]
     )
     yield from section("Layers", Columns("layer=name characters tokens note"), call.layers)
-    for turn in call.messages:
-        tool = f" of {turn.tool} ({turn.call_id})" if turn.role is Role.TOOL else ""
-        row = f", message {turn.message_id}" if turn.message_id is not None else ""
-        yield from ("", plain(f"== {turn.role}{tool}, {turn.tokens} tokens{row}"), *body(turn.text))
-        yield from _tool_calls(turn.tool_calls)
-        yield from (f"  [image {image.content_type} {image.digest}]" for image in turn.images)
+    for message in call.messages:
+        tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
+        row = f", message {message.message_id}" if message.message_id is not None else ""
+        yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *body(message.text))
+        yield from _tool_calls(message.tool_calls)
+        yield from (f"  [image {image.content_type} {image.digest}]" for image in message.images)
     if answer is not None:
         yield from ("", f"== answer, {answer.output_tokens} tokens", *body(answer.text))
         yield from _tool_calls(answer.tool_calls)

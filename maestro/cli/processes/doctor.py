@@ -1,4 +1,4 @@
-"""``maestro doctor``: what works, what does not, and how to mend it."""
+"""``maestro doctor``: what works, what does not, and how to fix it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ app = Commands()
 
 
 class Findings(Value):
-    """What ``--json`` writes; ``ok`` unless something is broken."""
+    """The output of ``--json``; ``ok`` is false if a check found something broken."""
 
     ok: bool
     checks: tuple[Diagnosis, ...]
@@ -44,7 +44,7 @@ def doctor(given: Given) -> None:
 
 
 def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
-    """Yield each check with its fix below it; where the output is no terminal, ``echo`` takes the colours out."""
+    """Yield each check with its fix below; ``typer.echo`` removes the colours if the output is no terminal."""
     column = max(len(check.check) for check in checks)
     for check in checks:
         word, colour = MARKS[check.verdict]

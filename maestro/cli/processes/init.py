@@ -1,4 +1,4 @@
-"""``maestro init``: a configuration from what is found here, and a cluster made ready."""
+"""``maestro init``: writes a configuration from what is found here, and prepares a Temporal cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def init(
 
 
 def _confirm(plan: InitPlan) -> None:
-    """Show what was found, and ask a user at a terminal; a script has decided by running the command."""
+    """Show what was found, and ask for confirmation at a terminal; a script is not asked."""
     _echo(f"Found: {sentence}." for sentence in plan.discovery.sentences)
     if not sys.stdin.isatty():
         return

@@ -1,4 +1,4 @@
-"""``maestro migrate``: the store brought up to this release, before the processes that use it are started."""
+"""``maestro migrate``: brings the store up to this release, before the processes that use it are started."""
 
 import typer
 
@@ -21,7 +21,7 @@ def migrate_store(given: Given) -> None:
 
 
 def sentence(done: Migration) -> str:
-    """Say what a migration did."""
+    """Return the sentence about what a migration did."""
     match done.outcome:
         case MigrationOutcome.CREATED:
             return f"Created the database {done.database} (schema {done.after})."

@@ -72,7 +72,7 @@ def test_a_message_is_tried(maestro: Maestro) -> None:
     lines = maestro("skills", "test", "prod is down, here is the traceback").out.splitlines()
     assert lines[0].split() == ["SKILL", "POINTS", "BECAUSE", "OF"]
     assert lines[2].split() == ["chosen", "debugging", "1", "traceback"]
-    assert maestro("skills", "test", "hello").out == "No skill fits this message.\n"
+    assert maestro("skills", "test", "hello").out == "No skill matches this message.\n"
 
 
 def test_a_message_is_tried_with_the_tools_and_skills_of_an_agent(
