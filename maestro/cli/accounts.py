@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, made, secret_in, secret_of
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
@@ -79,8 +79,8 @@ def add(
     key_ref: SecretRef = None,
 ) -> Result:
     """Add an account; its key is asked for, or read from --key-env."""
-    new = made(NewAccount, name=name, **options)
-    key = secret_of("key", key_env, key_ref)
+    new = build_input(NewAccount, name=name, **options)
+    key = read_given_secret("key", key_env, key_ref)
     if key is None:
         key = _ask_key() if new.type is AccountType.API_KEY and new.provider not in KEYLESS else ""
     account = accounts.add(new.model_copy(update={"api_key": SecretStr(key)}), ACTOR)
@@ -95,7 +95,7 @@ def enable(
     key_env: KeyEnv = None,
 ) -> Result:
     """Use an account again, if need be with another key; its limits end."""
-    key = secret_in(key_env) if key_env is not None else _ask_key() if new_key else None
+    key = read_secret(key_env) if key_env is not None else _ask_key() if new_key else None
     change = AccountChange(status=AccountStatus.ACTIVE, api_key=None if key is None else SecretStr(key))
     account = accounts.change(name, change, ACTOR)
     return account, f"{account.name} is used again"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, made, row_number
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
 from maestro.domain.agents.agent import AgentStatus
@@ -220,7 +220,7 @@ def make_token(
     name: Annotated[str, "Where the token will be used, so that you recognize it."] = "",
 ) -> Result:
     """Create a token; it is shown only now."""
-    token = operations.add(slug, made(NewToken, name=name), ACTOR)
+    token = operations.add(slug, build_input(NewToken, name=name), ACTOR)
     return token, [token.token, "Keep the token secret: it is not shown again."]
 
 
@@ -238,7 +238,7 @@ def revoke_token(
     number: Annotated[str, "NUMBER: The number of the token, as `maestro agents token list` shows it."],
 ) -> Result:
     """Revoke a token; from its next request on it is refused."""
-    revoked = operations.revoke(slug, row_number(number, "token", "NUMBER"), ACTOR)
+    revoked = operations.revoke(slug, read_row_number(number, "token", "NUMBER"), ACTOR)
     return revoked, f"token {revoked.id} of {slug} is revoked"
 
 

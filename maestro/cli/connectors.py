@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.cli.framework.inputs import REFERENCES, secret_in
+from maestro.cli.framework.inputs import REFERENCES, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
@@ -72,7 +72,7 @@ SecretRefs = Annotated[
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 
-def _parts(place: str) -> tuple[str, str]:
+def _split_name(place: str) -> tuple[str, str]:
     platform, _, account = place.partition("/")
     return platform, account or DEFAULT_ACCOUNT
 
@@ -80,7 +80,7 @@ def _parts(place: str) -> tuple[str, str]:
 app = OperationCommands(
     HELP,
     lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
-    Reference("name", Place, read=_parts),
+    Reference("name", Place, read=_split_name),
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
 app.show("Show a connector: its options, its state and its last error.", PORTRAIT)
@@ -96,12 +96,12 @@ def add(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
-    platform, account = _parts(place)
+    platform, account = _split_name(place)
     new = NewConnector(
         platform=platform,
         account=account,
         agent=agent or "",
-        secrets=_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
+        secrets=_given_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
         options=_platform_options(options, platform),
     )
     connector = connectors.add(new, ACTOR)
@@ -118,9 +118,9 @@ def change_connector(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets, chosen = _secrets(secret_refs, secret_vars), _platform_options(options, _parts(place)[0])
+    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    connector = connectors.change(*_parts(place), change, ACTOR)
+    connector = connectors.change(*_split_name(place), change, ACTOR)
     return connector, f"{_name(connector)} is changed"
 
 
@@ -153,13 +153,13 @@ def open_channel(
     channel: Annotated[str, "CHANNEL: The platform's id of the channel."],
 ) -> Result:
     """Allow sending to a disabled channel again."""
-    connectors.enable_channel(*_parts(place), channel, ACTOR)
+    connectors.enable_channel(*_split_name(place), channel, ACTOR)
     return {"name": channel}, f"{channel} is sent to again"
 
 
 def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
     """Return options by name: null for an empty value, else the value as JSON, unless the option is a text."""
-    pairs = list(_pairs("--set", given))
+    pairs = list(_split_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
     return {name: _option_value(text, is_text=name in texts) for name, text in pairs}
@@ -176,16 +176,18 @@ def _option_value(text: str, *, is_text: bool) -> Any:
     return text if is_text and not isinstance(value, str) else value
 
 
-def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
+def _given_secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
     secrets = {}
-    for name, reference in _pairs("--secret", references):
+    for name, reference in _split_pairs("--secret", references):
         if reference and not reference.startswith(REFERENCES):
             raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
         secrets[name] = SecretStr(reference)
-    return secrets | {name: SecretStr(secret_in(variable)) for name, variable in _pairs("--secret-env", variables)}
+    return secrets | {
+        name: SecretStr(read_secret(variable)) for name, variable in _split_pairs("--secret-env", variables)
+    }
 
 
-def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def _split_pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     for text in given or ():
         name, equals, value = text.partition("=")
         if not (name and equals):

@@ -6,9 +6,19 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, made, row_number
+from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, moment, more, plain
+from maestro.cli.framework.output import (
+    Columns,
+    Portrait,
+    Result,
+    channel_of,
+    joined,
+    listing,
+    moment,
+    page_hint,
+    plain,
+)
 from maestro.domain.conversations.views import ConversationDetail, MessagePage
 from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
 
@@ -39,7 +49,7 @@ Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows i
 
 
 def _read_number(text: str) -> tuple[int]:
-    return (row_number(text, "conversation", "ID"),)
+    return (read_row_number(text, "conversation", "ID"),)
 
 
 app = OperationCommands(
@@ -74,7 +84,7 @@ def search(
     cursor: RowCursor = None,
 ) -> Result:
     """Find messages in all conversations, newest first."""
-    query = made(SearchQuery, q=text, cursor=cursor)
+    query = build_input(SearchQuery, q=text, cursor=cursor)
     page = conversations.search(query.model_copy(update={"limit": limit}))
     return page, listing(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))
 
@@ -110,4 +120,4 @@ def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
         said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         yield f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}"
         yield from (f"    {plain(line)}" for line in message.content.splitlines())
-    yield from more(page.next)
+    yield from page_hint(page.next)

@@ -115,7 +115,7 @@ def begin(
 
 def main() -> NoReturn:
     """Run the command line of this process and end with its exit code: 0 fine, 1 failed, 2 wrong usage."""
-    leave(run(sys.argv[1:]))
+    exit_process(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
@@ -143,7 +143,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process with this exit code.
 
     After a use of Temporal's SDK the interpreter's clean-up is skipped: native threads may still run and abort the

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, made, row_number
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
-from maestro.cli.framework.output import Columns, Result, aligned, listing
+from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
@@ -83,22 +83,22 @@ def add(
     options: Annotated[Fields, InputOptions(NewFact, leave_out=["content"])],
 ) -> Result:
     """Add a fact; a fact with the content of another is refused."""
-    fact = memory.add_fact(slug, made(NewFact, content=text, **options), ACTOR)
+    fact = memory.add_fact(slug, build_input(NewFact, content=text, **options), ACTOR)
     return fact, f"{slug} remembers it as fact {fact.id}"
 
 
 @app.operation()
 def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
     """Change the content, category or confidence of a fact."""
-    fact = memory.change_fact(slug, _number(number), made(FactChange, **options), ACTOR)
-    return fact, aligned(FACT_COLUMNS.rows([fact]))
+    fact = memory.change_fact(slug, _read_number(number), build_input(FactChange, **options), ACTOR)
+    return fact, align_rows(FACT_COLUMNS.rows([fact]))
 
 
 @app.operation()
 def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
     """Delete a fact."""
-    memory.forget_fact(slug, _number(number), ACTOR)
-    return _forgotten(slug, fact=_number(number)), f"{slug} has forgotten fact {_number(number)}"
+    memory.forget_fact(slug, _read_number(number), ACTOR)
+    return _deleted_fields(slug, fact=_read_number(number)), f"{slug} has forgotten fact {_read_number(number)}"
 
 
 @app.operation()
@@ -108,7 +108,7 @@ def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
     if not yes:
         typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
     count = memory.clear(slug, ACTOR)
-    return _forgotten(slug, facts=count), f"{slug} has forgotten {count} facts and all state"
+    return _deleted_fields(slug, facts=count), f"{slug} has forgotten {count} facts and all state"
 
 
 @state.operation("list")
@@ -133,20 +133,20 @@ def set_state(
     place: Place = "",
 ) -> Result:
     """Store a value under a key, replacing an earlier value."""
-    entry = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
-    return entry, aligned(STATE_COLUMNS.rows([entry]))
+    entry = memory.put_state(slug, key, build_input(StateChange, value=value, place=place), ACTOR)
+    return entry, align_rows(STATE_COLUMNS.rows([entry]))
 
 
 @state.operation("forget")
 def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = "") -> Result:
     """Delete the value under a key."""
     memory.forget_state(slug, key, ACTOR, place)
-    return _forgotten(slug, key=key), f"{slug} has forgotten what it kept under {key}"
+    return _deleted_fields(slug, key=key), f"{slug} has forgotten what it kept under {key}"
 
 
-def _forgotten(slug: str, **deleted: object) -> Fields:
+def _deleted_fields(slug: str, **deleted: object) -> Fields:
     return {"agent": slug, "fact": None, "key": None, "facts": None, **deleted}
 
 
-def _number(text: str) -> int:
-    return row_number(text, "fact", "FACT")
+def _read_number(text: str) -> int:
+    return read_row_number(text, "fact", "FACT")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import pairing_rules
-from maestro.cli.framework.inputs import fits
+from maestro.cli.framework.inputs import validate_input
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
@@ -43,7 +43,7 @@ Person = Annotated[
     str,
     typer.Argument(
         metavar="PLATFORM:USERID",
-        callback=lambda text: fits(OwnerId, text),
+        callback=lambda text: validate_input(OwnerId, text),
         help="The platform and its id of the user.",
     ),
 ]

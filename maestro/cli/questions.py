@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from maestro.cli.framework.inputs import QueryOptions, row_number
+from maestro.cli.framework.inputs import QueryOptions, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, joined
 from maestro.domain.questions.views import QuestionView
@@ -32,7 +32,7 @@ def _result(question: QuestionView) -> str:
 
 
 def _read_number(text: str) -> tuple[int]:
-    return (row_number(text, "question", "NUMBER"),)
+    return (read_row_number(text, "question", "NUMBER"),)
 
 
 app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, read=_read_number))

@@ -8,10 +8,10 @@ import typer
 
 from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, made
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, build_input
 from maestro.cli.framework.operations import OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, aligned, listing, more, write
+from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
 from maestro.domain.people.audit import AuditQuery
@@ -86,18 +86,18 @@ def show_usage(
     works whether Maestro runs or not.
     """
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
-    query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
+    query = build_input(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
     with opened(given) as at:
         usage = UsageOperations(at.store, lambda: daily_budgets(at.live.current()))
         if as_csv:
-            lines = usage.export_latency(made(LatencyQuery, **filters)) if latency else usage.export(query)
+            lines = usage.export_latency(build_input(LatencyQuery, **filters)) if latency else usage.export(query)
             typer.echo("".join(lines), nl=False)
         elif budgets:
             used = usage.budgets()
             note = f"Budgets start again at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
             write(used, listing(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
         elif latency:
-            times = usage.latency(made(LatencyQuery, **filters))
+            times = usage.latency(build_input(LatencyQuery, **filters))
             note = f"Of {times.jobs} completed jobs from {times.since} to {times.until}: the newest {times.per_day} of "
             write(times, listing(times, STAGE_COLUMNS, NO_JOBS, f"{note}each day."), given.as_json)
         else:
@@ -116,8 +116,8 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
         page.before.model_copy(update={"key": f"{days} days before"}),
     ]
     columns = Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values)
-    yield from aligned(columns.rows([*page.items, *totals]))
-    yield from more(page.next)
+    yield from align_rows(columns.rows([*page.items, *totals]))
+    yield from page_hint(page.next)
 
 
 def _check_usage(filters: Fields, latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:

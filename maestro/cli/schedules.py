@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operations import build_schedule_operations
-from maestro.cli.framework.commands import configured
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, text_of
+from maestro.cli.framework.commands import load_settings
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, read_text
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, joined, moment, plain, write
+from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, joined, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.schedules.descriptions import distance
@@ -176,7 +176,7 @@ def preview(
 ) -> None:
     """Describe a schedule, and show its next five times, without storing it."""
     request = read(SchedulePreviewRequest, {"schedule": schedule, **options})
-    settings = configured(given, accounts=False).settings
+    settings = load_settings(given, accounts=False).settings
     if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
         with opened(given) as at:
             settings = at.live.current()
@@ -192,7 +192,7 @@ def _backfill_lines(backfilled: BackfillView) -> Iterator[str]:
     """Yield the times of a backfill, or of its preview, and their number."""
     if backfilled.times:
         rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
-        yield from aligned([("TIME", "JOB", ""), *rows])
+        yield from align_rows([("TIME", "JOB", ""), *rows])
     runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
     if not backfilled.count:
         yield "There is nothing to backfill: the schedule missed no run in this period."
@@ -214,6 +214,6 @@ def _script_field(file: Path | None) -> Fields:
     if file is None:
         return {}
     try:
-        return {"script": json.loads(text_of(file))}
+        return {"script": json.loads(read_text(file))}
     except (ValueError, RecursionError):
         raise InvalidEdit(f"{file} is no JSON; a script is an object with url, template and condition") from None

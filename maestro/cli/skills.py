@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from maestro.bootstrap.tools import tool_names
-from maestro.cli.framework.inputs import MOST, bytes_of, made
+from maestro.cli.framework.inputs import MOST, build_input, read_bytes
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
 from maestro.operations.skill_folder import SkillFolder
@@ -23,7 +23,7 @@ NOTHING = "There are no skills yet: they are read when Maestro starts."
 
 
 def _state(skill: SkillView) -> str:
-    return f"{enabled(skill)}, with a problem" if skill.problems else enabled(skill)
+    return f"{enabled_text(skill)}, with a problem" if skill.problems else enabled_text(skill)
 
 
 COLUMNS = Columns(
@@ -68,7 +68,7 @@ def try_message(
     agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
     """Show which skills a message would add, and why; no message is sent, and no model is called."""
-    trial = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
+    trial = skills.trial(build_input(SkillTrialRequest, message=" ".join(message), agent=agent))
     return trial, listing(trial, TRIAL_COLUMNS, "No skill matches this message.")
 
 
@@ -79,7 +79,7 @@ def add(
     replace: Annotated[bool, "--replace: Replace your own skill with this slug."] = False,
 ) -> Result:
     """Copy a skill into your folder; it is used from the next message on."""
-    skill = skills.add(bytes_of(file, MAX_BYTES + 1), ACTOR, replace=replace)
+    skill = skills.add(read_bytes(file, MAX_BYTES + 1), ACTOR, replace=replace)
     return skill, [f"{skill.slug} is in {skill.source}", *skill.problems]
 
 

@@ -9,10 +9,10 @@ import httpx
 from ulid import ULID
 
 from maestro.cli.framework.commands import reachable_host
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, bytes_of, secret_of
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, read_bytes, read_given_secret
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
 from maestro.cli.framework.options import WEBUI_PORT, Given
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 from maestro.domain.webhooks.views import DeliveryResult, NewWebhook, SecretRotation, WebhookChange, WebhookWithSecret
@@ -31,10 +31,10 @@ NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
 COLUMNS = Columns(
     "path agent channel scheme state taken=trigger_count refused=refused_count last=last_triggered",
-    {"channel": channel_of, "state": enabled},
+    {"channel": channel_of, "state": enabled_text},
 )
 PORTRAIT = Portrait(
-    lambda webhook: f"{webhook.path}  {enabled(webhook)}",
+    lambda webhook: f"{webhook.path}  {enabled_text(webhook)}",
     hide="path enabled",
     lines_of={"last4": lambda webhook: webhook.last4 and f"ends in {webhook.last4}"},
     text="prompt_template",
@@ -78,7 +78,7 @@ def add(
 ) -> None:
     """Add a webhook; its secret is generated, and shown only now, unless the sender has one already."""
     with opened(given) as at:
-        own = {"path": path, "scheme": scheme, "secret": secret_of("secret", secret_env, secret_ref) or ""}
+        own = {"path": path, "scheme": scheme, "secret": read_given_secret("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
         address = _dashboard(at.loaded.settings.webui)
     lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_new_secret(webhook)]
@@ -101,7 +101,7 @@ def rotate(
 ) -> Result:
     """Replace the secret of a webhook; the old secret is refused from now on."""
     webhook = webhooks.rotate(
-        path, ACTOR, read(SecretRotation, {"secret": secret_of("secret", secret_env, secret_ref) or ""})
+        path, ACTOR, read(SecretRotation, {"secret": read_given_secret("secret", secret_env, secret_ref) or ""})
     )
     line = f"{webhook.path} has another secret, and refuses deliveries signed with the old one"
     return webhook, [line, *_new_secret(webhook)]
@@ -124,7 +124,7 @@ def send_delivery(
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
-        content = bytes_of(body) if body is not None else data.encode()
+        content = read_bytes(body) if body is not None else data.encode()
         address = url or _dashboard(at.loaded.settings.webui)
         taken = _post_delivery(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import typer
 
 from maestro.cli.chat.client import ChatClient, ChatRefused, ConnectorAddress, ForeignChannel
-from maestro.cli.chat.messages import ChatAnswer, addressed, harmless, is_failure, web_address
+from maestro.cli.chat.messages import ChatAnswer, is_failure, mention_agent, web_address, without_controls
 from maestro.cli.chat.terminal import AWAY, ChatScreen, converse
 from maestro.cli.chat.visits import ChatVisit, VisitFiles, state_folder
-from maestro.cli.framework.commands import Commands, configured, reachable_host
-from maestro.cli.framework.inputs import fits
+from maestro.cli.framework.commands import Commands, load_settings, reachable_host
+from maestro.cli.framework.inputs import validate_input
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.fields import Slug
@@ -48,7 +48,7 @@ AgentOption = Annotated[
     str,
     typer.Option(
         metavar="SLUG",
-        callback=lambda slug: fits(Slug, slug) if slug else "",
+        callback=lambda slug: validate_input(Slug, slug) if slug else "",
         help="The agent that answers, in a channel of its own.",
     ),
 ]
@@ -73,7 +73,7 @@ def chat(
     as_json: Annotated[bool, "--json: Write what arrives as JSON, a message per line, for programs."] = False,
 ) -> None:
     """Talk to an agent over the web connector."""
-    settings = configured(given, accounts=False).settings
+    settings = load_settings(given, accounts=False).settings
     content = " ".join(text) if text else _read_pipe()
     if agent and agent not in {known.slug for known in settings.agents}:
         typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)
@@ -86,7 +86,7 @@ def chat(
         if content is None:
             converse(client, agent, screen, visits.folder / "history")
         else:
-            asyncio.run(ask(client, addressed(content, agent), timeout, screen))
+            asyncio.run(ask(client, mention_agent(content, agent), timeout, screen))
 
     try:
         talk(visits.find(address.url, name) or visits.start(address.url, name, address.user_name))
@@ -157,7 +157,7 @@ async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen
                     answers = answer.takes(frame)
                     if answers and is_failure(text, frame):
                         screen.record(frame, answers=True)
-                        raise AnswerFailed(harmless(frame["content"]))
+                        raise AnswerFailed(without_controls(frame["content"]))
                     screen.message(frame, answers=answers, aside=not answers)
                     if answers and not answer.more:
                         return

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from maestro.cli.chat.client import ChatClient, Frame
-from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, meant
+from maestro.cli.chat.messages import ChatAnswer, display_text, mention_agent, resolve_choice
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
@@ -43,9 +43,9 @@ class ChatScreen:
         if self._as_json:
             self.record(frame, answers=answers)
         elif aside:
-            self.note(f"Earlier in this channel: {displayed(frame, self._address)}")
+            self.note(f"Earlier in this channel: {display_text(frame, self._address)}")
         else:
-            self._write(displayed(frame, self._address))
+            self._write(display_text(frame, self._address))
 
     def record(self, frame: Frame, *, answers: bool) -> None:
         """Write a message for programs; a user at a terminal sees nothing."""
@@ -145,8 +145,8 @@ class ChannelListener:
 
         The number of a button below the newest message stands for the value of that button.
         """
-        chosen, self._newest = meant(line, self._newest), {}
-        text = chosen if chosen != line else addressed(line, agent)
+        chosen, self._newest = resolve_choice(line, self._newest), {}
+        text = chosen if chosen != line else mention_agent(line, agent)
         client_id, settled = str(uuid.uuid4()), asyncio.Event()
         self._waiting[client_id] = ChatAnswer(client_id), settled
         try:

@@ -117,7 +117,7 @@ def _input_options(annotation: object) -> InputOptions | None:
     return next((about for about in metadata if isinstance(about, InputOptions)), None)
 
 
-def configured(given: Given, *, accounts: bool = True) -> Loaded:
+def load_settings(given: Given, *, accounts: bool = True) -> Loaded:
     """Load the settings, overridden by the options of the command line; raises ``ConfigurationError``.
 
     Without ``accounts`` the keys of models may be missing, as in a second terminal.

@@ -96,7 +96,7 @@ class InputOptions:
         if file is not None and self.prompt in given:
             raise typer.BadParameter("give --prompt or --prompt-file, not both")
         if file is not None:
-            given[self.prompt] = text_of(file)
+            given[self.prompt] = read_text(file)
         resets = {name: None for name in self.resets if given.pop(f"no_{name}", False)}
         return {name: self._field_value(name, value) for name, value in given.items()} | resets
 
@@ -127,13 +127,13 @@ class QueryOptions(InputOptions):
             raise _wrong_value(error, f"--{location[0]}" if location else None) from None
 
 
-def made(kind: type[Model], /, **fields: object) -> Model:
+def build_input(kind: type[Model], /, **fields: object) -> Model:
     """Return an input built from these fields; raises ``typer.BadParameter`` with the first rule that one breaks."""
-    value: Model = fits(kind, fields)
+    value: Model = validate_input(kind, fields)
     return value
 
 
-def fits(kind: Any, value: object) -> Any:
+def validate_input(kind: Any, value: object) -> Any:
     """Return a value as this type; raises ``typer.BadParameter`` with the first rule that the value breaks."""
     try:
         return TypeAdapter(kind).validate_python(value)
@@ -141,7 +141,7 @@ def fits(kind: Any, value: object) -> Any:
         raise _wrong_value(error) from None
 
 
-def row_number(text: str, noun: str, argument_name: str) -> int:
+def read_row_number(text: str, noun: str, argument_name: str) -> int:
     """Read the number of a row, with or without a ``#``; raises ``typer.BadParameter`` for another text.
 
     A command calls this after it has loaded the configuration, whose mistakes are reported first.
@@ -168,14 +168,14 @@ SecretRef = Annotated[
 ]
 
 
-def secret_of(option: str, variable: str | None, reference: str | None) -> str | None:
+def read_given_secret(option: str, variable: str | None, reference: str | None) -> str | None:
     """Return the secret in an environment variable, or else the reference; None if neither is given."""
     if variable is not None and reference is not None:
         raise typer.BadParameter(f"give --{option}-env or --{option}-ref, not both")
-    return secret_in(variable) if variable is not None else reference
+    return read_secret(variable) if variable is not None else reference
 
 
-def secret_in(variable: str) -> str:
+def read_secret(variable: str) -> str:
     """Return the secret in an environment variable; raises ``ConfigurationError`` where it is not set."""
     secret = read_environment().get(variable, "").strip()
     if not secret:
@@ -183,7 +183,7 @@ def secret_in(variable: str) -> str:
     return secret
 
 
-def text_of(file: Path) -> str:
+def read_text(file: Path) -> str:
     """Return the text of a file, or of standard input for ``-``; raises ``ConfigurationError`` if it is unreadable."""
     try:
         return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
@@ -192,7 +192,7 @@ def text_of(file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be read: {reason}; name another file") from None
 
 
-def bytes_of(file: Path, most: int = -1) -> bytes:
+def read_bytes(file: Path, most: int = -1) -> bytes:
     """Return up to ``most`` bytes of a file or of standard input for ``-``; raises as ``text_of`` does."""
     try:
         if file == STANDARD_INPUT:

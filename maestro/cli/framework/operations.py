@@ -9,7 +9,7 @@ from typing import Any, Concatenate, TypeVar
 
 from pydantic import BaseModel
 
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, keyword
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
@@ -39,7 +39,7 @@ class Opened:
 @contextlib.contextmanager
 def opened(given: Given) -> Iterator[Opened]:
     """Open the store of the data folder, beside a running Maestro; raises ``ConfigurationError`` if there is none."""
-    loaded = configured(given, accounts=False)
+    loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
         live.look(store)

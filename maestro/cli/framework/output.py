@@ -36,7 +36,7 @@ class Columns:
             title, _, name = column.rstrip("?").partition("=")
             words = title.replace("_", " ")
             value_of = self.values.get(words) or attrgetter(name or title)
-            cells = [_text(value_of(view)) for view in views]
+            cells = [_cell_text(value_of(view)) for view in views]
             if any(cells) or not column.endswith("?"):
                 columns.append((words.upper(), *(cell or "-" for cell in cells)))
         return list(zip(*columns, strict=True))
@@ -75,12 +75,12 @@ def channel_of(view: Any) -> str:
     return joined(view.platform, view.channel, view.thread)
 
 
-def enabled(view: Any) -> str:
+def enabled_text(view: Any) -> str:
     """Return whether the item is enabled, as a word."""
     return "enabled" if view.enabled else "disabled"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of rows with aligned columns."""
     cells = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -93,32 +93,32 @@ def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator
     if not page.items:
         yield empty
         return
-    yield from aligned(columns.rows(page.items))
-    yield from more(getattr(page, "next", None))
+    yield from align_rows(columns.rows(page.items))
+    yield from page_hint(getattr(page, "next", None))
     if note:
         yield note
 
 
-def more(cursor: str | None) -> Iterator[str]:
+def page_hint(cursor: str | None) -> Iterator[str]:
     """Yield the hint how to get the next page, if there is one."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
-def section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
+def table_section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
     """Yield an indented table under its title; yield nothing without rows."""
     if views:
-        yield from ("", title, *(f"  {line}" for line in aligned(columns.rows(views))))
+        yield from ("", title, *(f"  {line}" for line in align_rows(columns.rows(views))))
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+def field_lines(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each pair whose value is not empty, with aligned values."""
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0)
     yield from (f"  {name:<{width}}  {plain(value)}" for name, value in present)
 
 
-def body(text: str) -> Iterator[str]:
+def text_lines(text: str) -> Iterator[str]:
     """Yield the lines of a longer text, indented."""
     yield from (f"  {printable(line)}".rstrip() for line in text.splitlines())
 
@@ -148,15 +148,15 @@ class Portrait:
             for name, rows in values.items()
             if isinstance(rows, tuple) and rows and isinstance(rows[0], BaseModel)
         }
-        yield from facts((name, _text(value)) for name, value in values.items() if name not in tables)
+        yield from field_lines((name, _cell_text(value)) for name, value in values.items() if name not in tables)
         for name, rows in tables.items():
             columns = self.tables.get(name) or Columns(" ".join(f"{field}?" for field in type(rows[0]).model_fields))
-            yield from section(name.capitalize(), columns, rows)
+            yield from table_section(name.capitalize(), columns, rows)
         if self.text and (text := getattr(view, self.text)):
-            yield from ("", *body(text))
+            yield from ("", *text_lines(text))
 
 
-def _text(value: object) -> str:
+def _cell_text(value: object) -> str:
     """Return a value as text, "" for None."""
     match value:
         case None:
@@ -168,7 +168,7 @@ def _text(value: object) -> str:
         case float():
             return f"{value:g}"
         case tuple() | list():
-            return ", ".join(map(_text, value))
+            return ", ".join(map(_cell_text, value))
         case BaseModel():
             return value.model_dump_json(exclude_defaults=True)
         case _:

@@ -11,11 +11,11 @@ import typer
 from pydantic import Field
 
 from maestro.bootstrap.operations import Operator, open_operator
-from maestro.cli.framework.commands import configured
-from maestro.cli.framework.inputs import QueryOptions, made
+from maestro.cli.framework.commands import load_settings
+from maestro.cli.framework.inputs import QueryOptions, build_input
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Result, aligned, joined, listing, plain, write
+from maestro.cli.framework.output import Result, align_rows, joined, listing, plain, write
 from maestro.cli.jobs.texts import (
     BATCH_COLUMNS,
     ERROR_COLUMNS,
@@ -103,7 +103,7 @@ def replay_all(
     ] = BatchMode.RESUME,
 ) -> None:
     """Replay every matching job, after showing what the replays do and cost."""
-    edits = made(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
+    edits = build_input(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
     changes = {"edits": edits} if edits.any else {}
     _run_batch(given, chosen, confirmation, action=BatchAction(mode), **changes)
 
@@ -118,7 +118,7 @@ def cancel_all(given: Given, chosen: ChosenJobs, confirmation: Confirmation) -> 
 def count_jobs(batches: BatchOperations, chosen: ChosenJobs) -> Result:
     """Count jobs by status; --status is ignored."""
     counts = batches.counts(chosen)
-    return counts, aligned([("STATUS", "JOBS"), *((status, f"{count:,}") for status, count in counts)])
+    return counts, align_rows([("STATUS", "JOBS"), *((status, f"{count:,}") for status, count in counts)])
 
 
 @batches.operation("errors")
@@ -163,7 +163,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
     with opened(given) as at:
         if chosen == JobFilter() and not confirmation.all_matching:
             raise typer.BadParameter("say which jobs, for example with --status failed, or --all-matching for all")
-        batches, request = BatchOperations(at.store), made(BatchRequest, filter=chosen, **fields)
+        batches, request = BatchOperations(at.store), build_input(BatchRequest, filter=chosen, **fields)
         if not confirmation.yes:
             forecast = batches.forecast(request)
             write(forecast, batch_forecast(forecast), given.as_json and confirmation.dry_run)
@@ -179,7 +179,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
 
 
 def _operator(given: Given) -> AbstractContextManager[Operator]:
-    return open_operator(configured(given, accounts=False))
+    return open_operator(load_settings(given, accounts=False))
 
 
 app = OperationCommands(HELP, lambda operator: operator.jobs, context=_operator)
@@ -230,7 +230,7 @@ def replay(
     ] = False,
 ) -> None:
     """Replay an ended job, and print the id of the job that runs now."""
-    changes = made(JobEdits, agent=agent, model=model, prompt=prompt)
+    changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
     edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays
     with _operator(given) as operator:
         if preview:

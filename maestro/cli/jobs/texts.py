@@ -4,7 +4,16 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from maestro.cli.framework.output import Columns, Portrait, body, facts, joined, moment, plain, section
+from maestro.cli.framework.output import (
+    Columns,
+    Portrait,
+    field_lines,
+    joined,
+    moment,
+    plain,
+    table_section,
+    text_lines,
+)
 from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
@@ -139,7 +148,7 @@ def replay_preview(preview: ReplayPreview) -> Iterator[str]:
     for effect in preview.effects:
         outcome = "stays" if effect.kept else "again" if effect.again else "happens"
         lines.append((outcome, f"{effect.text} ({effect.count})" if effect.count > 1 else effect.text))
-    yield from facts(lines)
+    yield from field_lines(lines)
     yield "Nothing was changed."
 
 
@@ -178,7 +187,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
     answer = call.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
     yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"
-    yield from facts(
+    yield from field_lines(
         [
             ("at", moment(call.started_at)),
             ("error", call.error),
@@ -192,15 +201,15 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
-    yield from section("Layers", Columns("layer=name characters tokens note"), call.layers)
+    yield from table_section("Layers", Columns("layer=name characters tokens note"), call.layers)
     for message in call.messages:
         tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
         row = f", message {message.message_id}" if message.message_id is not None else ""
-        yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *body(message.text))
+        yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *text_lines(message.text))
         yield from _tool_calls(message.tool_calls)
         yield from (f"  [image {image.content_type} {image.digest}]" for image in message.images)
     if answer is not None:
-        yield from ("", f"== answer, {answer.output_tokens} tokens", *body(answer.text))
+        yield from ("", f"== answer, {answer.output_tokens} tokens", *text_lines(answer.text))
         yield from _tool_calls(answer.tool_calls)
 
 

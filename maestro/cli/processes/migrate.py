@@ -2,7 +2,7 @@
 
 import typer
 
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.options import Given
 from maestro.installation.migration import Migration, MigrationOutcome, migrate
 
@@ -16,7 +16,7 @@ def migrate_store(given: Given) -> None:
     `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
-    done = migrate(configured(given, accounts=False).settings)
+    done = migrate(load_settings(given, accounts=False).settings)
     typer.echo(done.model_dump_json() if given.as_json else sentence(done))
 
 

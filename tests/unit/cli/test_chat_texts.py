@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, harmless, is_failure, meant, web_address
+from maestro.cli.chat.messages import (
+    ChatAnswer,
+    display_text,
+    is_failure,
+    mention_agent,
+    resolve_choice,
+    web_address,
+    without_controls,
+)
 from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
@@ -53,11 +61,11 @@ def test_a_notice_is_a_failure_unless_maestro_itself_was_spoken_to(said: str, no
     ],
 )
 def test_an_agent_is_mentioned_once_and_control_words_stay_alone(text: str, agent: str, sent: str) -> None:
-    assert addressed(text, agent) == sent
+    assert mention_agent(text, agent) == sent
 
 
 def test_control_characters_do_not_reach_a_terminal() -> None:
-    assert harmless("\x1b]0;title\x07a\r\n\tb\x9b2J\x00 é 👩‍🚀") == "]0;titlea\n\tb2J é 👩‍🚀"
+    assert without_controls("\x1b]0;title\x07a\r\n\tb\x9b2J\x00 é 👩‍🚀") == "]0;titlea\n\tb2J é 👩‍🚀"
 
 
 def test_a_channel_says_who_talks_to_whom_and_is_nobody_elses() -> None:
@@ -116,19 +124,19 @@ BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value"
 def test_what_may_be_chosen_and_where_a_file_is_stands_below_the_words() -> None:
     file = {"filename": "plan\x1b.png", "size": 12_345, "url": "/api/file/c/9"}
     message = {"content": "Which?", "buttons": BUTTONS}
-    assert displayed(message) == "Which?\n[1] Red[2J  [2] Blue"
-    assert displayed({"content": "", "file": file}, "http://localhost:5070") == (
+    assert display_text(message) == "Which?\n[1] Red[2J  [2] Blue"
+    assert display_text({"content": "", "file": file}, "http://localhost:5070") == (
         "[file plan.png, 12.3 kB: http://localhost:5070/api/file/c/9]"
     )
-    assert displayed({"content": "just words"}) == "just words"
+    assert display_text({"content": "just words"}) == "just words"
 
 
 @pytest.mark.parametrize(
     ("line", "says"), [("1", "Red #7"), (" 2 ", "Blue #7"), ("3", "3"), ("0", "0"), ("01", "01"), ("a 1", "a 1")]
 )
 def test_the_number_of_a_button_says_what_it_says(line: str, says: str) -> None:
-    assert meant(line, {"buttons": BUTTONS}) == says
-    assert meant(line, {"content": "later"}) == line
+    assert resolve_choice(line, {"buttons": BUTTONS}) == says
+    assert resolve_choice(line, {"content": "later"}) == line
 
 
 @pytest.mark.parametrize(
