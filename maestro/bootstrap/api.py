@@ -5,12 +5,7 @@ from dataclasses import replace
 
 from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
-from maestro.bootstrap.operations import (
-    build_batch_work,
-    build_job_operations,
-    build_schedule_operations,
-    build_webhook_intake,
-)
+from maestro.bootstrap.operations import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
 from maestro.bootstrap.tools import tool_names
@@ -45,7 +40,7 @@ from temporal.engine import Engine
 
 
 def api_parts(
-    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, process_health: ProcessHealth
+    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, health: ProcessHealth
 ) -> ApiParts:
     """Return the dependencies of the API; the caller sets ``demo``, whether the demo model answers."""
     settings = live.start
@@ -59,7 +54,7 @@ def api_parts(
         conversations=ConversationOperations(store, settings.data_dir),
         schedules=build_schedule_operations(store, live),
         webhooks=WebhookOperations(store, keys.keep),
-        hooks=build_webhook_intake(store, keys, live),
+        hooks=build_intake(store, keys, live),
         settings=SettingsOperations(store, EffectiveSettings(live)),
         skills=SkillOperations(store, SkillFolder(settings.skills.folder), tool_names(live)),
         guard=GuardSettings(
@@ -70,8 +65,8 @@ def api_parts(
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
             trusted_proxies=TrustedProxies.of(webui.trusted_proxies),
         ),
-        health=process_health.health,
-        metrics=process_health.metrics,
+        health=health.health,
+        metrics=health.metrics,
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
         pairing=live.of(pairing_rules),
@@ -97,13 +92,11 @@ class Api(SeparateProcess):
         jobs = build_job_operations(store, self.live, engine.present, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
-        process_health = ProcessHealth(EngineHealth(store, engine, working), metrics)
+        health = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
-        parts = replace(
-            api_parts(self.live, store, chat, jobs, process_health), demo=demo, redact=scope.of(TextKind.MEMORY)
-        )
+        parts = replace(api_parts(self.live, store, chat, jobs, health), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = build_server(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())

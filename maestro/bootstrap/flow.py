@@ -114,16 +114,16 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
     local, calls = _local_steps(flow, live, parts, tags), _model_steps(flow, live, parts, tags)
     imported = parts.models.library.settled
     if not names.llm:
-        everything = _worker_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
+        everything = _worker_on(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
         return [replace(everything, ready=imported)]
-    calling = replace(_worker_parts(flow, settings, names.llm, calls, workflows=False), ready=imported)
-    return [_worker_parts(flow, settings, names.main, local), calling]
+    calling = replace(_worker_on(flow, settings, names.llm, calls, workflows=False), ready=imported)
+    return [_worker_on(flow, settings, names.main, local), calling]
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
     """Return the parts of the worker for the steps that only the process of this connector can run."""
     queue = queues(settings).connector(connector.platform, connector.account)
-    return _worker_parts(flow, settings, queue, _connector_steps(flow), workflows=False)
+    return _worker_on(flow, settings, queue, _connector_steps(flow), workflows=False)
 
 
 def queues(settings: Settings) -> Queues:
@@ -279,9 +279,7 @@ def _connector_steps(flow: FlowParts) -> Steps:
     ]
 
 
-def _worker_parts(
-    flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, workflows: bool = True
-) -> WorkerParts:
+def _worker_on(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, workflows: bool = True) -> WorkerParts:
     return WorkerParts(
         task_queue=queue,
         activities=steps,

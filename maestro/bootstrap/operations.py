@@ -28,7 +28,7 @@ def build_schedule_operations(store: Store, live: LiveSettings) -> ScheduleOpera
     return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
 
 
-def build_webhook_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
+def build_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
     return WebhookIntake(
         store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
     )

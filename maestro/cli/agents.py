@@ -111,9 +111,7 @@ def edit(
 def archive(
     agents: AgentOperations,
     slug: Slug,
-    purge: Annotated[
-        bool, "--purge: Delete it for good; refused while jobs, memory or conversations refer to it."
-    ] = False,
+    purge: Annotated[bool, "--purge: Delete it for good, unless jobs, memory or conversations refer to it."] = False,
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
@@ -264,9 +262,7 @@ def _defaults(names: list[str]) -> Fields:
     }
     for name in names:
         if name not in known:
-            raise typer.BadParameter(
-                f"there is no field {name!r} to reset; --help lists the fields", param_hint="--reset"
-            )
+            raise typer.BadParameter(f"there is no field {name!r} to reset; --help lists all", param_hint="--reset")
     return dict(known[name] for name in names)
 
 

@@ -159,7 +159,7 @@ def open_channel(
 
 def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
     """Return options by name: null for an empty value, else the value as JSON, unless the option is a text."""
-    pairs = list(_split_pairs("--set", given))
+    pairs = list(_read_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
     return {name: _option_value(text, is_text=name in texts) for name, text in pairs}
@@ -178,16 +178,16 @@ def _option_value(text: str, *, is_text: bool) -> Any:
 
 def _given_secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
     secrets = {}
-    for name, reference in _split_pairs("--secret", references):
+    for name, reference in _read_pairs("--secret", references):
         if reference and not reference.startswith(REFERENCES):
             raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
         secrets[name] = SecretStr(reference)
     return secrets | {
-        name: SecretStr(read_secret(variable)) for name, variable in _split_pairs("--secret-env", variables)
+        name: SecretStr(read_secret(variable)) for name, variable in _read_pairs("--secret-env", variables)
     }
 
 
-def _split_pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def _read_pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     for text in given or ():
         name, equals, value = text.partition("=")
         if not (name and equals):

@@ -8,17 +8,7 @@ import typer
 
 from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
-from maestro.cli.framework.output import (
-    Columns,
-    Portrait,
-    Result,
-    channel_of,
-    joined,
-    listing,
-    moment,
-    page_hint,
-    plain,
-)
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
 from maestro.domain.conversations.views import ConversationDetail, MessagePage
 from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
 
@@ -116,7 +106,7 @@ def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
     yield from PORTRAIT.lines(detail)
     yield ""
     for message in page.items:
-        marks = joined("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
+        marks = join("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
         said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         yield f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}"
         yield from (f"    {plain(line)}" for line in message.content.splitlines())

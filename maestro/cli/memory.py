@@ -115,9 +115,7 @@ def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
 def list_states(
     memory: MemoryOperations,
     slug: Slug,
-    place: Annotated[
-        str | None, "PLACE: Only the states of the conversation with this key, as the list shows it."
-    ] = None,
+    place: Annotated[str | None, "PLACE: Only the states of the conversation with this key."] = None,
 ) -> Result:
     """List the states of an agent, by key."""
     page = StatePage(items=memory.show(slug, MemoryQuery(place=place, limit=1)).states)

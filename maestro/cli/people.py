@@ -57,9 +57,7 @@ def _operations(at: Opened) -> PeopleOperations:
 
 app = OperationCommands(PEOPLE_HELP, _operations)
 app.list(
-    "List the users with access by a pairing.",
-    Columns("person=id name=user_name since=added_at by=added_by"),
-    NO_PEOPLE,
+    "List users with access by a pairing.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE
 )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from maestro.cli.framework.inputs import QueryOptions, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, joined
+from maestro.cli.framework.output import Columns, Portrait, Result, join
 from maestro.domain.questions.views import QuestionView
 from maestro.operations.questions import QuestionOperations, QuestionQuery
 
@@ -15,7 +15,7 @@ Maestro runs or not; the running Maestro, or the next one that starts, goes on w
 """
 COLUMNS = Columns(
     "number=id status kind agent channel asked=asked_at expires=expires_at question=text",
-    {"channel": lambda question: joined(question.platform, question.channel)},
+    {"channel": lambda question: join(question.platform, question.channel)},
 )
 PORTRAIT = Portrait(
     lambda question: f"{question.kind} {question.id}  {question.status}",

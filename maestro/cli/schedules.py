@@ -14,7 +14,7 @@ from maestro.cli.framework.commands import load_settings
 from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, read_text
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, joined, moment, plain, write
+from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.schedules.descriptions import distance
@@ -69,7 +69,7 @@ COLUMNS = Columns(
         "channel": channel_of,
         "state": _state,
         "next": lambda schedule: _distance(schedule.next_run),
-        "last": lambda schedule: (run := schedule.last_run) and joined(_distance(run.created_at), run.status, by=": "),
+        "last": lambda schedule: (run := schedule.last_run) and join(_distance(run.created_at), run.status, by=": "),
     },
 )
 PORTRAIT = Portrait(
@@ -137,13 +137,13 @@ def _change_text(schedule: ScheduleView) -> str:
 app.switch("pause", "Pause a schedule until it is resumed.", " is paused", ScheduleChange(enabled=False))
 app.switch(
     "resume",
-    "Resume a schedule, whatever paused it; a single run that is due is planned again.",
+    "Resume a schedule, whatever paused it; a schedule of a single run is planned again.",
     _change_text,
     ScheduleChange(enabled=True),
 )
 app.one(
     "run",
-    "Start a run now, besides the planned runs and even while paused, and print the job's id.",
+    "Start a run now, beside the schedule and even while it is paused, and print the job's id.",
     lambda schedules, ref: schedules.run_now(ref, ACTOR),
     lambda begun: begun.job_id,
 )
@@ -158,10 +158,7 @@ def backfill(
     preview_only: Annotated[bool, "--preview: Only show the runs that would start."] = False,
 ) -> Result:
     """Start a run for each missed time, at most 100; times are in the schedule's zone."""
-    times = {
-        "from": _read_moment(start, "--from"),
-        "to": _read_moment(end, "--to") if end is not None else datetime.now(UTC),
-    }
+    times = {"from": _to_time(start, "--from"), "to": _to_time(end, "--to") if end is not None else datetime.now(UTC)}
     zone = read_zone(schedules.show(ref).timezone)
     zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in times.items()}
     backfilled = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
@@ -202,7 +199,7 @@ def _backfill_lines(backfilled: BackfillView) -> Iterator[str]:
         yield f"{runs} will start, one after the other; `maestro jobs list` shows them."
 
 
-def _read_moment(text: str, option: str) -> datetime:
+def _to_time(text: str, option: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -83,13 +83,8 @@ def add(
     return skill, [f"{skill.slug} is in {skill.source}", *skill.problems]
 
 
-app.switch("enable", "Let messages add a skill to prompts again.", " is enabled", SkillChange(enabled=True))
-app.switch(
-    "disable",
-    "Let no message add a skill to a prompt, until it is enabled.",
-    " is disabled",
-    SkillChange(enabled=False),
-)
+app.switch("enable", "Let messages add a skill again.", " is enabled", SkillChange(enabled=True))
+app.switch("disable", "Let no message add a skill, until it is enabled.", " is disabled", SkillChange(enabled=False))
 
 
 @app.operation()

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.operations import build_schedule_operations, build_webhook_intake
+from maestro.bootstrap.operations import build_intake, build_schedule_operations
 from maestro.installation.keys import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
@@ -67,7 +67,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         settings=SettingsOperations(rows.store, EffectiveSettings(live)),
         schedules=build_schedule_operations(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.keep),
-        hooks=build_webhook_intake(rows.store, keys, live),
+        hooks=build_intake(rows.store, keys, live),
         skills=SkillOperations(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),

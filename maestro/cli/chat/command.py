@@ -61,9 +61,7 @@ UrlOption = Annotated[
 @app.command(help=HELP, json=False)
 def chat(
     given: Given,
-    text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="The message to send; without TEXT see above.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; else see above.")] = None,
     agent: AgentOption = "",
     channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
     url: UrlOption = "",

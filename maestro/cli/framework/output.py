@@ -65,14 +65,14 @@ def moment(at: datetime | None) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
-def joined(*parts: str | None, by: str = "/") -> str:
+def join(*parts: str | None, by: str = "/") -> str:
     """Return the parts that are not empty, such as the platform, channel and thread of an address."""
     return by.join(filter(None, parts))
 
 
 def channel_of(view: Any) -> str:
     """Return the channel of a view: its platform, channel and thread."""
-    return joined(view.platform, view.channel, view.thread)
+    return join(view.platform, view.channel, view.thread)
 
 
 def enabled_text(view: Any) -> str:
@@ -105,7 +105,7 @@ def page_hint(cursor: str | None) -> Iterator[str]:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
-def table_section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
+def titled_table(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
     """Yield an indented table under its title; yield nothing without rows."""
     if views:
         yield from ("", title, *(f"  {line}" for line in align_rows(columns.rows(views))))
@@ -151,7 +151,7 @@ class Portrait:
         yield from field_lines((name, _cell_text(value)) for name, value in values.items() if name not in tables)
         for name, rows in tables.items():
             columns = self.tables.get(name) or Columns(" ".join(f"{field}?" for field in type(rows[0]).model_fields))
-            yield from table_section(name.capitalize(), columns, rows)
+            yield from titled_table(name.capitalize(), columns, rows)
         if self.text and (text := getattr(view, self.text)):
             yield from ("", *text_lines(text))
 

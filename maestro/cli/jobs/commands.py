@@ -15,7 +15,7 @@ from maestro.cli.framework.commands import load_settings
 from maestro.cli.framework.inputs import QueryOptions, build_input
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Result, align_rows, joined, listing, plain, write
+from maestro.cli.framework.output import Result, align_rows, join, listing, plain, write
 from maestro.cli.jobs.texts import (
     BATCH_COLUMNS,
     ERROR_COLUMNS,
@@ -243,7 +243,7 @@ def replay(
         if not wait:
             return
         job = _wait_for_end(operator.jobs, running)
-    line = plain(joined(job.status, job.error, job.reason, by=": "))
+    line = plain(join(job.status, job.error, job.reason, by=": "))
     write(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)

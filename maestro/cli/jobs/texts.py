@@ -4,16 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from maestro.cli.framework.output import (
-    Columns,
-    Portrait,
-    field_lines,
-    joined,
-    moment,
-    plain,
-    table_section,
-    text_lines,
-)
+from maestro.cli.framework.output import Columns, Portrait, field_lines, join, moment, plain, text_lines, titled_table
 from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
@@ -57,7 +48,7 @@ JOB_COLUMNS = Columns(
 )
 STEP_COLUMNS = Columns(
     "step state attempt run started=started_at took error",
-    {"took": took, "error": lambda step: joined(step.error, step.detail, by=": ")},
+    {"took": took, "error": lambda step: join(step.error, step.detail, by=": ")},
 )
 CALL_COLUMNS = Columns(
     "id call for=purpose state provider model account in=input_tokens out=output_tokens "
@@ -100,7 +91,7 @@ JOB_PORTRAIT = Portrait(
     hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
     "interrupted_cost_usd calls deliveries actions substitution would_act depth erased",
     lines_of={
-        "channel": lambda job: joined(job.platform, job.account, job.channel, job.thread),
+        "channel": lambda job: join(job.platform, job.account, job.channel, job.thread),
         "message": lambda job: job.excerpt if not job.task else "",
         "task": lambda job: excerpt(job.task),
         "answered by": lambda job: job.substitution and _substitution_text(job.substitution),
@@ -201,7 +192,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
-    yield from table_section("Layers", Columns("layer=name characters tokens note"), call.layers)
+    yield from titled_table("Layers", Columns("layer=name characters tokens note"), call.layers)
     for message in call.messages:
         tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
         row = f", message {message.message_id}" if message.message_id is not None else ""
