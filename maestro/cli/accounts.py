@@ -35,7 +35,7 @@ ORIGINS = {
 }
 
 
-def _state(account: AccountView) -> str:
+def _state_of(account: AccountView) -> str:
     limited = account.state is AccountState.LIMITED
     return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
 
@@ -45,9 +45,9 @@ DERIVED = {
     "key": lambda account: account.reference or (f"...{account.last4}" if account.last4 else ""),
     "from": lambda account: ORIGINS[account.source],
 }
-COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state, **DERIVED})
+COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state_of, **DERIVED})
 PORTRAIT = Portrait(
-    lambda account: f"{account.name}  {_state(account)}",
+    lambda account: f"{account.name}  {_state_of(account)}",
     hide="name spent_usd source status state last4 reference rate_limited_until",
     lines_of={
         **DERIVED,

@@ -104,7 +104,7 @@ def edit(
     force: Force = False,
 ) -> Result:
     """Change an agent, from the next message on; options that are not given change nothing."""
-    return _change(agents, slug, {**_defaults(reset or []), **options, "force": force}, reason)
+    return _change_agent(agents, slug, {**_defaults(reset or []), **options, "force": force}, reason)
 
 
 @app.operation()
@@ -117,7 +117,7 @@ def archive(
 ) -> Result:
     """Archive an agent: it answers no more, and its channels are unbound; its conversations and memory stay."""
     if not purge:
-        return _change(agents, slug, {"status": AgentStatus.ARCHIVED, "force": force}, reason)
+        return _change_agent(agents, slug, {"status": AgentStatus.ARCHIVED, "force": force}, reason)
     agents.remove(slug, ACTOR, purge=True, force=force)
     return {"slug": slug}, f"{slug} is gone for good"
 
@@ -125,19 +125,19 @@ def archive(
 @app.operation()
 def restore(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
     """Restore an archived agent; its former channels have to be bound again."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+    return _change_agent(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
 @app.operation()
 def pause(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
     """Pause an agent: it answers no more until it is resumed, and keeps its channels."""
-    return _change(agents, slug, {"status": AgentStatus.PAUSED}, reason)
+    return _change_agent(agents, slug, {"status": AgentStatus.PAUSED}, reason)
 
 
 @app.operation()
 def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
     """Let a paused agent answer again."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+    return _change_agent(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
 @app.operation("versions")
@@ -240,7 +240,7 @@ def revoke_token(
     return revoked, f"token {revoked.id} of {slug} is revoked"
 
 
-def _change(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
+def _change_agent(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
     change, before = read(AgentChange, fields), agents.show(slug).version
     agent = agents.change(slug, change, ACTOR, reason)
     return agent, _change_text(agent, before)

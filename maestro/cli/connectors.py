@@ -26,11 +26,11 @@ variable; it is stored encrypted, and only its last four characters are ever see
 NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."
 
 
-def _name(connector: Any) -> str:
+def _full_name(connector: Any) -> str:
     return f"{connector.platform}/{connector.account}"
 
 
-def _state(connector: ConnectorView) -> str:
+def _state_of(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
 
 
@@ -47,11 +47,11 @@ DERIVED = {
     "from": lambda connector: "configuration" if connector.configured else "added",
 }
 COLUMNS = Columns(
-    "connector state agent last_event lag from last_error", {"connector": _name, "state": _state, **DERIVED}
+    "connector state agent last_event lag from last_error", {"connector": _full_name, "state": _state_of, **DERIVED}
 )
-CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _name})
+CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _full_name})
 PORTRAIT = Portrait(
-    lambda connector: f"{_name(connector)}  {_state(connector)}",
+    lambda connector: f"{_full_name(connector)}  {_state_of(connector)}",
     hide="platform account enabled configured state lag_seconds last_event_at",
     lines_of={
         "secrets": _secret_texts,
@@ -121,19 +121,19 @@ def change_connector(
     secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
     connector = connectors.change(*_split_name(place), change, ACTOR)
-    return connector, f"{_name(connector)} is changed"
+    return connector, f"{_full_name(connector)} is changed"
 
 
 app.switch(
     "enable",
     "Connect a connector again.",
-    lambda connector: f"{_name(connector)} is connected as soon as Maestro runs",
+    lambda connector: f"{_full_name(connector)} is connected as soon as Maestro runs",
     ConnectorChange(enabled=True),
 )
 app.switch(
     "disable",
     "Disconnect a connector until it is enabled.",
-    lambda connector: f"{_name(connector)} is disconnected",
+    lambda connector: f"{_full_name(connector)} is disconnected",
     ConnectorChange(enabled=False),
 )
 app.remove("Remove a connector that was added here or on the API, with its secrets.")

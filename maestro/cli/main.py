@@ -64,10 +64,10 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the placeholder of a command by the imported command."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else command, rest
+        return name, load_command(name) if name else command, rest
 
 
-def load(name: str) -> Any:
+def load_command(name: str) -> Any:
     """Import and return the command of this name."""
     path, _, attribute = COMMANDS[name][0].partition(":")
     with collector_off():

@@ -7,7 +7,7 @@ import typer
 
 from maestro.bootstrap.rules import build_redaction
 from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
@@ -46,7 +46,7 @@ class StatePage(Value):
     next: str | None = None
 
 
-def _operations(at: Opened) -> MemoryOperations:
+def _operations(at: CommandContext) -> MemoryOperations:
     return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
 
 

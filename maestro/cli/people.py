@@ -6,7 +6,7 @@ import typer
 
 from maestro.bootstrap.rules import pairing_rules
 from maestro.cli.framework.inputs import validate_input
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
 from maestro.domain.people.people import OwnerView
@@ -51,13 +51,13 @@ PairingRef = Annotated[str, "CODE: The code that Maestro told the user, or the i
 AsOwner = Annotated[bool, "--owner: Make the user an owner too."]
 
 
-def _operations(at: Opened) -> PeopleOperations:
+def _operations(at: CommandContext) -> PeopleOperations:
     return PeopleOperations(at.store, lambda: pairing_rules(at.live.current()))
 
 
 app = OperationCommands(PEOPLE_HELP, _operations)
 app.list(
-    "List users with access by a pairing.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE
+    "List users with access by pairing.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE
 )
 
 
@@ -102,7 +102,7 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
 
 
 owners = OperationCommands(
-    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _origin(at.loaded))
+    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _owner_origin(at.loaded))
 )
 
 
@@ -131,7 +131,7 @@ def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
     return change, f"{owner} is no owner{' any more' if change.changed else ''}"
 
 
-def _origin(loaded: Loaded) -> str:
+def _owner_origin(loaded: Loaded) -> str:
     """Return the key or the variable by which the configuration names owners."""
     if loaded.origins[SETTING] == "environment":
         return KEYS[SETTING].variables[0]

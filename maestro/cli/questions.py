@@ -26,7 +26,7 @@ PORTRAIT = Portrait(
 Number = Annotated[str, "NUMBER: The number of the question, as `maestro questions list` shows it."]
 
 
-def _result(question: QuestionView) -> str:
+def _result_text(question: QuestionView) -> str:
     follows = f"{question.job_id} goes on" if question.job_id else "the agent reads it when it asks again"
     return f"question {question.id} is {question.status}; {follows}"
 
@@ -48,18 +48,18 @@ def answer(
 ) -> Result:
     """Answer a question in words."""
     question = questions.settle(*_read_number(number), text, None, ACTOR)
-    return question, _result(question)
+    return question, _result_text(question)
 
 
-app.one(
+app.item_command(
     "approve",
     "Approve a tool call, or an action of a conductor.",
     lambda questions, number: questions.settle(number, None, True, ACTOR),
-    _result,
+    _result_text,
 )
-app.one(
+app.item_command(
     "deny",
     "Deny a tool call, or an action of a conductor; the agent learns of it.",
     lambda questions, number: questions.settle(number, None, False, ACTOR),
-    _result,
+    _result_text,
 )

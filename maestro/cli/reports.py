@@ -9,7 +9,7 @@ import typer
 from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, build_input
-from maestro.cli.framework.operations import OperationCommands, opened
+from maestro.cli.framework.operations import OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write
 from maestro.domain.llm.usage import UsageBy
@@ -18,7 +18,7 @@ from maestro.domain.people.audit import AuditQuery
 from maestro.operations.reports import AuditOperations, UsageOperations
 
 
-def _cost(usd: float | None) -> str:
+def _cost_text(usd: float | None) -> str:
     """Return a cost in US dollars; a tiny cost is not shown as zero."""
     return "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}"
 
@@ -27,30 +27,30 @@ NO_BUDGETS = "No budget has a limit. Set one with: maestro settings set budgets.
 NO_JOBS = "No job was completed in this period."
 
 
-def _seconds(ms: float) -> str:
+def _duration_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 SUM_COLUMNS = Columns(
     "calls failed=failures in=input_tokens out=output_tokens cached=cached_tokens cost of_unknown_cost=unknown_cost "
     "cut_off=interrupted estimated",
-    {"cost": lambda item: _cost(item.cost_usd), "estimated": lambda item: _cost(item.interrupted_cost_usd)},
+    {"cost": lambda item: _cost_text(item.cost_usd), "estimated": lambda item: _cost_text(item.interrupted_cost_usd)},
 )
 STAGE_COLUMNS = Columns(
     "stage times=count p50 p95 p99",
     {
-        "p50": lambda view: _seconds(view.p50_ms),
-        "p95": lambda view: _seconds(view.p95_ms),
-        "p99": lambda view: _seconds(view.p99_ms),
+        "p50": lambda view: _duration_text(view.p50_ms),
+        "p95": lambda view: _duration_text(view.p95_ms),
+        "p99": lambda view: _duration_text(view.p99_ms),
     },
 )
 BUDGET_COLUMNS = Columns(
     "of limit used reserved share state",
     {
         "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "all",
-        "limit": lambda budget: _cost(budget.limit_usd),
-        "used": lambda budget: _cost(budget.used_usd),
-        "reserved": lambda budget: _cost(budget.reserved_usd),
+        "limit": lambda budget: _cost_text(budget.limit_usd),
+        "used": lambda budget: _cost_text(budget.used_usd),
+        "reserved": lambda budget: _cost_text(budget.reserved_usd),
         "share": lambda budget: f"{budget.share:.0%}",
     },
 )
@@ -87,7 +87,7 @@ def show_usage(
     """
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
     query = build_input(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
-    with opened(given) as at:
+    with open_context(given) as at:
         usage = UsageOperations(at.store, lambda: daily_budgets(at.live.current()))
         if as_csv:
             lines = usage.export_latency(build_input(LatencyQuery, **filters)) if latency else usage.export(query)

@@ -12,7 +12,7 @@ import typer
 from maestro.bootstrap.operations import build_schedule_operations
 from maestro.cli.framework.commands import load_settings
 from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, read_text
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
@@ -38,7 +38,7 @@ docs/howto/schedule-work.md shows how.
 NOTHING = "No schedules match: `maestro schedules add` makes one."
 
 
-def _state(schedule: ScheduleView) -> str:
+def _state_text(schedule: ScheduleView) -> str:
     if schedule.state is ScheduleState.PAUSED and schedule.enabled:
         return f"paused: {schedule.reason}"
     return schedule.state.replace("_", " ")
@@ -48,7 +48,7 @@ def _distance(time: datetime | None) -> str:
     return distance(time, datetime.now(UTC)) if time else ""
 
 
-def _last_run(schedule: ScheduleView) -> str:
+def _last_run_text(schedule: ScheduleView) -> str:
     run = schedule.last_run
     return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}" if run else ""
 
@@ -67,18 +67,18 @@ COLUMNS = Columns(
     {
         "when": _when_text,
         "channel": channel_of,
-        "state": _state,
+        "state": _state_text,
         "next": lambda schedule: _distance(schedule.next_run),
         "last": lambda schedule: (run := schedule.last_run) and join(_distance(run.created_at), run.status, by=": "),
     },
 )
 PORTRAIT = Portrait(
-    lambda schedule: f"{schedule.ref}  {_state(schedule)}",
+    lambda schedule: f"{schedule.ref}  {_state_text(schedule)}",
     hide="ref schedule timezone state enabled next_run",
     lines_of={
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
         "next runs": lambda schedule: list(map(_clock_text, schedule.next_runs)),
-        "last run": _last_run,
+        "last run": _last_run_text,
     },
     text="prompt",
 )
@@ -141,7 +141,7 @@ app.switch(
     _change_text,
     ScheduleChange(enabled=True),
 )
-app.one(
+app.item_command(
     "run",
     "Start a run now, beside the schedule and even while it is paused, and print the job's id.",
     lambda schedules, ref: schedules.run_now(ref, ACTOR),
@@ -175,7 +175,7 @@ def preview(
     request = read(SchedulePreviewRequest, {"schedule": schedule, **options})
     settings = load_settings(given, accounts=False).settings
     if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
-        with opened(given) as at:
+        with open_context(given) as at:
             settings = at.live.current()
     view = preview_view(request, datetime.now(UTC), settings.schedules.shortest)
     lines = [_when_text(view), *(f"  {_clock_text(time)}" for time in view.next_runs), view.note]

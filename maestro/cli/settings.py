@@ -32,12 +32,12 @@ Examples:
 """
 
 
-def _value(setting: SettingView) -> str:
+def _value_text(setting: SettingView) -> str:
     text = json.dumps(setting.value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-COLUMNS = Columns("key value from=origin changes", {"value": _value})
+COLUMNS = Columns("key value from=origin changes", {"value": _value_text})
 
 KeyName = Annotated[str, "KEY: The key, such as chat.limits.maxMessageChars."]
 
@@ -62,23 +62,23 @@ def set_key(
     value: Annotated[str, "VALUE: The value; lists with commas or as JSON."],
 ) -> Result:
     """Set a key while Maestro runs; the value takes effect within a second."""
-    return _change(settings, key, _read(key, value))
+    return _change_key(settings, key, _parse_value(key, value))
 
 
 @app.operation()
 def unset(settings: SettingsOperations, key: KeyName) -> Result:
     """Remove the value set while Maestro ran; the value from the start holds again."""
-    return _change(settings, key, None)
+    return _change_key(settings, key, None)
 
 
-def _change(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
+def _change_key(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
     page = settings.change({key: value}, None, ACTOR)
     changed = next((view for view in page.items if view.key == key), None)
-    line = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
+    line = f"{key} is {_value_text(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
     return _without_accounts(page), line
 
 
-def _read(key: str, text: str) -> JsonValue:
+def _parse_value(key: str, text: str) -> JsonValue:
     """Parse the value of a key; the operation refuses an unknown key by its name."""
     known = KEYS.get(key)
     try:

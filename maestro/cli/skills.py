@@ -5,7 +5,7 @@ from typing import Annotated
 
 from maestro.bootstrap.tools import tool_names
 from maestro.cli.framework.inputs import MOST, build_input, read_bytes
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
@@ -22,15 +22,15 @@ replaces that. Maestro notices by itself when a file changes. docs/howto/write-a
 NOTHING = "There are no skills yet: they are read when Maestro starts."
 
 
-def _state(skill: SkillView) -> str:
+def _state_text(skill: SkillView) -> str:
     return f"{enabled_text(skill)}, with a problem" if skill.problems else enabled_text(skill)
 
 
 COLUMNS = Columns(
     "slug name category version from state",
-    {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state},
+    {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state_text},
 )
-PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state(skill)}", hide="name enabled", text="body")
+PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state_text(skill)}", hide="name enabled", text="body")
 TRIAL_COLUMNS = Columns(
     "_ skill=slug points because_of",
     {
@@ -42,7 +42,7 @@ TRIAL_COLUMNS = Columns(
 Slug = Annotated[str, "SLUG: The slug of the skill, as `maestro skills list` shows it."]
 
 
-def _operations(at: Opened) -> SkillOperations:
+def _operations(at: CommandContext) -> SkillOperations:
     settings = at.loaded.settings
     return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
 

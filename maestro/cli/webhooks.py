@@ -10,7 +10,7 @@ from ulid import ULID
 
 from maestro.cli.framework.commands import reachable_host
 from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, read_bytes, read_given_secret
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
@@ -56,7 +56,7 @@ class DeliveryRefused(MaestroError):
     public = "The delivery was not taken."
 
 
-def _operations(at: Opened) -> WebhookOperations:
+def _operations(at: CommandContext) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
@@ -77,7 +77,7 @@ def add(
     secret_ref: SecretRef = None,
 ) -> None:
     """Add a webhook; its secret is generated, and shown only now, unless the sender has one already."""
-    with opened(given) as at:
+    with open_context(given) as at:
         own = {"path": path, "scheme": scheme, "secret": read_given_secret("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
         address = _dashboard(at.loaded.settings.webui)
@@ -120,7 +120,7 @@ def send_delivery(
     url: Annotated[str, "The address of Maestro; by default from the configuration."] = "",
 ) -> None:
     """Sign and post a delivery to a webhook, as its sender would, to try it."""
-    with opened(given) as at:
+    with open_context(given) as at:
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()

@@ -44,7 +44,7 @@ class AccountOperations:
     def show(self, name: str) -> AccountView:
         """Return an account."""
         with self._store.view() as tx:
-            return _view(tx, tx.llm.accounts.get(name))
+            return _account_view(tx, tx.llm.accounts.get(name))
 
     def add(self, new: NewAccount, actor: str) -> AccountView:
         """Add an account for all later calls; its key is stored encrypted and never returned."""
@@ -56,7 +56,7 @@ class AccountOperations:
             row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
             tx.llm.accounts.add(row)
             tx.system.audit.add(actor, "account.add", new.name)
-            return _view(tx, row)
+            return _account_view(tx, row)
 
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
         """Change an account; 409 for any field but the status if configuration or environment define the account."""
@@ -72,7 +72,7 @@ class AccountOperations:
             if columns:
                 row = tx.llm.accounts.change(name, columns)
                 tx.system.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
-            return _view(tx, row)
+            return _account_view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
         """Remove an account that an operator added; 409 for one from configuration or environment."""
@@ -99,5 +99,5 @@ def _changed_fields(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str,
     return {**before, **{name: value for name, value in given.items() if name != "status"}}
 
 
-def _view(tx: Transaction, row: ModelAccount) -> AccountView:
+def _account_view(tx: Transaction, row: ModelAccount) -> AccountView:
     return account_view(row, tx.llm.accounts.limits())

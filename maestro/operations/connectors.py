@@ -62,7 +62,7 @@ class ConnectorOperations:
         _check_settings(described(new.platform), bot)
         with self._store.begin() as tx:
             bot.agent_id = tx.agents.named(new.agent).id if new.agent else None
-            return _view(tx, tx.bots.add(bot, actor))
+            return _connector_view(tx, tx.bots.add(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
         """Change a connector; if it is from the configuration, 409 for any field but ``enabled``."""
@@ -77,7 +77,7 @@ class ConnectorOperations:
                 bot.agent_id = tx.agents.named(change.agent).id if change.agent else None
             if change.enabled is not None:
                 bot.enabled = change.enabled
-            return _view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
+            return _connector_view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
         """Remove a connector, with its secrets; 409 for one from the configuration."""
@@ -130,7 +130,7 @@ def _check_settings(kind: Platform, bot: BotInstance) -> None:
         raise ConfigurationError(f"{bot.place}: {problem}")
 
 
-def _view(tx: Transaction, bot: BotInstance) -> ConnectorView:
+def _connector_view(tx: Transaction, bot: BotInstance) -> ConnectorView:
     states = {(row.platform, row.account): row for row in tx.users.connectors()}
     agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
     return connector_view(bot, agent, states.get((bot.platform, bot.account)))

@@ -152,11 +152,11 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     newest = judged(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
         tx.system.audit.add(actor, f"job.{mode}", job_id)
-        return _resume(tx, job)
+        return _resume_job(tx, job)
     if mode is ReplayMode.WHAT_IF:
         new_id = tx.jobs.add(assign(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
     else:
-        new_id = _restart(tx, newest, edits)
+        new_id = _restart_job(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
     detail = f"as {new_id}" + (f", with another {changed}" if changed else "")
     tx.system.audit.add(actor, f"job.{mode}", job_id, detail)
@@ -182,7 +182,7 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     return status
 
 
-def _resume(tx: Transaction, job: Job) -> str:
+def _resume_job(tx: Transaction, job: Job) -> str:
     if not job.what_if:
         if job.status is JobStatus.COMPLETED:
             tx.deliveries.reports.release(job.id)
@@ -193,7 +193,7 @@ def _resume(tx: Transaction, job: Job) -> str:
     return tx.jobs.reopen(job).id
 
 
-def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
+def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
     again = tx.jobs.add(assign(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.follow([newest.id], again.id)

@@ -48,17 +48,17 @@ class QuestionOperations:
         """List questions, newest first; ``status`` may be given several times."""
         with self._store.view() as tx:
             records, following = tx.jobs.questions.page(query.status, query.cursor, query.limit)
-            return QuestionPage(items=_views(tx, records), next=str(following) if following else None)
+            return QuestionPage(items=_question_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
         with self._store.view() as tx:
-            return _views(tx, tx.jobs.questions.waiting(limit))
+            return _question_views(tx, tx.jobs.questions.waiting(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
         """Return a question."""
         with self._store.view() as tx:
-            return _views(tx, [tx.jobs.questions.get(question_id)])[0]
+            return _question_views(tx, [tx.jobs.questions.get(question_id)])[0]
 
     def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
         """Answer a question as an operator, so that its job continues; 409 when the question is no longer open."""
@@ -72,5 +72,5 @@ class QuestionOperations:
         return self.show(question_id)
 
 
-def _views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
+def _question_views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
     return tuple(question_view(record.question, record.agent, record.job, tx.now) for record in records)

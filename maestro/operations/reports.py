@@ -43,9 +43,9 @@ class AuditOperations:
 
     def export(self, audit_filter: AuditFilter) -> Iterator[str]:
         """Return the newest matching entries as the lines of a CSV file."""
-        return csv_lines(self._rows(audit_filter))
+        return csv_lines(self._csv_rows(audit_filter))
 
-    def _rows(self, audit_filter: AuditFilter) -> Iterator[Sequence[str]]:
+    def _csv_rows(self, audit_filter: AuditFilter) -> Iterator[Sequence[str]]:
         """Yield the header and the rows; each page has its own view, so that a slow client holds no connection."""
         yield COLUMNS
         mark = None

@@ -47,7 +47,7 @@ class SkillFolder:
     def read(self) -> list[SkillSource]:
         """Read every file; an unreadable file or folder yields a problem instead of a skill."""
         paths = list(self.stamps())
-        found = [self._read(path) for path in paths[:MOST_FILES]]
+        found = [self._read_file(path) for path in paths[:MOST_FILES]]
         if len(paths) > MOST_FILES:
             found.append(
                 SkillSource(str(self.own), False, problem=f"more than {MOST_FILES} files of skills; remove some")
@@ -56,7 +56,7 @@ class SkillFolder:
 
     def shipped(self, slug: str) -> SkillSource | None:
         """Return the shipped skill with this slug, or None."""
-        found = (self._read(path) for path in _skill_files(SHIPPED))
+        found = (self._read_file(path) for path in _skill_files(SHIPPED))
         return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
 
     def text(self, source: str) -> str:
@@ -90,7 +90,7 @@ class SkillFolder:
         except OSError as error:
             raise _write_error(path, error) from None
 
-    def _read(self, path: Path) -> SkillSource:
+    def _read_file(self, path: Path) -> SkillSource:
         shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
         if source != str(path):
             return SkillSource(source, shipped, problem="the file's name is not UTF-8 text; rename the file")

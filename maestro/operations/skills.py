@@ -54,7 +54,7 @@ class SkillOperations:
     def show(self, slug: str) -> SkillDetail:
         """Return a skill with its instructions for the model."""
         with self._store.view() as tx:
-            return _detail(tx, tx.agents.skills.get(slug))
+            return _skill_detail(tx, tx.agents.skills.get(slug))
 
     def text(self, slug: str) -> str:
         """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
@@ -83,7 +83,7 @@ class SkillOperations:
             tx.agents.skills.note(row.source, skill.problems)
             tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
             self._folder.write(path, data)
-            return _detail(tx, row)
+            return _skill_detail(tx, row)
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
         """Enable or disable a skill, from the next message on."""
@@ -92,7 +92,7 @@ class SkillOperations:
             if change.enabled is not None and change.enabled is not row.enabled:
                 row = tx.agents.skills.enable(slug, change.enabled)
                 tx.system.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
-            return _detail(tx, row)
+            return _skill_detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
         """Delete the file of an operator's own skill; 409 for a shipped skill, which can be disabled."""
@@ -130,5 +130,5 @@ class SkillOperations:
         return Path(row.source)
 
 
-def _detail(tx: Transaction, row: SkillRow) -> SkillDetail:
+def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:
     return skill_detail(row, tx.agents.skills.problems())

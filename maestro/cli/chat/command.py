@@ -80,7 +80,7 @@ def chat(
     visits, name = VisitFiles(state_folder(read_environment()) / "chat"), f"#{channel}" if channel else f"@{agent}"
 
     def talk(visit: ChatVisit) -> None:
-        client = ChatClient(address, visit, lambda changed: visits.keep(name, changed))
+        client = ChatClient(address, visit, lambda changed: visits.save(name, changed))
         if content is None:
             converse(client, agent, screen, visits.folder / "history")
         else:
@@ -152,7 +152,7 @@ async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen
         async for frame in frames:
             match frame["type"]:
                 case "message":
-                    answers = answer.takes(frame)
+                    answers = answer.includes(frame)
                     if answers and is_failure(text, frame):
                         screen.record(frame, answers=True)
                         raise AnswerFailed(without_controls(frame["content"]))

@@ -21,7 +21,7 @@ class ChatAnswer:
         self.client_id = client_id
         self.more = False
 
-    def takes(self, message: Frame) -> bool:
+    def includes(self, message: Frame) -> bool:
         """Return whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
         answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more

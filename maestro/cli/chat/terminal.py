@@ -66,7 +66,7 @@ class ChatScreen:
     def read(self) -> str:
         """Return the next line that the user types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
         with self._lock:
-            self._erase()
+            self._erase_typing()
             self._asking = True
         try:
             return input(PROMPT if self._drawn else "")
@@ -75,14 +75,14 @@ class ChatScreen:
 
     def _write(self, text: str, *, err: bool = False) -> None:
         with self._lock:
-            self._erase()
+            self._erase_typing()
             if self._asking and self._drawn:
                 typer.echo(CLEAR_LINE, nl=False)
             typer.echo(text, err=err)
             if self._asking and self._drawn:
                 typer.echo(PROMPT + readline.get_line_buffer(), nl=False)
 
-    def _erase(self) -> None:
+    def _erase_typing(self) -> None:
         if self._shows_typing:
             self._shows_typing = False
             typer.echo(CLEAR_LINE, nl=False)
@@ -158,15 +158,15 @@ class ChannelListener:
     async def _listen(self) -> None:
         async with contextlib.aclosing(self._client.frames()) as frames:
             async for frame in frames:
-                self._show(frame)
+                self._show_frame(frame)
 
-    def _show(self, frame: Frame) -> None:
+    def _show_frame(self, frame: Frame) -> None:
         match frame["type"]:
             case "resumed":
                 self.connected.set()
             case "message":
                 self._newest = frame
-                answered = [settled for answer, settled in self._waiting.values() if answer.takes(frame)]
+                answered = [settled for answer, settled in self._waiting.values() if answer.includes(frame)]
                 for settled in answered:
                     settled.set()
                 self._screen.message(frame, answers=bool(answered))

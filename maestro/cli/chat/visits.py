@@ -45,7 +45,7 @@ class VisitFiles:
 
     def find(self, url: str, name: str) -> ChatVisit | None:
         """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
-        visit = _read_visit(self._file(url, name))
+        visit = _read_visit(self._visit_file(url, name))
         return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
 
     def start(self, url: str, name: str, user: str) -> ChatVisit:
@@ -53,7 +53,7 @@ class VisitFiles:
         if name.startswith("#"):
             return ChatVisit(url=url, channel=name[1:], resume_token=self.token(url))
         visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.token(url), last_id=0)
-        self.keep(name, visit)
+        self.save(name, visit)
         return visit
 
     def token(self, url: str) -> str:
@@ -65,9 +65,9 @@ class VisitFiles:
         visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
 
-    def keep(self, name: str, visit: ChatVisit) -> None:
+    def save(self, name: str, visit: ChatVisit) -> None:
         """Store the visit under this name; if that fails, the next call starts a new channel."""
-        file = self._file(visit.url, name)
+        file = self._visit_file(visit.url, name)
         fresh = file.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class VisitFiles:
                 opened.write(visit.model_dump_json())
             fresh.replace(file)
 
-    def _file(self, url: str, name: str) -> Path:
+    def _visit_file(self, url: str, name: str) -> Path:
         digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
         return self.folder / f"{digest[:24]}.json"
 

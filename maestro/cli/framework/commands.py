@@ -65,9 +65,7 @@ class Commands(typer.Typer):
 def _typer_command(function: Callable[..., Any], json: bool, ports: Sequence[Port]) -> Callable[..., None]:
     """Return the function as Typer calls it, with a parameter for every option in the order of the help."""
     own = list(signature(function).parameters.values())[1:]
-    bundles = {
-        parameter.name: bundle for parameter in own if (bundle := _input_options(parameter.annotation)) is not None
-    }
+    bundles = {each.name: bundle for each in own if (bundle := _input_options(each.annotation)) is not None}
     port_names = {port.key: port.key.replace(".", "_") for port in ports}
 
     @wraps(function)

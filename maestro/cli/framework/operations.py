@@ -28,7 +28,7 @@ Operation = TypeVar("Operation", bound=Callable[Concatenate[Any, ...], Result])
 
 
 @dataclass(frozen=True)
-class Opened:
+class CommandContext:
     """The settings and the open store; ``live`` includes the changes made while Maestro runs."""
 
     loaded: Loaded
@@ -37,13 +37,13 @@ class Opened:
 
 
 @contextlib.contextmanager
-def opened(given: Given) -> Iterator[Opened]:
+def open_context(given: Given) -> Iterator[CommandContext]:
     """Open the store of the data folder, beside a running Maestro; raises ``ConfigurationError`` if there is none."""
     loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
         live.look(store)
-        yield Opened(loaded, store, live)
+        yield CommandContext(loaded, store, live)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class OperationCommands(Commands):
         about: str | None,
         operations: Callable[[Any], Any],
         reference: Reference = Reference(),
-        context: Callable[[Given], AbstractContextManager[Any]] = opened,
+        context: Callable[[Given], AbstractContextManager[Any]] = open_context,
     ) -> None:
         super().__init__(about)
         self._operations, self._context, self._reference = operations, context, reference
@@ -103,9 +103,9 @@ class OperationCommands(Commands):
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add the command ``show``."""
-        self.one("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
+        self.item_command("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
 
-    def one(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
+    def item_command(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
         """Add a command that reads or changes one item."""
 
         def run(operations: Any, ref: str) -> Result:
@@ -116,7 +116,7 @@ class OperationCommands(Commands):
 
     def switch(self, name: str, about: str, texts: Texts, change: BaseModel) -> None:
         """Add a command that always makes the same change, such as ``enable``."""
-        self.one(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
+        self.item_command(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
 
     def add(self, about: str, new: type[BaseModel], options: InputOptions, texts: Texts) -> None:
         """Add the command ``add``: its argument names the new item, and its options are the other fields."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from maestro.bootstrap.operations import Operator, open_operator
 from maestro.cli.framework.commands import load_settings
 from maestro.cli.framework.inputs import QueryOptions, build_input
-from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, align_rows, join, listing, plain, write
 from maestro.cli.jobs.texts import (
@@ -160,7 +160,7 @@ def stop_batch(batches: BatchOperations, batch_id: BatchId) -> Result:
 
 def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation, **fields: Any) -> None:
     """Show what a batch would do and, once confirmed, begin the batch."""
-    with opened(given) as at:
+    with open_context(given) as at:
         if chosen == JobFilter() and not confirmation.all_matching:
             raise typer.BadParameter("say which jobs, for example with --status failed, or --all-matching for all")
         batches, request = BatchOperations(at.store), build_input(BatchRequest, filter=chosen, **fields)

@@ -31,7 +31,7 @@ def cost(usd: float | None) -> str:
     return "unknown" if usd is None else f"${usd:.4f}"
 
 
-def took(view: Any) -> str:
+def duration(view: Any) -> str:
     """Return the duration of a step or a call."""
     ms = view.duration_ms
     return "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
@@ -48,18 +48,18 @@ JOB_COLUMNS = Columns(
 )
 STEP_COLUMNS = Columns(
     "step state attempt run started=started_at took error",
-    {"took": took, "error": lambda step: join(step.error, step.detail, by=": ")},
+    {"took": duration, "error": lambda step: join(step.error, step.detail, by=": ")},
 )
 CALL_COLUMNS = Columns(
     "id call for=purpose state provider model account in=input_tokens out=output_tokens "
     "cached=cached_tokens cost took tools error",
-    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": took},
+    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": duration},
 )
 TOOL_COLUMNS = Columns(
     "round tool state attempts took result",
     {
         "round": lambda call: f"{call.number}.{call.place}",
-        "took": took,
+        "took": duration,
         "result": lambda view: excerpt(view.result, NARROW),
     },
 )

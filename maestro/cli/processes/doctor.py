@@ -39,11 +39,11 @@ def doctor(given: Given) -> None:
     environment = read_environment()
     checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
     findings = Findings(ok=all(check.verdict is not DiagnosisLevel.BROKEN for check in checks), checks=checks)
-    write(findings, _lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
+    write(findings, _check_lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
     raise typer.Exit(0 if findings.ok else 1)
 
 
-def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
+def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
     """Yield each check with its fix below; ``typer.echo`` removes the colours if the output is no terminal."""
     column = max(len(check.check) for check in checks)
     for check in checks:

@@ -17,10 +17,10 @@ def migrate_store(given: Given) -> None:
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
     done = migrate(load_settings(given, accounts=False).settings)
-    typer.echo(done.model_dump_json() if given.as_json else sentence(done))
+    typer.echo(done.model_dump_json() if given.as_json else outcome_sentence(done))
 
 
-def sentence(done: Migration) -> str:
+def outcome_sentence(done: Migration) -> str:
     """Return the sentence about what a migration did."""
     match done.outcome:
         case MigrationOutcome.CREATED:
