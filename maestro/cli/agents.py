@@ -104,7 +104,7 @@ def edit(
     force: Force = False,
 ) -> Result:
     """Change an agent, from the next message on; options that are not given change nothing."""
-    return _change_agent(agents, slug, {**_defaults(reset or []), **options, "force": force}, reason)
+    return _change_agent(agents, slug, {**_default_fields(reset or []), **options, "force": force}, reason)
 
 
 @app.operation()
@@ -158,7 +158,7 @@ def show_diff(
 ) -> Result:
     """Show what an edit changed."""
     detail = agents.version(slug, agents.show(slug).version if version is None else version, against)
-    return detail, _differences(detail)
+    return detail, _difference_lines(detail)
 
 
 @app.operation()
@@ -252,7 +252,7 @@ def _change_text(agent: AgentDetail, before: int) -> str:
     return f"{agent.slug} is at version {agent.version} now, and {agent.status}"
 
 
-def _defaults(names: list[str]) -> Fields:
+def _default_fields(names: list[str]) -> Fields:
     """Return these fields with their defaults; raises ``BadParameter`` for one that does not exist."""
     known = {
         spelling: (name, field.get_default())
@@ -266,7 +266,7 @@ def _defaults(names: list[str]) -> Fields:
     return dict(known[name] for name in names)
 
 
-def _differences(version: VersionDetail) -> Iterator[str]:
+def _difference_lines(version: VersionDetail) -> Iterator[str]:
     """Yield the differences of a version, longer texts line by line."""
     compared = f"against version {version.against}" if version.against is not None else "the first"
     yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {compared}"

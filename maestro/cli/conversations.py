@@ -63,7 +63,7 @@ def show(
     detail = conversations.show(*_read_number(number))
     page = conversations.messages(detail.id, limit, cursor)
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
-    return views, _transcript(detail, page)
+    return views, _transcript_lines(detail, page)
 
 
 @app.operation()
@@ -102,7 +102,7 @@ def delete(
     return {"id": conversation.id, "facts": facts}, f"Conversation {conversation.id} is deleted."
 
 
-def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
+def _transcript_lines(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
     yield from PORTRAIT.lines(detail)
     yield ""
     for message in page.items:

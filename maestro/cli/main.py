@@ -41,8 +41,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
     "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
-    "pairings": ("people:pairings", "Approve users who asked for access to direct messages, and invite others."),
-    "people": ("people", "List and remove users who got access by a pairing."),
+    "pairings": ("people:pairings", "Approve requests for access to direct messages, and invite users."),
+    "people": ("people", "List and remove users with access by a pairing."),
     "migrate": ("processes.migrate", "Create the database, or bring it up to this release."),
     "version": ("version", "Show the version."),
 }
@@ -100,7 +100,7 @@ app = typer.Typer(cls=LazyGroup, help=HELP, no_args_is_help=True, rich_markup_mo
 
 
 @app.callback()
-def begin(
+def read_common_options(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
@@ -129,7 +129,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     # The CLI prints every error as one line on stderr; this is the outermost frame.
-    except Exception as error:  # noqa: BLE001 - see above
+    except Exception as error:  # noqa: BLE001 - every error has to become one line
         if given.debug:
             traceback.print_exc()
         if isinstance(error, MaestroError):

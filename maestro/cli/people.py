@@ -73,7 +73,7 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 
 @pairings.operation("list")
 def list_pairings(people: PeopleOperations) -> Result:
-    """List the pairings, newest first: users who asked for access, and those who got it."""
+    """List the pairings, newest first: open, approved and refused requests for access."""
     page = people.pairings(MOST_PAIRINGS)
     return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "No user asks for access.")
 

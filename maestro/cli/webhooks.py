@@ -80,8 +80,8 @@ def add(
     with open_context(given) as at:
         own = {"path": path, "scheme": scheme, "secret": read_given_secret("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
-        address = _dashboard(at.loaded.settings.webui)
-    lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_new_secret(webhook)]
+        address = _dashboard_address(at.loaded.settings.webui)
+    lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_secret_lines(webhook)]
     write(webhook, lines, given.as_json)
 
 
@@ -104,7 +104,7 @@ def rotate(
         path, ACTOR, read(SecretRotation, {"secret": read_given_secret("secret", secret_env, secret_ref) or ""})
     )
     line = f"{webhook.path} has another secret, and refuses deliveries signed with the old one"
-    return webhook, [line, *_new_secret(webhook)]
+    return webhook, [line, *_secret_lines(webhook)]
 
 
 app.remove("Remove a webhook; its jobs stay.")
@@ -125,13 +125,13 @@ def send_delivery(
             webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
         content = read_bytes(body) if body is not None else data.encode()
-        address = url or _dashboard(at.loaded.settings.webui)
+        address = url or _dashboard_address(at.loaded.settings.webui)
         taken = _post_delivery(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"
     write(taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json)
 
 
-def _dashboard(webui: WebuiSettings) -> str:
+def _dashboard_address(webui: WebuiSettings) -> str:
     """Return the address of the dashboard, as seen from this machine."""
     return f"http://{reachable_host(webui.host)}:{webui.port}"
 
@@ -150,12 +150,12 @@ def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str
     if answer.status_code == httpx.codes.ACCEPTED:
         return DeliveryResult.model_validate_json(answer.content)
     reason = "the server is not Maestro"
-    with contextlib.suppress(ValueError, AttributeError):  # the answer is no JSON object
+    with contextlib.suppress(ValueError, AttributeError):  # the server's answer is no JSON object
         reason = answer.json().get("message", "")
     raise DeliveryRefused(f"{url} answered {answer.status_code}: {reason}")
 
 
-def _new_secret(webhook: WebhookWithSecret) -> list[str]:
+def _secret_lines(webhook: WebhookWithSecret) -> list[str]:
     """Return the lines that show a secret that was made here."""
     warning = "Give the secret to the sender only: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []

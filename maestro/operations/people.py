@@ -1,4 +1,4 @@
-"""Operations on owners, pairings and the users who got access by one."""
+"""The operations on owners, pairings, and the users with access by a pairing."""
 
 from collections.abc import Callable, Collection
 

@@ -83,7 +83,7 @@ class ChatClient:
         """
         while True:
             try:
-                async with self._connection() as socket, contextlib.aclosing(self._receive_frames(socket)) as received:
+                async with self._connect() as socket, contextlib.aclosing(self._receive_frames(socket)) as received:
                     async for frame in received:
                         yield frame
             except LOST as error:
@@ -94,7 +94,7 @@ class ChatClient:
                 yield {"type": "away"}
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _connection(self) -> connect:
+    def _connect(self) -> connect:
         return connect(
             self._address.url,
             open_timeout=OPEN_SECONDS,
@@ -176,7 +176,7 @@ class ChatClient:
                 self._update_visit(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket
-                for unacknowledged_id in tuple(self.unacknowledged):  # the server recognizes a repeated clientId
+                for unacknowledged_id in tuple(self.unacknowledged):  # the server drops repeats of a clientId
                     await self._send_message(socket, unacknowledged_id)
             case "error" if client_id in self.unacknowledged and frame.get("error") in TEMPORARY:
                 await asyncio.sleep(RECONNECT_SECONDS)

@@ -60,7 +60,7 @@ class VisitFiles:
         """Return the newest token from this address, if any, so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
-            with contextlib.suppress(OSError):  # the file may be deleted meanwhile
+            with contextlib.suppress(OSError):  # another process may delete the file meanwhile
                 dated.append((file.stat().st_mtime_ns, file))
         visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")

@@ -126,5 +126,5 @@ def load_settings(given: Given, *, accounts: bool = True) -> Loaded:
 
 def reachable_host(host: str) -> str:
     """Return the host, as in a URL, by which this machine reaches a server that is bound to ``host``."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - only compared, never bound
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - the address is only compared, never bound
     return f"[{host}]" if ":" in host else host

@@ -46,7 +46,7 @@ def keyword(name: str, annotation: object, default: object = Parameter.empty) ->
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _option(name: str, kind: Any, *spelling: str, **about: Any) -> Parameter:
+def _typer_option(name: str, kind: Any, *spelling: str, **about: Any) -> Parameter:
     return keyword(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
 
 
@@ -82,11 +82,11 @@ class InputOptions:
             if kind in (date, datetime, AwareDatetime):
                 details["parser"] = self.read_time
             if option:
-                yield _option(name, str if word == "LIST" else kind, option, **details)
+                yield _typer_option(name, str if word == "LIST" else kind, option, **details)
             if name == self.prompt:
-                yield _option("prompt_file", Path, "--prompt-file", help=PROMPT_FILE_HELP, metavar="FILE")
+                yield _typer_option("prompt_file", Path, "--prompt-file", help=PROMPT_FILE_HELP, metavar="FILE")
         for name, (option, explained) in self.resets.items():
-            yield _option(f"no_{name}", bool, option, help=explained)
+            yield _typer_option(f"no_{name}", bool, option, help=explained)
 
     def take(self, options: dict[str, Any]) -> Any:
         """Remove the options of this input from the options of a command, and return the given fields."""

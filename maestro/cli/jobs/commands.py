@@ -22,10 +22,10 @@ from maestro.cli.jobs.texts import (
     ITEM_COLUMNS,
     JOB_COLUMNS,
     JOB_PORTRAIT,
-    batch_forecast,
-    batch_progress,
+    forecast_lines,
+    preview_lines,
+    progress_lines,
     prompt_lines,
-    replay_preview,
 )
 from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.batches import BatchAction, BatchRequest
@@ -137,7 +137,7 @@ def show_batches(
     """List batches, newest first, or show the progress of one."""
     if batch_id:
         batch = batches.show(batch_id)
-        return batch, batch_progress(batch)
+        return batch, progress_lines(batch)
     page = batches.list(query)
     return page, listing(page, BATCH_COLUMNS, "There are no batches yet.")
 
@@ -155,7 +155,7 @@ def list_batch_jobs(
 def stop_batch(batches: BatchOperations, batch_id: BatchId) -> Result:
     """Stop a batch before its next job; jobs that have begun go on."""
     batch = batches.stop(batch_id, ACTOR)
-    return batch, batch_progress(batch)
+    return batch, progress_lines(batch)
 
 
 def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation, **fields: Any) -> None:
@@ -166,7 +166,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
         batches, request = BatchOperations(at.store), build_input(BatchRequest, filter=chosen, **fields)
         if not confirmation.yes:
             forecast = batches.forecast(request)
-            write(forecast, batch_forecast(forecast), given.as_json and confirmation.dry_run)
+            write(forecast, forecast_lines(forecast), given.as_json and confirmation.dry_run)
             request = request.model_copy(update={"expected": forecast.matching})
         if confirmation.expected is not None:
             request = request.model_copy(update={"expected": confirmation.expected})
@@ -175,21 +175,21 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
         if not confirmation.yes:
             typer.confirm("Begin the batch?", abort=True, err=True)
         batch = batches.begin(request, ACTOR)
-    write(batch, batch_progress(batch), given.as_json)
+    write(batch, progress_lines(batch), given.as_json)
 
 
-def _operator(given: Given) -> AbstractContextManager[Operator]:
+def _open_operator(given: Given) -> AbstractContextManager[Operator]:
     return open_operator(load_settings(given, accounts=False))
 
 
-app = OperationCommands(HELP, lambda operator: operator.jobs, context=_operator)
+app = OperationCommands(HELP, lambda operator: operator.jobs, context=_open_operator)
 app.list("List jobs, newest first.", JOB_COLUMNS, "No jobs match.", QueryOptions(JobQuery, read_time=read_time))
 
 
 @app.command()
 def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
-    with _operator(given) as operator:
+    with _open_operator(given) as operator:
         job = operator.jobs.show(job_id)
     page = [f"  page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
     write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
@@ -231,11 +231,11 @@ def replay(
 ) -> None:
     """Replay an ended job, and print the id of the job that runs now."""
     changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
-    edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays
-    with _operator(given) as operator:
+    edits = changes if changes.any or drop_edits else None  # edits of None keep those of earlier replays
+    with _open_operator(given) as operator:
         if preview:
             outcome = operator.jobs.preview(job_id, mode, edits)
-            write(outcome, replay_preview(outcome), given.as_json)
+            write(outcome, preview_lines(outcome), given.as_json)
             return
         running = asyncio.run(operator.jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):

@@ -19,7 +19,7 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted", BatchAction.CANCEL: "cancelled"}
 
 
-def age(time: datetime) -> str:
+def age_text(time: datetime) -> str:
     """Return the time since a moment, in its largest unit."""
     ago = datetime.now(UTC) - time
     unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
@@ -42,7 +42,7 @@ JOB_COLUMNS = Columns(
     {
         "kind": lambda job: job.schedule or job.kind,
         "channel": lambda job: f"{job.platform}/{job.channel}",
-        "age": lambda job: age(job.created_at),
+        "age": lambda job: age_text(job.created_at),
         "error": lambda job: job.error or job.reason,
     },
 )
@@ -78,11 +78,11 @@ WOULD_ACT_COLUMNS = Columns(
 )
 BATCH_COLUMNS = Columns(
     "id does=action age jobs=total waiting begun refused skipped completed failed open",
-    {"age": lambda batch: age(batch.created_at)},
+    {"age": lambda batch: age_text(batch.created_at)},
 )
 ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
 ERROR_COLUMNS = Columns(
-    "jobs=count error step newest agents example reason", {"newest": lambda group: age(group.newest)}
+    "jobs=count error step newest agents example reason", {"newest": lambda group: age_text(group.newest)}
 )
 
 
@@ -124,7 +124,7 @@ def _substitution_text(substitution: Substitution) -> str:
     return f"{substitution.model} of account {substitution.account}, because {substitution.reason}"
 
 
-def replay_preview(preview: ReplayPreview) -> Iterator[str]:
+def preview_lines(preview: ReplayPreview) -> Iterator[str]:
     """Yield the lines about what a replay would do, cost and repeat."""
     if not preview.possible:
         yield plain(f"{preview.mode} is not possible: {preview.problem}")
@@ -143,7 +143,7 @@ def replay_preview(preview: ReplayPreview) -> Iterator[str]:
     yield "Nothing was changed."
 
 
-def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
+def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
     """Yield the lines about what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
@@ -158,7 +158,7 @@ def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
         yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
 
 
-def batch_progress(batch: BatchView) -> Iterator[str]:
+def progress_lines(batch: BatchView) -> Iterator[str]:
     """Yield the lines about the progress of a batch."""
     yield f"{batch.id}  {batch.action}{', stopped' if batch.stopped else ''}"
     yield (
@@ -197,12 +197,12 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
         tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
         row = f", message {message.message_id}" if message.message_id is not None else ""
         yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *text_lines(message.text))
-        yield from _tool_calls(message.tool_calls)
+        yield from _tool_call_lines(message.tool_calls)
         yield from (f"  [image {image.content_type} {image.digest}]" for image in message.images)
     if answer is not None:
         yield from ("", f"== answer, {answer.output_tokens} tokens", *text_lines(answer.text))
-        yield from _tool_calls(answer.tool_calls)
+        yield from _tool_call_lines(answer.tool_calls)
 
 
-def _tool_calls(calls: Iterable[ToolCallView]) -> Iterator[str]:
+def _tool_call_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
     yield from (f"  [calls {plain(call.name)} with {plain(call.arguments)}]" for call in calls)
