@@ -156,7 +156,7 @@ def show_diff(
     version: Annotated[int | None, "The version to show; by default the newest."] = None,
     against: Annotated[int | None, "The version to compare with; by default the one before."] = None,
 ) -> Result:
-    """Show what an edit changed."""
+    """Show the differences of a version from the one before, or from another version."""
     detail = agents.version(slug, agents.show(slug).version if version is None else version, against)
     return detail, _difference_lines(detail)
 
@@ -253,7 +253,7 @@ def _change_text(agent: AgentDetail, before: int) -> str:
 
 
 def _default_fields(names: list[str]) -> Fields:
-    """Return these fields with their defaults; raises ``BadParameter`` for one that does not exist."""
+    """Return these fields with their defaults; raises ``BadParameter`` for an unknown field."""
     known = {
         spelling: (name, field.get_default())
         for name, field in AgentFields.model_fields.items()

@@ -35,7 +35,7 @@ PORTRAIT = Portrait(
     },
 )
 
-Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows it."]
+Number = Annotated[str, "ID: The number of the conversation, as `maestro conversations list` shows it."]
 
 
 def _read_number(text: str) -> tuple[int]:

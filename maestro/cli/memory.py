@@ -36,7 +36,7 @@ FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
 Number = Annotated[str, "FACT: The number of the fact, as `maestro memory list` shows it."]
 Key = Annotated[str, "KEY: The key, such as last-topic."]
-Place = Annotated[str, "PLACE: Remember it in the conversation of this key only."]
+Place = Annotated[str, "PLACE: Only the state of the conversation with this key."]
 
 
 class StatePage(Value):
@@ -139,7 +139,7 @@ def set_state(
 def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = "") -> Result:
     """Delete the value under a key."""
     memory.forget_state(slug, key, ACTOR, place)
-    return _deleted_fields(slug, key=key), f"{slug} has forgotten what it kept under {key}"
+    return _deleted_fields(slug, key=key), f"{slug} has forgotten the value under {key}"
 
 
 def _deleted_fields(slug: str, **deleted: object) -> Fields:

@@ -46,7 +46,7 @@ def answer(
     number: Number,
     text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice stands for the choice."],
 ) -> Result:
-    """Answer a question in words."""
+    """Answer a question with a text."""
     question = questions.settle(*_read_number(number), text, None, ACTOR)
     return question, _result_text(question)
 

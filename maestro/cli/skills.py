@@ -19,7 +19,7 @@ A skill is a Markdown file with instructions that a model is given when a messag
 your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
 replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
 """
-NOTHING = "There are no skills yet: they are read when Maestro starts."
+NOTHING = "There are no skills yet: Maestro reads their files when it starts."
 
 
 def _state_text(skill: SkillView) -> str:
@@ -92,4 +92,4 @@ def remove(skills: SkillOperations, slug: Slug) -> Result:
     """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
     skills.remove(slug, ACTOR)
     again = slug in {skill.slug for skill in skills.list(MOST).items}
-    return {"slug": slug, "shipped": again}, f"{slug} is {'that of Maestro again' if again else 'gone'}"
+    return {"slug": slug, "shipped": again}, f"{slug} is {'the shipped skill again' if again else 'gone'}"

@@ -275,7 +275,7 @@ async def test_ctrl_c_stops_the_waiting_and_stop_the_answer(screen: Terminal, ch
     await screen.type("think for ever\r")
     await screen.shows("An agent is typing")
     await screen.interrupt()
-    await screen.shows("Not waiting any longer")
+    await screen.shows("No longer waiting")
     await screen.shows("> ")
     await screen.type("/stop\r")
     await screen.shows("Stopped.")

@@ -91,7 +91,7 @@ def chat(
     except ForeignChannel:
         if channel:
             raise
-        screen.note("Your earlier channel is not yours any more, so this is a new one.")
+        screen.note("Your earlier channel now belongs to another user, so the chat begins in a new channel.")
         talk(visits.start(address.url, name, address.user_name))
 
 

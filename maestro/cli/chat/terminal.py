@@ -97,7 +97,7 @@ def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) 
             try:
                 listener.wait_for(listener.answer(line, agent))
             except KeyboardInterrupt:
-                screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
+                screen.note("No longer waiting; the answer will still come, unless you send /stop.")
         if client.unacknowledged:
             count = len(client.unacknowledged)
             screen.note(f"Maestro has not confirmed {count} of your messages; send them again later.")
@@ -141,7 +141,7 @@ class ChannelListener:
             waiting.cancel()
 
     async def answer(self, line: str, agent: str) -> None:
-        """Send a message and return when its answer begins, or when it is refused.
+        """Send a message, and return when its answer begins or the message is refused.
 
         The number of a button below the newest message stands for the value of that button.
         """
@@ -203,7 +203,7 @@ async def _finish_tasks() -> None:
 
 @contextlib.contextmanager
 def _saved_history(history: Path) -> Iterator[None]:
-    """Load the history of earlier conversations, and store this one's, readable by its user only."""
+    """Load the history of earlier conversations, and store it on exit, readable by its user only."""
     readline.set_history_length(HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)

@@ -57,7 +57,7 @@ class VisitFiles:
         return visit
 
     def token(self, url: str) -> str:
-        """Return the newest token from this address, if any, so that the user is the same in all channels."""
+        """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
             with contextlib.suppress(OSError):  # another process may delete the file meanwhile

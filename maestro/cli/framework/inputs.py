@@ -193,7 +193,7 @@ def read_text(file: Path) -> str:
 
 
 def read_bytes(file: Path, most: int = -1) -> bytes:
-    """Return up to ``most`` bytes of a file or of standard input for ``-``; raises as ``text_of`` does."""
+    """Return up to ``most`` bytes of a file, or of standard input for ``-``; raises as ``read_text`` does."""
     try:
         if file == STANDARD_INPUT:
             return sys.stdin.buffer.read(most)

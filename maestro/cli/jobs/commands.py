@@ -57,7 +57,7 @@ def read_time(text: str) -> datetime:
     try:
         clock = time.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last one") from None
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last 09:00") from None
     now = datetime.now().astimezone()
     today = datetime.combine(now, clock).astimezone()
     return today if today <= now else today - timedelta(days=1)

@@ -27,7 +27,7 @@ def age_text(time: datetime) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """Return an amount of US dollars, None for an unknown one."""
+    """Return an amount of US dollars as text; None is an unknown amount."""
     return "unknown" if usd is None else f"${usd:.4f}"
 
 

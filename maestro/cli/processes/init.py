@@ -23,7 +23,7 @@ app = Commands()
 def init(
     given: Given,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
-    force: Annotated[bool, "--force: Replace a file that is there; the old one is kept."] = False,
+    force: Annotated[bool, "--force: Replace an existing file; the old file is kept."] = False,
     temporal_address: Annotated[
         str | None, "HOST:PORT: A Temporal server of your own, to be prepared and used."
     ] = None,

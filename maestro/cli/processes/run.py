@@ -27,7 +27,7 @@ up, worker, api, connect = Commands(), Commands(), Commands(), Commands()
 def run_everything(given: Given) -> None:
     """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
 
-    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
+    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; unfinished work goes on
     with the next `maestro up`.
     """
     raise typer.Exit(run(Up(load_settings(given), typer.echo)))
@@ -37,8 +37,8 @@ def run_everything(given: Given) -> None:
 def run_worker(given: Given) -> None:
     """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.
 
-    Several workers may run side by side. Ctrl-C lets running work finish and then ends; what is left goes on elsewhere,
-    or with the next start.
+    Several workers may run side by side. Ctrl-C lets running work finish and then ends; unfinished work goes on in
+    another worker, or with the next start.
     """
     raise typer.Exit(run(Worker(load_settings(given), typer.echo)))
 

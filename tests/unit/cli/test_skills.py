@@ -47,7 +47,7 @@ def test_a_skill_is_added_switched_and_removed(rows: JobRows, maestro: Maestro, 
 def test_a_shipped_skill_is_there_again_when_ones_own_is_removed(maestro: Maestro, tmp_path: Path) -> None:
     file = write_skill(tmp_path, "mine.md", skill_text("editing", "tea"))
     maestro("skills", "add", str(file))
-    assert maestro("skills", "remove", "editing").out == "editing is that of Maestro again\n"
+    assert maestro("skills", "remove", "editing").out == "editing is the shipped skill again\n"
     ran = maestro("skills", "remove", "editing")
     assert (ran.code, ran.out) == (1, "")
     assert "disable it instead" in ran.err
