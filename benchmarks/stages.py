@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from maestro.cli.main import leave, run
+from maestro.cli.main import exit_process, run
 
 STAGES = {
     "intake": ("connectors/web/", "maestro/intake/", "maestro/connector_runtime/context"),
@@ -210,4 +210,4 @@ def main(target: Path, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    leave(main(Path(sys.argv[1]), sys.argv[2:]))
+    exit_process(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,14 +1,14 @@
-"""``maestro api``: the dashboard and the REST API in a separate process, and the composition of their parts."""
+"""``maestro api``: the process that serves the dashboard and the REST API, and the functions that build both."""
 
 import asyncio
 from dataclasses import replace
 
 from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
-from maestro.bootstrap.operations import build_batch_work, open_hooks, open_jobs, open_schedules
+from maestro.bootstrap.operations import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
-from maestro.bootstrap.tools import names_of
+from maestro.bootstrap.tools import tool_names
 from maestro.chat import ChatService
 from maestro.domain.health import ProcessHealth
 from maestro.domain.network import TrustedProxies
@@ -40,9 +40,9 @@ from temporal.engine import Engine
 
 
 def api_parts(
-    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, vitals: ProcessHealth
+    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, health: ProcessHealth
 ) -> ApiParts:
-    """Return the parts of the API; the caller adds whether the demo model answers."""
+    """Return the dependencies of the API; the caller sets ``demo``, whether the demo model answers."""
     settings = live.start
     webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
@@ -52,11 +52,11 @@ def api_parts(
         accounts=AccountOperations(store, keys.keep, account_columns),
         connectors=ConnectorOperations(store, keys.keep),
         conversations=ConversationOperations(store, settings.data_dir),
-        schedules=open_schedules(store, live),
+        schedules=build_schedule_operations(store, live),
         webhooks=WebhookOperations(store, keys.keep),
-        hooks=open_hooks(store, keys, live),
+        hooks=build_intake(store, keys, live),
         settings=SettingsOperations(store, EffectiveSettings(live)),
-        skills=SkillOperations(store, SkillFolder(settings.skills.folder), names_of(live)),
+        skills=SkillOperations(store, SkillFolder(settings.skills.folder), tool_names(live)),
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),
@@ -65,8 +65,8 @@ def api_parts(
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
             trusted_proxies=TrustedProxies.of(webui.trusted_proxies),
         ),
-        health=vitals.health,
-        metrics=vitals.metrics,
+        health=health.health,
+        metrics=health.metrics,
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
         pairing=live.of(pairing_rules),
@@ -82,21 +82,21 @@ def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
 
 
 class Api(SeparateProcess):
-    """Serves operators; jobs that it replays are found by the dispatchers of other processes."""
+    """The process of the dashboard and the REST API; dispatchers of other processes start the jobs that it replays."""
 
     command = "api"
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
-        """Serve until the event is set; Temporal may come and go meanwhile."""
+        """Serve until the event is set, also while Temporal is unreachable."""
         engine = Engine(endpoint_of(self.settings), self.say)
-        jobs = open_jobs(store, self.live, engine.present, lambda: None)
+        jobs = build_job_operations(store, self.live, engine.present, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
-        vitals = ProcessHealth(EngineHealth(store, engine, working), metrics)
+        health = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
-        parts = replace(api_parts(self.live, store, chat, jobs, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
+        parts = replace(api_parts(self.live, store, chat, jobs, health), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = build_server(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())

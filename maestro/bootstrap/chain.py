@@ -1,4 +1,4 @@
-"""The order of the middleware around every model call; it is written here and nowhere else."""
+"""The middleware around every model call, and its order, which is defined only here."""
 
 from datetime import timedelta
 from functools import partial
@@ -30,11 +30,12 @@ from maestro.store.store import Store
 def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopWatch) -> ReplayGuard:
     """Return the client through which activities call models.
 
-    A stored answer is returned before anything else happens; where there is none, one view reads the snapshot that the
-    others decide by. Then an operator can stop the call, and the budget is asked once for it, however many accounts it
-    takes. Failover hands on requests to one account each, which second attempt, breaker and limits see. What changes a
-    request for good comes before the recorder, which commits exactly what goes out, and refuses an empty answer before
-    it is stored. Drafts of an answer are shown innermost, from one attempt at one account.
+    A stored answer is returned before any other middleware runs. Else one view reads the snapshot that later middleware
+    decides by. ``StopGuard`` lets an operator stop the call, and ``Budget`` is checked once per call, however many
+    accounts the call tries. ``Failover`` passes the request to one account at a time, to which second attempt, circuit
+    breaker and rate limit apply. Everything that changes a request precedes ``Recorder``, which stores the request
+    exactly as sent, and refuses an empty answer before it is stored. Drafts of an answer are shown innermost, from one
+    attempt at one account.
     """
     live = scope.live
     estimates = Estimates(models.book, models.table.price)

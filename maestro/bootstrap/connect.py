@@ -1,4 +1,4 @@
-"""``maestro connect``: connectors in a process of their own, which takes messages even while Temporal is away."""
+"""``maestro connect``: a separate process for connectors, which accepts messages even while Temporal is unreachable."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from temporal.engine import Engine
 
 
 class Connect(SeparateProcess):
-    """Receives and sends for some platforms; each connector runs in the process that holds its lease."""
+    """The process that runs connectors of some platforms; only the process that holds a connector's lease runs it."""
 
     command = "connect"
 
@@ -43,33 +43,33 @@ class Connect(SeparateProcess):
         self._platforms = platforms
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
-        """Receive, start jobs, and do what only the process of a connector can: send, show typing, fetch files."""
+        """Receive messages, start jobs, and run the steps that need a connector: send, show typing, fetch files."""
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
-        connectors = self._chosen(configured_connectors(self.settings, web_context))
+        connectors = self._requested_connectors(configured_connectors(self.settings, web_context))
         health = EngineHealth(
             store, engine, own_workers(engine, STANDING_BY), partial(describe_closed_ports, connectors)
         )
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
-        services, begun = Services(stop), ReadySignals()
-        services.add(*(host.run(connector, begun.another()) for connector in connectors))
+        services, ready = Services(stop), ReadySignals()
+        services.add(*(host.run(connector, ready.another()) for connector in connectors))
         bots = build_bots(self.live, store, dispatcher, host, self._platforms)
         services.add(bots.run(webhooks_of(connectors)))
         address, hosts = connect_address(self.settings), self.settings.webui.allowed_hosts
         services.add(
             HealthServer(address, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run()
         )
-        services.add(engine.run(dispatcher.run), flow.growing.run())
+        services.add(engine.run(dispatcher.run), flow.drafts.run())
         drain = partial(self.drain, engine, dispatcher, connectors)
-        await services.until_stopped(self._announce(begun, connectors), drain)
+        await services.until_stopped(self._announce(ready, connectors), drain)
 
-    def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
-        """Return the connectors of the requested platforms; raises ``ConfigurationError`` for a missing one.
+    def _requested_connectors(self, connectors: Sequence[Connector]) -> list[Connector]:
+        """Return the connectors of the requested platforms; raises ``ConfigurationError`` for an unknown platform.
 
-        Bots of the other platforms are connected as they are added and enabled.
+        The keeper of bots connects the bots of other platforms when an operator adds or enables them.
         """
         known = {connector.platform for connector in connectors} | set(platforms())
         missing = [platform for platform in self._platforms if platform not in known]
@@ -80,11 +80,11 @@ class Connect(SeparateProcess):
             )
         return [connector for connector in connectors if connector.platform in self._platforms]
 
-    async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector]) -> None:
+    async def _announce(self, ready: ReadySignals, connectors: Sequence[Connector]) -> None:
         await wait_for_ports(connectors)
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
-        if not begun.done:
+        if not ready.done:
             self.say(f"Messages are taken in for {names}; they wait in the store until Temporal is reachable.")
-        await begun.wait()
+        await ready.wait()
         self.say(f"The connectors are ready: {names}.")

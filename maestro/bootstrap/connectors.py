@@ -24,7 +24,7 @@ from temporal.dispatcher import Dispatcher
 def build_context(
     live: LiveSettings, store: Store, dispatcher: Dispatcher, platform: str, account: str
 ) -> StoreContext:
-    """Return the context of connectors; ``dispatcher`` is notified of the jobs that their messages create."""
+    """Return the context of a connector; ``dispatcher`` is notified of each job that an incoming message creates."""
     intake = Intake(store, live.of(intake_rules), dispatcher.wake, dispatcher)
     return StoreContext((platform, account), intake, store, open_files(live.start))
 
@@ -36,26 +36,26 @@ def build_bots(
     host: ConnectorHost,
     platforms: Collection[str] | None = None,
 ) -> BotKeeper:
-    """Return the keeper of the bots of these platforms, without a list of all."""
+    """Return the keeper that runs the bots of ``platforms``, or of all platforms for None."""
     factory = ConnectorFactory.of(live.start, open_keys(live.start, read_environment()))
     return BotKeeper(store, factory, partial(build_context, live, store, dispatcher), host.run_bot, platforms)
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
-    """Return the connectors that run as long as the process: the web connector, if it is enabled."""
+    """Return the connectors that run for the whole life of a process: the web connector, if enabled."""
     return [WebConnector(web_config(settings), context)] if settings.web.enabled else []
 
 
 def web_config(settings: Settings) -> WebConfig:
     """Return the configuration of the web connector (docs/decisions.md: web identity)."""
     web, webui = settings.web, settings.webui
-    alone = not web.api_key and not webui.password and is_loopback(web.host)
+    needs_no_login = not web.api_key and not webui.password and is_loopback(web.host)
     return WebConfig(
         signing_key=signing_key(settings),
         host=web.host,
         port=web.port,
         api_key=web.api_key.get_secret_value(),
-        local_owner=alone,
+        local_owner=needs_no_login,
         password_digest=hashlib.sha256(webui.password.get_secret_value().encode()).digest(),
         owner_hours=webui.session_hours,
         allowed_origins=web.allowed_origins,

@@ -1,4 +1,4 @@
-"""The steps of the flow with their dependencies, and the workers that run them, each on its queue.
+"""Builds the steps of jobs with their dependencies, and the Temporal workers that run the steps.
 
 See docs/architecture.md: processes and queues.
 """
@@ -59,14 +59,14 @@ Steps = list[Callable[..., Any]]
 
 @dataclass(frozen=True)
 class FlowParts:
-    """The dependencies of the steps of the flow, on every queue."""
+    """The dependencies that the steps of all task queues share."""
 
     store: Store
     scope: RedactionScope
     files: MediaFolder
     hub: ConnectorHub
     typing: TypingIndicators
-    growing: DraftStreamer
+    drafts: DraftStreamer
     released: Callable[[], None]
     journal: Journal
     interceptors: Interceptors
@@ -75,7 +75,7 @@ class FlowParts:
 def flow_parts(
     store: Store, live: LiveSettings, released: Callable[[], None], observe: Observe, scan_failed: Callable[[], None]
 ) -> FlowParts:
-    """Return what the steps of this process work with.
+    """Return the dependencies of the steps that this process runs.
 
     ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended, ``scan_failed`` when a
     text could not be searched for secrets.
@@ -88,7 +88,7 @@ def flow_parts(
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
-        growing=DraftStreamer(store, hub),
+        drafts=DraftStreamer(store, hub),
         released=released,
         journal=journal,
         interceptors=(StepJournal(journal),),
@@ -103,31 +103,31 @@ class ModelParts:
     tools: ToolRegistry
 
 
-def worker_parts(flow: FlowParts, live: LiveSettings, brains: ModelParts) -> list[WorkerParts]:
-    """Return the workers of a process that calls models; with an embedded server one worker does everything.
+def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list[WorkerParts]:
+    """Return the parts of the workers of a process that calls models: a single worker if Temporal is embedded.
 
-    The worker that calls models polls only after its libraries are imported.
+    The worker that calls models polls only after the library for model calls is imported.
     """
     settings = live.start
     names = queues(settings)
     tags = TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released)
-    local, calls = _local_steps(flow, live, brains, tags), _model_steps(flow, live, brains, tags)
-    imported = brains.models.library.settled
+    local, calls = _local_steps(flow, live, parts, tags), _model_steps(flow, live, parts, tags)
+    imported = parts.models.library.settled
     if not names.llm:
-        everything = _parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
+        everything = _worker_on(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
         return [replace(everything, ready=imported)]
-    calling = replace(_parts(flow, settings, names.llm, calls, workflows=False), ready=imported)
-    return [_parts(flow, settings, names.main, local), calling]
+    calling = replace(_worker_on(flow, settings, names.llm, calls, workflows=False), ready=imported)
+    return [_worker_on(flow, settings, names.main, local), calling]
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
-    """Return the worker for the steps that only the process of this connector can do."""
+    """Return the parts of the worker for the steps that only the process of this connector can run."""
     queue = queues(settings).connector(connector.platform, connector.account)
-    return _parts(flow, settings, queue, _connector_steps(flow), workflows=False)
+    return _worker_on(flow, settings, queue, _connector_steps(flow), workflows=False)
 
 
 def queues(settings: Settings) -> Queues:
-    """Return the names of the queues: one for everything beside an embedded server.
+    """Return the names of the task queues: a single queue if Temporal is embedded.
 
     See docs/architecture.md: processes and queues.
     """
@@ -164,7 +164,7 @@ def run_settings(settings: Settings) -> RunSettings:
 
 
 def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
-    """Return the rules of the tags of answers."""
+    """Return the rules by which the tags of an answer act."""
     return ActingRules(
         memory_scope=_memory_scope(settings),
         may_conduct=frozenset(settings.conductor.allow_users),
@@ -181,15 +181,15 @@ def _asking_rules(settings: Settings, approvers: tuple[str, ...]) -> AskingRules
     return AskingRules(expiry, frozenset(settings.tools.approval), approvers)
 
 
-def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
-    window = brains.models.table.context_window
-    planned = live.of(lambda settings: settings.schedules)
-    schedules = ScheduleActivities(flow.store, planned, live.of(lambda settings: settings.jobs))
-    shown = WhatIfActivities(flow.store, live.of(answer_rules))
+def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: TagActivities) -> Steps:
+    window = parts.models.table.context_window
+    schedule_settings = live.of(lambda settings: settings.schedules)
+    schedules = ScheduleActivities(flow.store, schedule_settings, live.of(lambda settings: settings.jobs))
+    what_if = WhatIfActivities(flow.store, live.of(answer_rules))
     routing = RoutingActivities(flow.store, flow.typing, live.of(answer_rules))
     conversations = ConversationActivities(flow.store, window)
-    context = ContextActivities(flow.store, live.of(partial(_context_rules, brains)))
-    closing = ClosingActivities(flow.store, flow.typing, flow.released, planned)
+    context = ContextActivities(flow.store, live.of(partial(_context_rules, parts)))
+    closing = ClosingActivities(flow.store, flow.typing, flow.released, schedule_settings)
     return [
         PreparationActivities(flow.journal, routing, conversations, context).prepare,
         routing.choose_agent,
@@ -200,24 +200,24 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
         closing.park_job,
         schedules.enter,
         schedules.take_on,
-        shown.choose_for_show,
-        shown.show_answer,
+        what_if.choose_for_show,
+        what_if.show_answer,
         closing.close_job,
     ]
 
 
-def _model_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
+def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: TagActivities) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
-    llm = build_chain(brains.models, flow.store, flow.scope, watch)
-    keys, models = open_keys(live.start, read_environment()), brains.models
+    llm = build_chain(parts.models, flow.store, flow.scope, watch)
+    keys, models = open_keys(live.start, read_environment()), parts.models
     transcriber = Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
-    tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
-    asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains)))
+    tools = ToolActivities(flow.store, parts.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
+    asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, parts)))
     return [
-        AnsweringActivities(AnswerSteps(flow.journal, asking, tags, _delivery(flow))).answer,
+        AnsweringActivities(AnswerSteps(flow.journal, asking, tags, _delivery_activities(flow))).answer,
         asking.call_model,
         CompactionActivities(
-            flow.store, llm, live.of(partial(_compaction_rules, flow.scope, brains))
+            flow.store, llm, live.of(partial(_compaction_rules, flow.scope, parts))
         ).compact_conversation,
         tools.call_tool,
         ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
@@ -225,9 +225,9 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
     ]
 
 
-def _compaction_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) -> CompactionRules:
+def _compaction_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -> CompactionRules:
     return CompactionRules(
-        window=brains.models.table.context_window,
+        window=parts.models.table.context_window,
         max_output_tokens=settings.llm.max_output_tokens,
         memory_scope=_memory_scope(settings),
         redact=scope.redact(TextKind.MEMORY, settings),
@@ -235,14 +235,14 @@ def _compaction_rules(scope: RedactionScope, brains: ModelParts, settings: Setti
     )
 
 
-def _model_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) -> ModelRules:
-    searched = scope.redact(TextKind.OUTGOING, settings) is not keep_text
-    return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window, searched)
+def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -> ModelRules:
+    redacts = scope.redact(TextKind.OUTGOING, settings) is not keep_text
+    return ModelRules(settings.llm.max_output_tokens, parts.tools, parts.models.table.context_window, redacts)
 
 
-def _context_rules(brains: ModelParts, settings: Settings) -> ContextRules:
+def _context_rules(parts: ModelParts, settings: Settings) -> ContextRules:
     chat = settings.chat.enabled
-    return ContextRules(brains.models.table.context_window, brains.tools, _memory_scope(settings), chat)
+    return ContextRules(parts.models.table.context_window, parts.tools, _memory_scope(settings), chat)
 
 
 def _script_rules(keys: SecretKeys, settings: Settings) -> ScriptRules:
@@ -266,8 +266,8 @@ def _memory_scope(settings: Settings) -> MemoryScope:
     return MemoryScope(settings.memory.scope)
 
 
-def _delivery(flow: FlowParts) -> DeliveryActivities:
-    parts = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
+def _delivery_activities(flow: FlowParts) -> DeliveryActivities:
+    parts = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.drafts)
     return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, parts)
 
 
@@ -275,11 +275,11 @@ def _connector_steps(flow: FlowParts) -> Steps:
     return [
         TypingActivities(flow.store, flow.typing).show_typing,
         MediaActivities(flow.store, flow.files, flow.hub).fetch_media,
-        _delivery(flow).deliver,
+        _delivery_activities(flow).deliver,
     ]
 
 
-def _parts(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, workflows: bool = True) -> WorkerParts:
+def _worker_on(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, workflows: bool = True) -> WorkerParts:
     return WorkerParts(
         task_queue=queue,
         activities=steps,

@@ -1,4 +1,4 @@
-"""The models of a process: its accounts, those of the store included, and what reaches each of them."""
+"""Builds what a process needs to call models: accounts, the table of models, and the transport."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ from maestro.store.store import Store
 
 @dataclass(frozen=True)
 class Models:
-    """The end of the chain of model calls, its accounts, the table of models, and a sentence for operators.
+    """The transport of model calls, its accounts, the table of models, and a sentence about the accounts for operators.
 
-    ``ready`` returns when a request can be sent at once. ``demo`` says that there was no account when the process
+    ``ready`` returns when a request can be sent at once. ``demo`` is true if there was no account when the process
     started (docs/decisions.md: demo model).
     """
 
@@ -46,10 +46,10 @@ class Models:
     close: Callable[[], Awaitable[None]]
 
 
-def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLMLibrary:
-    """Return the library that calls models; begin its import at once if the configuration has an account for it.
+def begin_library_import(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLMLibrary:
+    """Return the library that calls models, and begin to import it if the configuration has an account for it.
 
-    The import takes two seconds of CPU time, and the store and the Temporal server are opened meanwhile.
+    The import takes two seconds of CPU time. Meanwhile the process opens the store and starts the Temporal server.
     """
     library = LiteLLMLibrary(live.of(lambda settings: settings.llm.max_answer_bytes))
     if any(AccountType(account.type) is AccountType.API_KEY for account in _own_accounts(live.start, environment)):
@@ -58,15 +58,15 @@ def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLM
 
 
 def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: LiteLLMLibrary) -> Models:
-    """Enter the accounts into the store, and return what calls their models.
+    """Store the accounts, and return the parts that call their models.
 
-    Accounts from the environment count only when none is configured.
+    Accounts from the environment are used only if the configuration has none.
     """
     settings = live.start
-    keys, own = open_keys(settings, environment), _own_accounts(settings, environment)
-    known = enter_accounts(store, settings, keys, own)
+    keys, own_accounts = open_keys(settings, environment), _own_accounts(settings, environment)
+    known = enter_accounts(store, settings, keys, own_accounts)
     cooldowns = live.of(lambda settings: tuple(timedelta(minutes=one) for one in settings.llm.cooldown_minutes))
-    book = AccountBook(store, map(account_of, own), keys.reveal, cooldowns)
+    book = AccountBook(store, map(account_of, own_accounts), keys.reveal, cooldowns)
     table = model_table(settings.llm.models)
     unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):

@@ -24,39 +24,41 @@ from temporal.schedules import ScheduleTerms
 CONNECT_SECONDS = 3.0
 
 
-def open_schedules(store: Store, live: LiveSettings) -> ScheduleOperations:
+def build_schedule_operations(store: Store, live: LiveSettings) -> ScheduleOperations:
     return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
 
 
-def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
+def build_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
     return WebhookIntake(
         store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
     )
 
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
-    """Return what starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if there is one."""
+    """Return the service that starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if any."""
     return BatchWork(store, workflow_interrupter(engine.present), wake)
 
 
-def open_jobs(store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]) -> JobOperations:
-    """Return the operations on jobs; ``wake`` as for ``build_batch_work``."""
+def build_job_operations(
+    store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]
+) -> JobOperations:
+    """Return the operations on jobs; ``wake`` notifies the dispatcher of this process, if it has one."""
     budgets = live.of(daily_budgets)
     address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
     return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().fallback_model)
 
 
-def build_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
-    """Return the keeper of a process that works with Temporal."""
+def build_schedule_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
+    """Return the keeper that makes the schedules in Temporal match their rows."""
     terms = live.of(lambda settings: ScheduleTerms(queues(settings), run_settings(settings)))
     return ScheduleKeeper(store, terms, live.of(lambda settings: settings.schedules))
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The store and the control of jobs, for commands beside a running Maestro, whose dispatcher finds their changes.
+    """The store and the operations on jobs, for commands beside a running Maestro, whose dispatcher finds changed jobs.
 
-    ``dashboard`` is where the pages are, empty where there are none.
+    ``dashboard`` is the address of the dashboard, empty if the dashboard is disabled.
     """
 
     store: Store
@@ -70,7 +72,7 @@ def open_operator(loaded: Loaded) -> Iterator[Operator]:
     store = open_existing_store(loaded.settings)
     endpoint = endpoint_of(loaded.settings)
     live = LiveSettings(loaded)
-    jobs = open_jobs(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
+    jobs = build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
     try:
         live.look(store)
         yield Operator(store, jobs, dashboard_url(loaded.settings))

@@ -1,4 +1,4 @@
-"""The base of every kind of process: it holds the data folder, opens the store, and runs its parts until stopped."""
+"""The base class of processes: it locks the data folder, opens the store, and runs until stopped."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import migrate
 from maestro.installation.storage import open_store, sweep_uploads
 from maestro.observability.logs import configure_logs, log_lines, set_level
-from maestro.operations.conversations import remove_discarded
+from maestro.operations.conversations import remove_discarded_files
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.settings.live import LiveSettings
@@ -31,17 +31,16 @@ from temporal.engine import Engine
 from temporal.sdk import configure_sdk
 
 STORE_THREADS = 32
-"""Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
+"""Threads for calls of the store; with Python's default on a small machine, slow readers would block all calls."""
 
-STILL_ARRIVING = timedelta(days=1)
-"""The age at which a process that shares the data folder removes a half-received file."""
+INCOMPLETE_UPLOAD_AGE = timedelta(days=1)
+"""The age at which a process that shares the data folder removes an incomplete upload."""
 
 SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while others wait for it.
+"""Seconds for which a thread may keep the interpreter while other threads wait.
 
-The event loop goes to sleep about a hundred times for each message, and with the default of 5 ms it got its turn late
-whenever the threads of the store were busy (measured: a tenth to a fifth more messages per second with 50 people at
-once, for 2 % more CPU time).
+The event loop sleeps about a hundred times per message. With Python's default of 5 ms it woke up late whenever the
+threads of the store were busy (measured with 50 users: 10 to 20 % more messages per second, for 2 % more CPU time).
 """
 
 Say = Callable[[str], None]
@@ -59,9 +58,9 @@ def run(process: "Process") -> int:
 
 
 class Process(ABC):
-    """The composition of one kind of process; a subclass names its parts.
+    """The base class of all kinds of processes; each kind runs its own parts in ``work``.
 
-    Keys that need a restart are read from ``settings``, the others from ``live``, at each use.
+    Settings that need a restart are read from ``settings``; the others are read from ``live`` at each use.
     """
 
     def __init__(self, loaded: Loaded, say: Say) -> None:
@@ -78,14 +77,14 @@ class Process(ABC):
         return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[Connector] = ()) -> None:
-        """Accept no more messages and jobs, and let what runs finish."""
-        self.say("Stopping: what runs may finish.")
+        """Accept no more messages and jobs, and let running work finish."""
+        self.say("Stopping: running work may finish.")
         stop_accepting(connectors)
         dispatcher.pause()
         await engine.drain()
 
     async def until_stopped(self) -> None:
-        """Run until a signal says stop."""
+        """Run until SIGTERM or SIGINT arrives."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store"))
@@ -94,45 +93,45 @@ class Process(ABC):
         await self.serve(stop)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
+        """Run until the event is set; raises a ``MaestroError`` that names the fix when a part cannot start."""
         if self.shared:
-            # Before the folder is shared, because tables may be migrated only while no other process uses them.
+            # The migration precedes the shared lock on the folder: no other process may use the tables meanwhile.
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             self.prepare()
-            await asyncio.to_thread(sweep_uploads, self.settings, STILL_ARRIVING if self.shared else timedelta())
+            await asyncio.to_thread(sweep_uploads, self.settings, INCOMPLETE_UPLOAD_AGE if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 await asyncio.to_thread(store.keep_reserve)
-                await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
+                await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
-                async with self.live.watching(store, partial(_apply, store)):
+                async with self.live.watching(store, partial(_apply_settings, store)):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing
-        """Start in the background what takes long and needs no store."""
+        """Start slow work that needs no store in the background."""
 
     @abstractmethod
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run the parts of this kind of process until the event is set."""
 
 
-def _apply(store: Store, settings: Settings) -> None:
+def _apply_settings(store: Store, settings: Settings) -> None:
     """Apply the changed settings that no part reads at each use.
 
-    Jobs that wait for a model are woken, so that they try again with the settings of this process.
+    Jobs that wait for a model are woken, because the new settings may let them continue.
     """
     set_level(settings.logs.level)
     wake_for_models(store)
 
 
 class SeparateProcess(Process):
-    """A part of Maestro as a process of its own; ``command`` is what people type after ``maestro``."""
+    """A process that runs one part of Maestro; ``command`` is the name of its command after ``maestro``."""
 
     command: ClassVar[str]
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Run beside others; raises ``ConfigurationError`` where Temporal is embedded in another process."""
+        """Run beside other processes; raises ``ConfigurationError`` if the settings embed Temporal in one process."""
         if self.settings.temporal.embedded:
             raise ConfigurationError(
                 f"`maestro {self.command}` needs a Temporal server that several processes share: set temporal.address "

@@ -48,7 +48,7 @@ def _access_rules(settings: Settings) -> AccessRules:
 
 
 def daily_budgets(settings: Settings) -> DailyBudgets:
-    """Return the budgets; a cheaper model answers beyond them only if the settings say so."""
+    """Return the daily budgets; the fallback model is empty unless ``budgets.onLimit`` is ``fallback``."""
     budgets = settings.budgets
     return DailyBudgets(
         day_usd=budgets.day_usd,
@@ -60,15 +60,15 @@ def daily_budgets(settings: Settings) -> DailyBudgets:
 
 
 def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
-    """Return the chat; None where the configuration has none."""
+    """Return the service of the agent chat, or None if the settings disable the chat."""
     return ChatService(store, scanner, live.of(lambda settings: settings.chat)) if live.start.chat.enabled else None
 
 
 def build_scanner(failed: Callable[[], None]) -> SecretScanner:
-    """Return the scanner for secrets; it calls ``failed`` for each text that it could not scan whole."""
+    """Return the scanner for secrets, which calls ``failed`` for each text that it could not scan completely."""
     return GuardedScanner(DetectSecretsScanner(), failed)
 
 
 def build_redaction(live: LiveSettings, failed: Callable[[], None] = lambda: None) -> RedactionScope:
-    """Return the kinds of texts that are searched, with a scanner of their own; ``failed`` as for the scanner."""
+    """Return the redaction for each kind of text, with a scanner of its own; see ``build_scanner`` for ``failed``."""
     return RedactionScope(build_scanner(failed), live)

@@ -1,4 +1,4 @@
-"""The tools of a process: built in, switched on by configuration, installed, or served elsewhere."""
+"""Builds the tools of a process: built in, enabled by configuration, installed as plugins, or served by MCP servers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -23,9 +23,9 @@ from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
 from maestro.tools.web import HttpFetch, WebSearch
 
 SHELL_SHARE = 0.9
-"""The command's share of the time of a tool call, so that its output can still be returned after its timeout."""
+"""A shell command's share of the timeout of a tool call, so that its output can be returned when it times out."""
 
-_SWITCHES = {
+_ENABLING_KEYS = {
     "read_file": "tools.files",
     "write_file": "tools.files",
     "list_files": "tools.files",
@@ -41,51 +41,51 @@ _log = structlog.get_logger(__name__)
 
 
 def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegistry:
-    """Return all tools; each agent says which of them it may call. Without a ``chat`` its tools are absent.
+    """Return the registry of all tools; without ``chat`` the tools of the agent chat are absent.
 
-    Their ``serve`` has to run as long as the process, for those of MCP servers.
+    The registry's ``serve`` has to run for the whole life of the process, because it keeps the MCP servers open.
     """
     settings = live.start
     environment = plain_environment(read_environment())
-    fixed = [*_built_in(settings.tools), *_switched_on(live, environment)]
-    fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
+    fixed = [*_built_in_tools(settings.tools), *_configured_tools(live, environment)]
+    fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_ENABLING_KEYS])
     chat_tools: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
-    for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
-        _log.warning("a tool is named that nobody has", tool=name, fix=fix)
+    for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
+        _log.warning("the configuration names an unknown tool", tool=name, fix=fix)
     return ToolRegistry(fixed, settings.tools.default, _mcp_tools(settings.tools, environment), chat=chat_tools)
 
 
-def names_of(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
-    """Return the function that names the tools an agent may call.
+def tool_names(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
+    """Return the function that names the tools that an agent may call.
 
-    Tools of MCP servers are known only to the process that runs them, so what the agent may call counts as present.
+    Only the process that runs an MCP server knows its tools, so each tool that an agent may call counts as present.
     """
     settings = live.start
 
-    def named(agent: Agent) -> frozenset[str]:
+    def names_of(agent: Agent) -> frozenset[str]:
         own = frozenset(settings.tools.default if agent.tool_names is None else agent.tool_names) - CHAT_TOOLS
         return own | CHAT_TOOLS if settings.chat.enabled and takes_part(agent) else own
 
-    return named
+    return names_of
 
 
-def missing(settings: Settings, known: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each name in the configuration that no tool has, and what to do about it.
+def unknown_tools(settings: Settings, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield each configured tool name that no tool has, and how to fix the configuration.
 
-    Tools of MCP servers are known only when the server is asked, so names that may be theirs pass.
+    The tools of an MCP server are unknown here, so names with the prefix of a configured server are not reported.
     """
     named = {*settings.tools.default, *settings.tools.approval}
     for agent in settings.agents:
         named.update(agent.tools or ())
     servers = tuple(local_name(server.name, "") for server in settings.tools.mcp)
     for name in sorted(named - known):
-        if name in _SWITCHES:
-            yield name, f"set {_SWITCHES[name]} to true, or take the name out"
+        if name in _ENABLING_KEYS:
+            yield name, f"set {_ENABLING_KEYS[name]} to true, or take the name out"
         elif not name.startswith(servers):
             yield name, "correct the name in tools.default, tools.approval or an agent's tools"
 
 
-def _built_in(settings: ToolSettings) -> list[Tool]:
+def _built_in_tools(settings: ToolSettings) -> list[Tool]:
     private = frozenset(host.lower() for host in settings.private_hosts)
     return [
         AskQuestion(),
@@ -97,7 +97,7 @@ def _built_in(settings: ToolSettings) -> list[Tool]:
     ]
 
 
-def _switched_on(live: LiveSettings, environment: Mapping[str, str]) -> list[Tool]:
+def _configured_tools(live: LiveSettings, environment: Mapping[str, str]) -> list[Tool]:
     seconds = live.of(lambda settings: settings.tools.timeout_seconds * SHELL_SHARE)
     files: list[Tool] = [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(live.start))]
     return [
@@ -107,7 +107,7 @@ def _switched_on(live: LiveSettings, environment: Mapping[str, str]) -> list[Too
 
 
 def _mcp_tools(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
-    """Return the tools of MCP servers; their SDK is imported only if there are any, because it takes half a second."""
+    """Return the tools of MCP servers; without a server the MCP SDK, which takes half a second, is not imported."""
     if not settings.mcp:
         return None
     servers = [

@@ -1,4 +1,4 @@
-"""``maestro up``: everything in one process, on embedded defaults."""
+"""``maestro up``: all parts of Maestro in one process, by default with an embedded Temporal server."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connectors import build_bots, build_context, configured_connectors
 from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.operations import open_jobs
+from maestro.bootstrap.operations import build_job_operations
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.bootstrap.worker import ModelProcess
@@ -36,13 +36,13 @@ from temporal.endpoint import Endpoint
 from temporal.engine import Engine
 from temporal.server import EmbeddedServer, ServerConfig
 
-PATIENCE_SECONDS = 5.0
+WORKER_START_SECONDS = 5.0
 """Seconds that the start waits for the workers before it reports why they are late and serves the dashboard."""
 READY = "Maestro is ready."
 
 
 class Up(ModelProcess):
-    """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
+    """The process that runs all parts of Maestro; subclasses may override how tools and connectors are built."""
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         return build_tools(self.live, chat)
@@ -58,20 +58,20 @@ class Up(ModelProcess):
         return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port, namespace=temporal.namespace)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
-        """Run everything until the event is set."""
+        """Run all parts of Maestro until the event is set."""
         models = await asyncio.to_thread(self.build_models, store)
         try:
-            async with self._temporal(stop) as endpoint:
+            async with self._temporal_endpoint(stop) as endpoint:
                 if not stop.is_set():
                     await self._run(store, models, endpoint, stop)
         finally:
             await models.close()
-        # Only after a clean stop: after an error the session stays open and continues at the next start.
+        # The session ends only after a clean stop; after an error it stays open and continues at the next start.
         await asyncio.to_thread(end_session, store, self.settings.chat, self.settings.session, shared=self.shared)
 
     @contextlib.asynccontextmanager
-    async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
-        """Yield Temporal's address, ready unless ``stop`` was set first: a server may take half a minute to start."""
+    async def _temporal_endpoint(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
+        """Yield Temporal's address when the server is ready, after up to half a minute, or when ``stop`` is set."""
         if not self.settings.temporal.embedded:
             yield endpoint_of(self.settings)
             return
@@ -93,26 +93,26 @@ class Up(ModelProcess):
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         bots = build_bots(self.live, store, dispatcher, host)
         chat = build_chat(self.live, store, flow.scope.scanner)
-        brains = ModelParts(models, self.build_tools(chat))
-        services, begun = Services(stop), ReadySignals()
-        flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
-        services.add(*(host.run(connector, begun.another()) for connector in connectors))
-        services.add(bots.run(webhooks_of(connectors)), flow.growing.run(), *flow_services)
+        model_parts = ModelParts(models, self.build_tools(chat))
+        services, ready = Services(stop), ReadySignals()
+        flow_services = await self.build_services(flow, model_parts, engine, dispatcher, ready)
+        services.add(*(host.run(connector, ready.another()) for connector in connectors))
+        services.add(bots.run(webhooks_of(connectors)), flow.drafts.run(), *flow_services)
         if self.settings.webui.enabled:
-            jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
+            jobs = build_job_operations(store, self.live, engine.present, dispatcher.wake)
             health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
-            vitals = ProcessHealth(health, metrics)
-            parts = api_parts(self.live, store, chat, jobs, vitals)
+            process_health = ProcessHealth(health, metrics)
+            parts = api_parts(self.live, store, chat, jobs, process_health)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
-            services.add(build_server(self.settings, parts).run(partial(_wait_patiently, begun)))
+            services.add(build_server(self.settings, parts).run(partial(_wait_for_workers, ready)))
         drain = partial(self.drain, engine, dispatcher, connectors)
-        await services.until_stopped(self._announce(begun, connectors, models), drain)
+        await services.until_stopped(self._announce(ready, connectors, models), drain)
 
-    async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
-        """Announce the addresses as soon as messages are taken in."""
+    async def _announce(self, ready: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
+        """Announce the addresses as soon as the connectors accept messages."""
         await wait_for_ports(connectors)
-        await _wait_patiently(begun)
-        is_late = not begun.done
+        await _wait_for_workers(ready)
+        is_late = not ready.done
         if is_late:
             missing = "the library that calls models is loaded" if models.library.loading else "Temporal is reachable"
             self.say(f"Messages are taken in and wait in the store until {missing}.")
@@ -121,12 +121,12 @@ class Up(ModelProcess):
         for line in (*address_lines(self.settings), models.announcement):
             self.say(line)
         if is_late:
-            await begun.wait()
+            await ready.wait()
             self.say(READY)
 
 
-async def _wait_patiently(begun: ReadySignals) -> None:
+async def _wait_for_workers(ready: ReadySignals) -> None:
     """Return when the workers have started, or after a timeout, so that the dashboard is served."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await begun.wait()
+        async with asyncio.timeout(WORKER_START_SECONDS):
+            await ready.wait()

@@ -7,8 +7,8 @@ import asyncio
 from functools import partial
 
 from maestro.bootstrap.flow import FlowParts, ModelParts, flow_parts, queues, worker_parts
-from maestro.bootstrap.models import Models, begin_library, build_models
-from maestro.bootstrap.operations import build_batch_work, build_keeper
+from maestro.bootstrap.models import Models, begin_library_import, build_models
+from maestro.bootstrap.operations import build_batch_work, build_schedule_keeper
 from maestro.bootstrap.process import Process, SeparateProcess
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
@@ -26,31 +26,31 @@ from temporal.reconciler import Reconciler
 
 
 class ModelProcess(Process):
-    """A process that calls models; the library for it is imported while the store is opened."""
+    """A process that calls models; it imports the library for model calls while it opens the store."""
 
     library: LiteLLMLibrary
 
     def prepare(self) -> None:
         """Begin to import the library that calls models."""
-        self.library = begin_library(self.live, read_environment())
+        self.library = begin_library_import(self.live, read_environment())
 
     def build_models(self, store: Store) -> Models:
-        """Return the models; touches the store."""
+        """Return the models of this process, and store its accounts."""
         return build_models(self.live, read_environment(), store, self.library)
 
     async def build_services(
-        self, flow: FlowParts, brains: ModelParts, engine: Engine, dispatcher: Dispatcher, begun: ReadySignals
+        self, flow: FlowParts, parts: ModelParts, engine: Engine, dispatcher: Dispatcher, ready: ReadySignals
     ) -> list[Service]:
-        """Return the services that run the flow; the skills are stored before a message can need one."""
+        """Return the services that process jobs; skills are stored first, because the first message may need one."""
         store, settings = flow.store, self.settings
         skills = await load_skills(store, settings.skills.folder, settings.skills.look_seconds)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
-        keeper = build_keeper(store, self.live)
+        keeper = build_schedule_keeper(store, self.live)
         return [
-            brains.tools.serve(),
+            parts.tools.serve(),
             skills.watch(),
             engine.run(dispatcher.run, reconciler.run, keeper.run),
-            *(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)),
+            *(engine.work(worker, ready.another()) for worker in worker_parts(flow, self.live, parts)),
             build_batch_work(store, engine, dispatcher.wake).run(),
         ]
 

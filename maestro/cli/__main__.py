@@ -1,4 +1,4 @@
-"""``python -m maestro.cli``: the command where its script is not on the path."""
+"""``python -m maestro.cli`` runs the command ``maestro`` if its script is not on the path."""
 
 from maestro.cli.main import main
 

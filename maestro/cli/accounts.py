@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, made, secret_in, secret_of
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
@@ -16,7 +16,7 @@ from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns
 
 KEYLESS = ("ollama",)
-"""Providers that are usually asked without a key."""
+"""Providers that usually need no key."""
 
 HELP = """List, show, add, enable, disable and remove accounts at providers of models.
 
@@ -35,7 +35,7 @@ ORIGINS = {
 }
 
 
-def _state(account: AccountView) -> str:
+def _state_of(account: AccountView) -> str:
     limited = account.state is AccountState.LIMITED
     return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
 
@@ -45,9 +45,9 @@ DERIVED = {
     "key": lambda account: account.reference or (f"...{account.last4}" if account.last4 else ""),
     "from": lambda account: ORIGINS[account.source],
 }
-COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state, **DERIVED})
+COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state_of, **DERIVED})
 PORTRAIT = Portrait(
-    lambda account: f"{account.name}  {_state(account)}",
+    lambda account: f"{account.name}  {_state_of(account)}",
     hide="name spent_usd source status state last4 reference rate_limited_until",
     lines_of={
         **DERIVED,
@@ -66,8 +66,8 @@ app = OperationCommands(
     lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
     Reference("name", AccountName),
 )
-app.list("List the accounts, those asked first at the head.", COLUMNS, NOTHING)
-app.show("Show an account: its limits, its spend and what went wrong last.", PORTRAIT)
+app.list("List the accounts in the order in which calls try them.", COLUMNS, NOTHING)
+app.show("Show an account: its limits, its spend and its last error.", PORTRAIT)
 
 
 @app.operation()
@@ -79,12 +79,12 @@ def add(
     key_ref: SecretRef = None,
 ) -> Result:
     """Add an account; its key is asked for, or read from --key-env."""
-    new = made(NewAccount, name=name, **options)
-    key = secret_of("key", key_env, key_ref)
+    new = build_input(NewAccount, name=name, **options)
+    key = read_given_secret("key", key_env, key_ref)
     if key is None:
         key = _ask_key() if new.type is AccountType.API_KEY and new.provider not in KEYLESS else ""
     account = accounts.add(new.model_copy(update={"api_key": SecretStr(key)}), ACTOR)
-    return account, f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
+    return account, f"{account.name} is used for {account.provider}/{account.model} from the next call on"
 
 
 @app.operation()
@@ -94,17 +94,17 @@ def enable(
     new_key: Annotated[bool, "--new-key: Ask for another key first."] = False,
     key_env: KeyEnv = None,
 ) -> Result:
-    """Let an account be asked again, with another key if need be; its limits end."""
-    key = secret_in(key_env) if key_env is not None else _ask_key() if new_key else None
+    """Use an account again, if need be with another key; its limits end."""
+    key = read_secret(key_env) if key_env is not None else _ask_key() if new_key else None
     change = AccountChange(status=AccountStatus.ACTIVE, api_key=None if key is None else SecretStr(key))
     account = accounts.change(name, change, ACTOR)
-    return account, f"{account.name} is asked again"
+    return account, f"{account.name} is used again"
 
 
 app.switch(
     "disable",
-    "Let an account be asked no more, until it is enabled; calls under way go on.",
-    " is asked no more",
+    "Stop using an account until it is enabled; calls under way go on.",
+    " is not used any more",
     AccountChange(status=AccountStatus.DISABLED),
 )
 app.remove("Remove an account that was added here or on the API, with its key.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, made, row_number
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
 from maestro.domain.agents.agent import AgentStatus
@@ -24,19 +24,19 @@ VERSION_LIMIT = 20
 
 HELP = """List, show, make, change and archive agents, and bind channels to them.
 
-An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents stand in
+An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents are defined in
 agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
 back. All of this works whether Maestro runs or not, from the next message on.
 """
 TOKENS_HELP = """Make, list and revoke the tokens of an agent.
 
-A program that is no part of Maestro takes part as an agent when it shows a token of that agent to the MCP server, /mcp
+A program outside Maestro takes part as an agent when it sends a token of that agent to the MCP server, /mcp
 at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows how.
 """
 
 
 def _list_text(words: tuple[str, ...] | None) -> str:
-    """Return a list in words; nothing for the default of all agents."""
+    """Return a list as text; empty for the default of all agents."""
     return "" if words is None else ", ".join(words) or "none"
 
 
@@ -72,26 +72,26 @@ OPTIONS = InputOptions(
 )
 
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
-NewSlug = Annotated[str, "SLUG: Its short name; people mention it as @SLUG."]
+NewSlug = Annotated[str, "SLUG: The short name of the agent; users mention it as @SLUG."]
 Reset = Annotated[
-    list[str] | None, "FIELD: Put a field back to what everybody has, such as tools or allowUsers; may be repeated."
+    list[str] | None, "FIELD: Reset a field to the default of all agents, such as tools or allowUsers; may be repeated."
 ]
 Reason = Annotated[str, "Why, for the history."]
-Force = Annotated[bool, "--force: Even if direct messages then go to nobody."]
+Force = Annotated[bool, "--force: Even if no agent then answers direct messages."]
 PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
 Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
-AccountOption = Annotated[str, "Which of our accounts on that platform."]
+AccountOption = Annotated[str, "The account of Maestro on that platform."]
 
 app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Reference("slug", Slug))
 app.list("List the agents by slug.", COLUMNS, "There are no agents.", paged=True)
-app.show("Show an agent: all that can be edited of it, and its channels.", PORTRAIT)
+app.show("Show an agent: all its fields, and its channels.", PORTRAIT)
 
 
 @app.operation()
 def create(agents: AgentOperations, slug: NewSlug, options: Annotated[Fields, OPTIONS], reason: Reason = "") -> Result:
-    """Make an agent."""
+    """Create an agent."""
     agent = agents.add(read(NewAgent, {"slug": slug, **options}), ACTOR, reason)
-    return agent, f"{agent.slug} answers where somebody mentions @{agent.slug}, or where you bind a channel to it"
+    return agent, f"{agent.slug} answers where a user mentions @{agent.slug}, and in channels that you bind to it"
 
 
 @app.operation()
@@ -103,41 +103,41 @@ def edit(
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
-    """Change an agent, from the next message on; what is not given stays."""
-    return _change(agents, slug, {**_defaults(reset or []), **options, "force": force}, reason)
+    """Change an agent, from the next message on; options that are not given change nothing."""
+    return _change_agent(agents, slug, {**_default_fields(reset or []), **options, "force": force}, reason)
 
 
 @app.operation()
 def archive(
     agents: AgentOperations,
     slug: Slug,
-    purge: Annotated[bool, "--purge: Remove it for good; only an agent of which nothing speaks can be."] = False,
+    purge: Annotated[bool, "--purge: Delete it for good, unless jobs, memory or conversations refer to it."] = False,
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
-    """Let an agent answer no more, and free its channels; its conversations and its memory stay."""
+    """Archive an agent: it answers no more, and its channels are unbound; its conversations and memory stay."""
     if not purge:
-        return _change(agents, slug, {"status": AgentStatus.ARCHIVED, "force": force}, reason)
+        return _change_agent(agents, slug, {"status": AgentStatus.ARCHIVED, "force": force}, reason)
     agents.remove(slug, ACTOR, purge=True, force=force)
     return {"slug": slug}, f"{slug} is gone for good"
 
 
 @app.operation()
 def restore(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-    """Let an archived agent answer again; the channels it had have to be bound anew."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+    """Restore an archived agent; its former channels have to be bound again."""
+    return _change_agent(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
 @app.operation()
 def pause(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-    """Let an agent answer no more until it is resumed; its channels stay its own."""
-    return _change(agents, slug, {"status": AgentStatus.PAUSED}, reason)
+    """Pause an agent: it answers no more until it is resumed, and keeps its channels."""
+    return _change_agent(agents, slug, {"status": AgentStatus.PAUSED}, reason)
 
 
 @app.operation()
 def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
     """Let a paused agent answer again."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+    return _change_agent(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
 @app.operation("versions")
@@ -153,23 +153,23 @@ def list_versions(
 def show_diff(
     agents: AgentOperations,
     slug: Slug,
-    version: Annotated[int | None, "The version to look at; without it, the newest."] = None,
-    against: Annotated[int | None, "The version to compare with; without it, the one before."] = None,
+    version: Annotated[int | None, "The version to show; by default the newest."] = None,
+    against: Annotated[int | None, "The version to compare with; by default the one before."] = None,
 ) -> Result:
-    """Show what an edit changed."""
+    """Show the differences of a version from the one before, or from another version."""
     detail = agents.version(slug, agents.show(slug).version if version is None else version, against)
-    return detail, _differences(detail)
+    return detail, _difference_lines(detail)
 
 
 @app.operation()
 def rollback(
     agents: AgentOperations,
     slug: Slug,
-    to: Annotated[int | None, "VERSION: Which version; without it, the one before."] = None,
+    to: Annotated[int | None, "VERSION: The version to return to; by default the one before."] = None,
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
-    """Make an agent what it was: a new version that is as an old one."""
+    """Roll an agent back: create a new version with the content of an earlier one."""
     before = agents.show(slug).version
     if to is None:
         agent = agents.undo(slug, ACTOR, reason, force=force)
@@ -190,7 +190,7 @@ def bind(
     options: Annotated[Fields, InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])],
     account: AccountOption = DEFAULT_ACCOUNT,
 ) -> Result:
-    """Give a channel to an agent, from the next message on."""
+    """Bind a channel to an agent, from the next message on."""
     fields = {"agent": slug, "platform": platform, "account": account, "channel": channel, **options}
     binding = operations.add(read(BoundChannel, fields), ACTOR)
     return binding, f"{slug} answers in {platform}/{channel} from the next message on"
@@ -200,7 +200,7 @@ def bind(
 def unbind(
     operations: BindingOperations, platform: PlatformName, channel: Channel, account: AccountOption = DEFAULT_ACCOUNT
 ) -> Result:
-    """Take a channel from its agent."""
+    """Unbind a channel from its agent."""
     address = {"platform": platform, "account": account, "channel": channel}
     operations.free(Address(**address), ACTOR)
     return address, f"{platform}/{channel} is bound to no agent now"
@@ -215,16 +215,16 @@ app.add_typer(tokens, name="token")
 def make_token(
     operations: TokenOperations,
     slug: Slug,
-    name: Annotated[str, "Where it will be used, so that you know it again."] = "",
+    name: Annotated[str, "Where the token will be used, so that you recognize it."] = "",
 ) -> Result:
-    """Make a token; it is shown only now."""
-    token = operations.add(slug, made(NewToken, name=name), ACTOR)
-    return token, [token.token, "Keep it where nobody else reads it: it is not shown again."]
+    """Create a token; it is shown only now."""
+    token = operations.add(slug, build_input(NewToken, name=name), ACTOR)
+    return token, [token.token, "Keep the token secret: it is not shown again."]
 
 
 @tokens.operation("list")
 def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, cursor: RowCursor = None) -> Result:
-    """List the tokens of an agent, newest first, those that were revoked too."""
+    """List the tokens of an agent, newest first, revoked tokens too."""
     page = operations.list(slug, limit, cursor)
     return page, listing(page, TOKEN_COLUMNS, f"{slug} has no tokens.")
 
@@ -233,14 +233,14 @@ def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, c
 def revoke_token(
     operations: TokenOperations,
     slug: Slug,
-    number: Annotated[str, "NUMBER: Its number, as `maestro agents token list` shows it."],
+    number: Annotated[str, "NUMBER: The number of the token, as `maestro agents token list` shows it."],
 ) -> Result:
-    """Revoke a token: from its next request on it opens nothing."""
-    revoked = operations.revoke(slug, row_number(number, "token", "NUMBER"), ACTOR)
-    return revoked, f"token {revoked.id} of {slug} opens nothing any more"
+    """Revoke a token; from its next request on it is refused."""
+    revoked = operations.revoke(slug, read_row_number(number, "token", "NUMBER"), ACTOR)
+    return revoked, f"token {revoked.id} of {slug} is revoked"
 
 
-def _change(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
+def _change_agent(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
     change, before = read(AgentChange, fields), agents.show(slug).version
     agent = agents.change(slug, change, ACTOR, reason)
     return agent, _change_text(agent, before)
@@ -248,12 +248,12 @@ def _change(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> 
 
 def _change_text(agent: AgentDetail, before: int) -> str:
     if agent.version == before:
-        return f"{agent.slug} is that already; it stays at version {before}"
+        return f"{agent.slug} has these values already; it stays at version {before}"
     return f"{agent.slug} is at version {agent.version} now, and {agent.status}"
 
 
-def _defaults(names: list[str]) -> Fields:
-    """Return these fields with their defaults; raises ``BadParameter`` for one that does not exist."""
+def _default_fields(names: list[str]) -> Fields:
+    """Return these fields with their defaults; raises ``BadParameter`` for an unknown field."""
     known = {
         spelling: (name, field.get_default())
         for name, field in AgentFields.model_fields.items()
@@ -262,12 +262,12 @@ def _defaults(names: list[str]) -> Fields:
     }
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"there is no field {name!r} to put back; --help lists them", param_hint="--reset")
+            raise typer.BadParameter(f"there is no field {name!r} to reset; --help lists all", param_hint="--reset")
     return dict(known[name] for name in names)
 
 
-def _differences(version: VersionDetail) -> Iterator[str]:
-    """Yield what is different in a version, longer texts line by line."""
+def _difference_lines(version: VersionDetail) -> Iterator[str]:
+    """Yield the differences of a version, longer texts line by line."""
     compared = f"against version {version.against}" if version.against is not None else "the first"
     yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {compared}"
     if not version.changes:

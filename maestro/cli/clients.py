@@ -11,7 +11,7 @@ from maestro.operations.clients import ClientOperations
 
 HELP = """List, add, change and remove clients.
 
-Agents and channels may name a client, who then pays for what is answered there. Clients stand in clients of the
+Agents and channels may name a client, which then pays for the answers there. Clients are defined in clients of the
 configuration, or are made here; this works whether Maestro runs or not.
 """
 COLUMNS = Columns(
@@ -23,7 +23,7 @@ COLUMNS = Columns(
     },
 )
 OPTIONS = InputOptions(NewClient, leave_out=["name"], spelling={"daily_budget_usd": "--daily-budget"})
-NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Let budgets.clientDayUsd hold for it again.")}
+NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Use budgets.clientDayUsd for the client again.")}
 
 app = OperationCommands(
     HELP,
@@ -34,7 +34,7 @@ app = OperationCommands(
         Annotated[str, "NAME: A name of your choice, unique."],
     ),
 )
-app.list("List the clients by name, with what was spent for them today.", COLUMNS, "There are no clients.")
-app.add("Add a client, whom agents and channels may name.", NewClient, OPTIONS, " can be named by agents and channels")
+app.list("List the clients by name, with the spend of today.", COLUMNS, "There are no clients.")
+app.add("Add a client, which agents and channels may name.", NewClient, OPTIONS, " can be named by agents and channels")
 app.edit("Change a client that was made here or on the API.", ClientChange, replace(OPTIONS, resets=NO_BUDGET))
-app.remove("Remove a client of whom nothing speaks.", by_view=True)
+app.remove("Remove a client to which no agent, channel or usage refers.", by_view=True)

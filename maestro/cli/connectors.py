@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.cli.framework.inputs import REFERENCES, secret_in
+from maestro.cli.framework.inputs import REFERENCES, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
@@ -19,18 +19,18 @@ from maestro.operations.connectors import ConnectorOperations
 
 HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
 
-Connectors stand in connectors of the configuration, or are added here. All of this works beside a running Maestro,
+Connectors are set in connectors of the configuration, or are added here. All of this works beside a running Maestro,
 which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
 NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."
 
 
-def _name(connector: Any) -> str:
+def _full_name(connector: Any) -> str:
     return f"{connector.platform}/{connector.account}"
 
 
-def _state(connector: ConnectorView) -> str:
+def _state_of(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
 
 
@@ -47,11 +47,11 @@ DERIVED = {
     "from": lambda connector: "configuration" if connector.configured else "added",
 }
 COLUMNS = Columns(
-    "connector state agent last_event lag from last_error", {"connector": _name, "state": _state, **DERIVED}
+    "connector state agent last_event lag from last_error", {"connector": _full_name, "state": _state_of, **DERIVED}
 )
-CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _name})
+CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _full_name})
 PORTRAIT = Portrait(
-    lambda connector: f"{_name(connector)}  {_state(connector)}",
+    lambda connector: f"{_full_name(connector)}  {_state_of(connector)}",
     hide="platform account enabled configured state lag_seconds last_event_at",
     lines_of={
         "secrets": _secret_texts,
@@ -62,9 +62,9 @@ PORTRAIT = Portrait(
 
 Place = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
 NewPlace = Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."]
-AgentOption = Annotated[str | None, "The slug of the agent that answers all that is said there; '' for the rules."]
+AgentOption = Annotated[str | None, "The slug of the agent that answers all messages there; '' for the routing rules."]
 PlatformOptions = Annotated[
-    list[str] | None, "--set NAME=VALUE: An option of its platform, such as baseUrl=...; repeatable."
+    list[str] | None, "--set NAME=VALUE: An option of the platform, such as baseUrl=...; repeatable."
 ]
 SecretRefs = Annotated[
     list[str] | None, "--secret NAME=REF: A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
@@ -72,7 +72,7 @@ SecretRefs = Annotated[
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 
-def _parts(place: str) -> tuple[str, str]:
+def _split_name(place: str) -> tuple[str, str]:
     platform, _, account = place.partition("/")
     return platform, account or DEFAULT_ACCOUNT
 
@@ -80,10 +80,10 @@ def _parts(place: str) -> tuple[str, str]:
 app = OperationCommands(
     HELP,
     lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
-    Reference("name", Place, read=_parts),
+    Reference("name", Place, read=_split_name),
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
-app.show("Show a connector: what was set, how it does and what went wrong last.", PORTRAIT)
+app.show("Show a connector: its options, its state and its last error.", PORTRAIT)
 
 
 @app.operation()
@@ -96,12 +96,12 @@ def add(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
-    platform, account = _parts(place)
+    platform, account = _split_name(place)
     new = NewConnector(
         platform=platform,
         account=account,
         agent=agent or "",
-        secrets=_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
+        secrets=_given_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
         options=_platform_options(options, platform),
     )
     connector = connectors.add(new, ACTOR)
@@ -118,22 +118,22 @@ def change_connector(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets, chosen = _secrets(secret_refs, secret_vars), _platform_options(options, _parts(place)[0])
+    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    connector = connectors.change(*_parts(place), change, ACTOR)
-    return connector, f"{_name(connector)} is changed"
+    connector = connectors.change(*_split_name(place), change, ACTOR)
+    return connector, f"{_full_name(connector)} is changed"
 
 
 app.switch(
     "enable",
-    "Connect it again.",
-    lambda connector: f"{_name(connector)} is connected as soon as Maestro runs",
+    "Connect a connector again.",
+    lambda connector: f"{_full_name(connector)} is connected as soon as Maestro runs",
     ConnectorChange(enabled=True),
 )
 app.switch(
     "disable",
-    "Disconnect it, until it is enabled.",
-    lambda connector: f"{_name(connector)} is disconnected",
+    "Disconnect a connector until it is enabled.",
+    lambda connector: f"{_full_name(connector)} is disconnected",
     ConnectorChange(enabled=False),
 )
 app.remove("Remove a connector that was added here or on the API, with its secrets.")
@@ -141,7 +141,7 @@ app.remove("Remove a connector that was added here or on the API, with its secre
 
 @app.operation("closed-channels")
 def closed_channels(connectors: ConnectorOperations) -> Result:
-    """List the channels to which nothing is sent, because their platform refused it for good."""
+    """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
     page = connectors.disabled_channels()
     return page, listing(page, CLOSED_COLUMNS, "Every channel can be sent to.")
 
@@ -150,23 +150,23 @@ def closed_channels(connectors: ConnectorOperations) -> Result:
 def open_channel(
     connectors: ConnectorOperations,
     place: Place,
-    channel: Annotated[str, "CHANNEL: Its id."],
+    channel: Annotated[str, "CHANNEL: The platform's id of the channel."],
 ) -> Result:
-    """Send to such a channel again."""
-    connectors.enable_channel(*_parts(place), channel, ACTOR)
+    """Allow sending to a disabled channel again."""
+    connectors.enable_channel(*_split_name(place), channel, ACTOR)
     return {"name": channel}, f"{channel} is sent to again"
 
 
 def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
-    """Return options by name; an empty one is null, and one that is JSON is read as that unless it is to be a text."""
-    pairs = list(_pairs("--set", given))
+    """Return options by name: null for an empty value, else the value as JSON, unless the option is a text."""
+    pairs = list(_read_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
     return {name: _option_value(text, is_text=name in texts) for name, text in pairs}
 
 
 def _option_value(text: str, *, is_text: bool) -> Any:
-    """Return the value of an option; an id that is a number stays a text."""
+    """Return the value of an option; a number stays a text if the option is a text."""
     if not text:
         return None
     try:
@@ -176,16 +176,18 @@ def _option_value(text: str, *, is_text: bool) -> Any:
     return text if is_text and not isinstance(value, str) else value
 
 
-def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
+def _given_secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
     secrets = {}
-    for name, reference in _pairs("--secret", references):
+    for name, reference in _read_pairs("--secret", references):
         if reference and not reference.startswith(REFERENCES):
             raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
         secrets[name] = SecretStr(reference)
-    return secrets | {name: SecretStr(secret_in(variable)) for name, variable in _pairs("--secret-env", variables)}
+    return secrets | {
+        name: SecretStr(read_secret(variable)) for name, variable in _read_pairs("--secret-env", variables)
+    }
 
 
-def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def _read_pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     for text in given or ():
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -194,7 +196,7 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
 
 
 def _ask_secrets(expected: Mapping[str, str]) -> dict[str, SecretStr]:
-    """Return the secrets from hidden prompts, or the lines of a pipe, in the order of the platform."""
+    """Return the secrets from hidden prompts, or from the lines of a pipe, in the platform's order."""
     secrets = {}
     for place, (name, meaning) in enumerate(expected.items()):
         if not sys.stdin.isatty():

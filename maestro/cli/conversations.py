@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, made, row_number
+from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, moment, more, plain
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
 from maestro.domain.conversations.views import ConversationDetail, MessagePage
 from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
 
 HELP = """List, show, search, end and delete conversations.
 
-What a compaction took away from the models is still shown here. All of this works beside a running Maestro.
+Messages that a compaction archived are still shown here. All of this works beside a running Maestro.
 """
-NOTHING = "There are no such conversations."
-NO_HITS = "Nothing was said that contains this."
-NO_RECENT_HITS = "Nothing was said lately that contains this. Look at what was said before: add --cursor {}."
+NOTHING = "No conversations match."
+NO_HITS = "No message contains this text."
+NO_RECENT_HITS = "No recent message contains this text. To search older messages, add --cursor {}."
 COLUMNS = Columns(
     "id status agent channel with messages=message_count tokens=total_tokens_estimate last_said=last_message_at",
     {"channel": channel_of, "with": lambda conversation: conversation.user_name or conversation.user_id},
@@ -35,11 +35,11 @@ PORTRAIT = Portrait(
     },
 )
 
-Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows it."]
+Number = Annotated[str, "ID: The number of the conversation, as `maestro conversations list` shows it."]
 
 
 def _read_number(text: str) -> tuple[int]:
-    return (row_number(text, "conversation", "ID"),)
+    return (read_row_number(text, "conversation", "ID"),)
 
 
 app = OperationCommands(
@@ -48,7 +48,7 @@ app = OperationCommands(
     Reference("id", Number, read=_read_number),
 )
 app.list(
-    "List conversations, the one that was spoken in last first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
+    "List conversations, the one with the newest message first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
 )
 
 
@@ -57,24 +57,24 @@ def show(
     conversations: ConversationOperations,
     number: Number,
     limit: Limit = LIMIT,
-    cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
+    cursor: Annotated[int, typer.Option(min=0, help="Continue after the message with this number.")] = 0,
 ) -> Result:
-    """Show a conversation and what was said in it, oldest first."""
+    """Show a conversation and its messages, oldest first."""
     detail = conversations.show(*_read_number(number))
     page = conversations.messages(detail.id, limit, cursor)
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
-    return views, _transcript(detail, page)
+    return views, _transcript_lines(detail, page)
 
 
 @app.operation()
 def search(
     conversations: ConversationOperations,
-    text: Annotated[str, "TEXT: A part of what was said."],
+    text: Annotated[str, "TEXT: A part of a message."],
     limit: Limit = LIMIT,
     cursor: RowCursor = None,
 ) -> Result:
-    """Find what was said in any conversation, newest first."""
-    query = made(SearchQuery, q=text, cursor=cursor)
+    """Find messages in all conversations, newest first."""
+    query = build_input(SearchQuery, q=text, cursor=cursor)
     page = conversations.search(query.model_copy(update={"limit": limit}))
     return page, listing(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))
 
@@ -103,12 +103,12 @@ def delete(
     return {"id": conversation.id, "facts": facts}, f"Conversation {conversation.id} is deleted."
 
 
-def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
+def _transcript_lines(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
     yield from PORTRAIT.lines(detail)
     yield ""
     for message in page.items:
-        marks = joined("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
+        marks = join("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
         said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         yield f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}"
         yield from (f"    {plain(line)}" for line in message.content.splitlines())
-    yield from more(page.next)
+    yield from page_hint(page.next)

@@ -19,7 +19,7 @@ from maestro.importing import collector_off
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("processes.init", "Write a first configuration, and prepare a Temporal cluster."),
-    "doctor": ("processes.doctor", "Check everything, and say how to mend what is broken."),
+    "doctor": ("processes.doctor", "Check everything, and say how to fix what is broken."),
     "up": ("processes.run:up", "Run everything: Temporal, worker, connectors, API and dashboard."),
     "worker": ("processes.run:worker", "Run workflows and model calls, beside a Temporal server of your own."),
     "api": ("processes.run:api", "Run the dashboard and the API, beside a Temporal server of your own."),
@@ -31,29 +31,29 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "clients": ("clients", "List, add, change and remove clients."),
     "connectors": ("connectors", "List, show, add, change, enable, disable and remove connectors of platforms."),
     "conversations": ("conversations", "List, show, search and delete conversations."),
-    "memory": ("memory", "Show, search and mend what agents remember."),
+    "memory": ("memory", "Show, search and correct what agents remember."),
     "accounts": ("accounts", "List, add, enable, disable and remove accounts at providers of models."),
-    "schedules": ("schedules", "List, show, add, change, run and remove what agents do by the clock."),
-    "webhooks": ("webhooks", "List, show, add, change, try and remove what programs outside may send."),
+    "schedules": ("schedules", "List, show, add, change, run and remove heartbeats and crons of agents."),
+    "webhooks": ("webhooks", "List, show, add, change, try and remove webhooks, at which other programs start jobs."),
     "skills": ("skills", "List, show, test, add, enable, disable and remove skills."),
     "audit": ("reports:audit_app", "Show the changes by operators: action, author, time and origin."),
     "usage": ("reports", "Show what model calls took and cost."),
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
     "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
-    "pairings": ("people:pairings", "Approve users who asked for access to direct messages, and invite others."),
-    "people": ("people", "List and remove users who got access by a pairing."),
+    "pairings": ("people:pairings", "Approve requests for access to direct messages, and invite users."),
+    "people": ("people", "List and remove users with access by a pairing."),
     "migrate": ("processes.migrate", "Create the database, or bring it up to this release."),
     "version": ("version", "Show the version."),
 }
-"""Each command with its module, and its line in the help; the module holds it as ``app`` or by the name after ``:``."""
+"""Each command with its module and its line in the help; the module calls the command ``app``, or as after ``:``."""
 
 
 class LazyGroup(TyperGroup):
     """A group of commands that imports a command only to run it, or to complete its arguments.
 
     ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second; help and a
-    mistyped command need none of that. An import inside each command would hide the same thing in many places.
+    mistyped command need no import. Imports inside each command would spread the same measure over many places.
     """
 
     def __init__(self, **attributes: Any) -> None:
@@ -62,13 +62,13 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name=name, callback=None, help=help_line))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Put the real command in the place of the one that only has a name."""
+        """Replace the placeholder of a command by the imported command."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else command, rest
+        return name, load_command(name) if name else command, rest
 
 
-def load(name: str) -> Any:
-    """Return the command of this name."""
+def load_command(name: str) -> Any:
+    """Import and return the command of this name."""
     path, _, attribute = COMMANDS[name][0].partition(":")
     with collector_off():
         return get_command(getattr(import_module(f"maestro.cli.{path}"), attribute or "app"))
@@ -77,7 +77,7 @@ def load(name: str) -> Any:
 FAILED = 1
 WRONG_USAGE = 2
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-"""How Python keeps a byte that is not UTF-8; no store takes it."""
+"""The characters by which Python represents bytes that are not UTF-8; the store refuses them."""
 
 HELP = """Let people talk to AI agents on chat platforms and the web, and lose no message on the way.
 
@@ -100,7 +100,7 @@ app = typer.Typer(cls=LazyGroup, help=HELP, no_args_is_help=True, rich_markup_mo
 
 
 @app.callback()
-def begin(
+def read_common_options(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
@@ -115,7 +115,7 @@ def begin(
 
 def main() -> NoReturn:
     """Run the command line of this process and end with its exit code: 0 fine, 1 failed, 2 wrong usage."""
-    leave(run(sys.argv[1:]))
+    exit_process(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
@@ -129,7 +129,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     # The CLI prints every error as one line on stderr; this is the outermost frame.
-    except Exception as error:  # noqa: BLE001 - see above
+    except Exception as error:  # noqa: BLE001 - every error has to become one line
         if given.debug:
             traceback.print_exc()
         if isinstance(error, MaestroError):
@@ -143,11 +143,11 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process with this exit code.
 
-    After a use of Temporal's SDK it skips the interpreter's clean-up: native threads may still run then and abort the
-    process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by now.
+    After a use of Temporal's SDK the interpreter's clean-up is skipped: native threads may still run and abort the
+    process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources before.
     """
     skips_cleanup = "temporalio.bridge" in sys.modules
     for stream in (sys.stdout, sys.stderr):

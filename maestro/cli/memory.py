@@ -1,4 +1,4 @@
-"""``maestro memory``: the facts and states that an agent remembers, and how to correct them."""
+"""``maestro memory``: shows and corrects the facts and states that an agent remembers."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -6,20 +6,20 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, made, row_number
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
-from maestro.cli.framework.output import Columns, Result, aligned, listing
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
+from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
 from maestro.operations.memory import MemoryOperations, MemoryQuery
 
-HELP = """Look at what an agent remembers, and mend it.
+HELP = """Show and correct what an agent remembers.
 
-An agent learns facts from conversations and keeps state under keys. What is told, changed or forgotten here counts from
+An agent learns facts from conversations and keeps state under keys. Each change here counts from
 the next message on; all of this works whether Maestro runs or not.
 """
-NO_FACTS = "The agent remembers no such fact."
+NO_FACTS = "No fact matches."
 FACT_COLUMNS = Columns(
     "fact=id category sure learned told place? content",
     {
@@ -36,7 +36,7 @@ FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
 Number = Annotated[str, "FACT: The number of the fact, as `maestro memory list` shows it."]
 Key = Annotated[str, "KEY: The key, such as last-topic."]
-Place = Annotated[str, "PLACE: Remember it in the conversation of this key only."]
+Place = Annotated[str, "PLACE: Only the state of the conversation with this key."]
 
 
 class StatePage(Value):
@@ -46,18 +46,18 @@ class StatePage(Value):
     next: str | None = None
 
 
-def _operations(at: Opened) -> MemoryOperations:
+def _operations(at: CommandContext) -> MemoryOperations:
     return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
 
 
 app = OperationCommands(HELP, _operations)
-state = OperationCommands("List, set and forget what an agent keeps under keys.", _operations)
+state = OperationCommands("List, set and delete the states of an agent.", _operations)
 app.add_typer(state, name="state")
 
 
 @app.operation("list")
 def list_facts(memory: MemoryOperations, slug: Slug, query: Annotated[MemoryQuery, QUERY]) -> Result:
-    """List the facts, the newest first."""
+    """List the facts, newest first."""
     page = memory.show(slug, query)
     return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
@@ -66,11 +66,11 @@ def list_facts(memory: MemoryOperations, slug: Slug, query: Annotated[MemoryQuer
 def search(
     memory: MemoryOperations,
     slug: Slug,
-    text: Annotated[list[str], "TEXT...: Words that stand in the fact, in any script."],
+    text: Annotated[list[str], "TEXT...: Words of the fact, in any script."],
     query: Annotated[MemoryQuery, SEARCH],
     limit: Limit = 20,
 ) -> Result:
-    """Find facts as the agent itself does, those that fit best first."""
+    """Find facts as the agent itself does, best match first."""
     page = memory.show(slug, query.model_copy(update={"q": " ".join(text), "limit": limit}))
     return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
@@ -82,42 +82,42 @@ def add(
     text: Annotated[str, "TEXT: The fact, in a sentence."],
     options: Annotated[Fields, InputOptions(NewFact, leave_out=["content"])],
 ) -> Result:
-    """Tell the agent a fact; one that says the same as another is refused."""
-    fact = memory.add_fact(slug, made(NewFact, content=text, **options), ACTOR)
+    """Add a fact; a fact with the content of another is refused."""
+    fact = memory.add_fact(slug, build_input(NewFact, content=text, **options), ACTOR)
     return fact, f"{slug} remembers it as fact {fact.id}"
 
 
 @app.operation()
 def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
-    """Change what a fact says, its category or how sure it is."""
-    fact = memory.change_fact(slug, _number(number), made(FactChange, **options), ACTOR)
-    return fact, aligned(FACT_COLUMNS.rows([fact]))
+    """Change the content, category or confidence of a fact."""
+    fact = memory.change_fact(slug, _read_number(number), build_input(FactChange, **options), ACTOR)
+    return fact, align_rows(FACT_COLUMNS.rows([fact]))
 
 
 @app.operation()
 def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
-    """Forget a fact."""
-    memory.forget_fact(slug, _number(number), ACTOR)
-    return _forgotten(slug, fact=_number(number)), f"{slug} has forgotten fact {_number(number)}"
+    """Delete a fact."""
+    memory.forget_fact(slug, _read_number(number), ACTOR)
+    return _deleted_fields(slug, fact=_read_number(number)), f"{slug} has forgotten fact {_read_number(number)}"
 
 
 @app.operation()
 def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
-    """Forget everything the agent knows, facts and states."""
+    """Delete all facts and states of an agent."""
     memory.show(slug, MemoryQuery(limit=1))
     if not yes:
         typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
     count = memory.clear(slug, ACTOR)
-    return _forgotten(slug, facts=count), f"{slug} has forgotten {count} facts and all state"
+    return _deleted_fields(slug, facts=count), f"{slug} has forgotten {count} facts and all state"
 
 
 @state.operation("list")
 def list_states(
     memory: MemoryOperations,
     slug: Slug,
-    place: Annotated[str | None, "PLACE: Only what the conversation of this key knows, as the list shows it."] = None,
+    place: Annotated[str | None, "PLACE: Only the states of the conversation with this key."] = None,
 ) -> Result:
-    """List what the agent keeps, by key."""
+    """List the states of an agent, by key."""
     page = StatePage(items=memory.show(slug, MemoryQuery(place=place, limit=1)).states)
     return page, listing(page, STATE_COLUMNS, "The agent keeps no state.")
 
@@ -127,24 +127,24 @@ def set_state(
     memory: MemoryOperations,
     slug: Slug,
     key: Key,
-    value: Annotated[str, "VALUE: What is kept under it."],
+    value: Annotated[str, "VALUE: The value to store."],
     place: Place = "",
 ) -> Result:
-    """Keep a value under a key, in the place of the one before."""
-    entry = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
-    return entry, aligned(STATE_COLUMNS.rows([entry]))
+    """Store a value under a key, replacing an earlier value."""
+    entry = memory.put_state(slug, key, build_input(StateChange, value=value, place=place), ACTOR)
+    return entry, align_rows(STATE_COLUMNS.rows([entry]))
 
 
 @state.operation("forget")
 def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = "") -> Result:
-    """Forget a key."""
+    """Delete the value under a key."""
     memory.forget_state(slug, key, ACTOR, place)
-    return _forgotten(slug, key=key), f"{slug} has forgotten what it kept under {key}"
+    return _deleted_fields(slug, key=key), f"{slug} has forgotten the value under {key}"
 
 
-def _forgotten(slug: str, **deleted: object) -> Fields:
+def _deleted_fields(slug: str, **deleted: object) -> Fields:
     return {"agent": slug, "fact": None, "key": None, "facts": None, **deleted}
 
 
-def _number(text: str) -> int:
-    return row_number(text, "fact", "FACT")
+def _read_number(text: str) -> int:
+    return read_row_number(text, "fact", "FACT")

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import pairing_rules
-from maestro.cli.framework.inputs import fits
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.inputs import validate_input
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
 from maestro.domain.people.people import OwnerView
@@ -18,52 +18,54 @@ from maestro.settings.keys import KEYS
 SETTING = "owner.ids"
 MOST_PAIRINGS = 1000
 
-PEOPLE_HELP = """List and remove people who were let in by a pairing.
+PEOPLE_HELP = """List and remove users with access by a pairing.
 
 Their direct messages are answered. Owners are listed by `maestro owner list`.
 """
-NO_PEOPLE = "Nobody was let in yet; `maestro pairings` lets people in."
+NO_PEOPLE = "No user has access by a pairing yet; `maestro pairings` gives access."
 
-PAIRINGS_HELP = """List, approve and refuse people who wish to be let in, and invite others.
+PAIRINGS_HELP = """List, approve and refuse users that ask for access, and invite others.
 
-Where direct messages of strangers are not answered (dmPolicy pairing), a stranger is told a code. Whoever tells you
-that code is let in with `approve`. The other way round, `invite` prints a code for a user, who sends `/pair CODE`.
+Where direct messages of unknown users are not answered (dmPolicy pairing), Maestro tells an unknown user a code. If a
+user tells you that code, `approve` gives access. Conversely `invite` prints a code for a user, to send `/pair CODE`.
 """
 PAIRING_COLUMNS = Columns("id code person name=user_name status until=expires_at by=settled_by")
 
 OWNERS_HELP = """Add, list and remove owners.
 
 An owner may talk to every agent, comes before others, and may ask conductors for actions. Owners stand in owner.ids of
-the configuration, or are added here; this works beside a running Maestro, from the person's next message on.
+the configuration, or are added here; this works beside a running Maestro, from the next message on.
 """
-NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is one all the same."
+NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is an owner anyway."
 
 
 Person = Annotated[
     str,
     typer.Argument(
         metavar="PLATFORM:USERID",
-        callback=lambda text: fits(OwnerId, text),
-        help="The platform and its id of the person.",
+        callback=lambda text: validate_input(OwnerId, text),
+        help="The platform and its id of the user.",
     ),
 ]
-PairingRef = Annotated[str, "CODE: The code that the person was told, or the id in the list."]
-AsOwner = Annotated[bool, "--owner: Make the person an owner too."]
+PairingRef = Annotated[str, "CODE: The code that Maestro told the user, or the id in the list."]
+AsOwner = Annotated[bool, "--owner: Make the user an owner too."]
 
 
-def _operations(at: Opened) -> PeopleOperations:
+def _operations(at: CommandContext) -> PeopleOperations:
     return PeopleOperations(at.store, lambda: pairing_rules(at.live.current()))
 
 
 app = OperationCommands(PEOPLE_HELP, _operations)
-app.list("List the people who were let in.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE)
+app.list(
+    "List users with access by pairing.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE
+)
 
 
 @app.operation()
 def remove(people: PeopleOperations, person: Person) -> Result:
-    """Know a person no longer; it counts from their next message on."""
+    """Revoke a user's access, from the user's next message on."""
     people.remove(person, ACTOR)
-    return {"id": person, "changed": True}, f"{person} is not known any more"
+    return {"id": person, "changed": True}, f"{person} has no access any more"
 
 
 pairings = OperationCommands(PAIRINGS_HELP, _operations)
@@ -71,23 +73,23 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 
 @pairings.operation("list")
 def list_pairings(people: PeopleOperations) -> Result:
-    """List the pairings, newest first: users who asked for access, and those who got it."""
+    """List the pairings, newest first: open, approved and refused requests for access."""
     page = people.pairings(MOST_PAIRINGS)
-    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "Nobody wishes to be let in.")
+    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "No user asks for access.")
 
 
 @pairings.operation()
 def approve(people: PeopleOperations, pairing: PairingRef, owner: AsOwner = False) -> Result:
-    """Let a person in, from their next message on, and tell them."""
+    """Give a user access, from the user's next message on, and tell the user."""
     view = people.approve(pairing, ACTOR, PairingApproval(owner=owner))
-    return view, f"{view.person} is let in, and an owner" if owner else f"{view.person} is let in"
+    return view, f"{view.person} has access, and is an owner" if owner else f"{view.person} has access"
 
 
 @pairings.operation()
 def refuse(people: PeopleOperations, pairing: PairingRef) -> Result:
-    """Keep a person out, without a word to them; `approve` takes that back."""
+    """Refuse a user access without a message to the user; `approve` reverses that."""
     view = people.refuse(pairing, ACTOR)
-    return view, f"{view.person} is not let in"
+    return view, f"{view.person} has no access"
 
 
 @pairings.operation()
@@ -95,18 +97,18 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
     """Print a code that gives one user access; it is not shown again."""
     invitation = people.invite(ACTOR, PairingApproval(owner=owner))
     until = invitation.expires_at.astimezone().strftime("%H:%M")
-    lines = [f"/pair {invitation.code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
+    lines = [f"/pair {invitation.code}", f"The first user to send this line to Maestro until {until} gets access."]
     return invitation, lines
 
 
 owners = OperationCommands(
-    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _origin(at.loaded))
+    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _owner_origin(at.loaded))
 )
 
 
 @owners.operation("list")
 def list_owners(operations: OwnerOperations) -> Result:
-    """List the owners, and say where each comes from."""
+    """List the owners, and the origin of each."""
     page = operations.list()
 
     def origins(owner: OwnerView) -> list[str]:
@@ -117,20 +119,20 @@ def list_owners(operations: OwnerOperations) -> Result:
 
 @owners.operation("add")
 def add_owner(operations: OwnerOperations, owner: Person) -> Result:
-    """Make a person an owner; it counts from their next message on."""
+    """Make a user an owner, from the user's next message on."""
     change = operations.add(owner, ACTOR)
     return change, f"{owner} is an owner {'from the next message on' if change.changed else 'already'}"
 
 
 @owners.operation("remove")
 def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
-    """Let a person be an owner no longer; it counts from their next message on."""
+    """Remove an owner, from the user's next message on."""
     change = operations.remove(owner, ACTOR)
     return change, f"{owner} is no owner{' any more' if change.changed else ''}"
 
 
-def _origin(loaded: Loaded) -> str:
-    """Return where the configuration names owners."""
+def _owner_origin(loaded: Loaded) -> str:
+    """Return the key or the variable by which the configuration names owners."""
     if loaded.origins[SETTING] == "environment":
         return KEYS[SETTING].variables[0]
     return f"{SETTING} in {loaded.file}" if loaded.file else SETTING

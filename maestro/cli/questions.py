@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from maestro.cli.framework.inputs import QueryOptions, row_number
+from maestro.cli.framework.inputs import QueryOptions, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, joined
+from maestro.cli.framework.output import Columns, Portrait, Result, join
 from maestro.domain.questions.views import QuestionView
 from maestro.operations.questions import QuestionOperations, QuestionQuery
 
@@ -15,7 +15,7 @@ Maestro runs or not; the running Maestro, or the next one that starts, goes on w
 """
 COLUMNS = Columns(
     "number=id status kind agent channel asked=asked_at expires=expires_at question=text",
-    {"channel": lambda question: joined(question.platform, question.channel)},
+    {"channel": lambda question: join(question.platform, question.channel)},
 )
 PORTRAIT = Portrait(
     lambda question: f"{question.kind} {question.id}  {question.status}",
@@ -26,40 +26,40 @@ PORTRAIT = Portrait(
 Number = Annotated[str, "NUMBER: The number of the question, as `maestro questions list` shows it."]
 
 
-def _result(question: QuestionView) -> str:
+def _result_text(question: QuestionView) -> str:
     follows = f"{question.job_id} goes on" if question.job_id else "the agent reads it when it asks again"
     return f"question {question.id} is {question.status}; {follows}"
 
 
 def _read_number(text: str) -> tuple[int]:
-    return (row_number(text, "question", "NUMBER"),)
+    return (read_row_number(text, "question", "NUMBER"),)
 
 
 app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, read=_read_number))
-app.list("List questions, newest first.", COLUMNS, "There are no such questions.", QueryOptions(QuestionQuery))
-app.show("Show a question: what is asked, of whom, and what was said to it.", PORTRAIT)
+app.list("List questions, newest first.", COLUMNS, "No questions match.", QueryOptions(QuestionQuery))
+app.show("Show a question: its text, its user and its answer.", PORTRAIT)
 
 
 @app.operation()
 def answer(
     questions: QuestionOperations,
     number: Number,
-    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice means it."],
+    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice stands for the choice."],
 ) -> Result:
-    """Answer a question in words."""
+    """Answer a question with a text."""
     question = questions.settle(*_read_number(number), text, None, ACTOR)
-    return question, _result(question)
+    return question, _result_text(question)
 
 
-app.one(
+app.item_command(
     "approve",
-    "Say yes to an approval: the tool is called, or the conductor acts.",
+    "Approve a tool call, or an action of a conductor.",
     lambda questions, number: questions.settle(number, None, True, ACTOR),
-    _result,
+    _result_text,
 )
-app.one(
+app.item_command(
     "deny",
-    "Say no to an approval: nothing is done, and the agent is told.",
+    "Deny a tool call, or an action of a conductor; the agent learns of it.",
     lambda questions, number: questions.settle(number, None, False, ACTOR),
-    _result,
+    _result_text,
 )

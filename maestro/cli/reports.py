@@ -8,62 +8,62 @@ import typer
 
 from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, made
-from maestro.cli.framework.operations import OperationCommands, opened
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, build_input
+from maestro.cli.framework.operations import OperationCommands, open_context
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, aligned, listing, more, write
+from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
 from maestro.domain.people.audit import AuditQuery
 from maestro.operations.reports import AuditOperations, UsageOperations
 
 
-def _cost(usd: float | None) -> str:
-    """Return US dollars; a tiny cost must not look like none."""
+def _cost_text(usd: float | None) -> str:
+    """Return a cost in US dollars; a tiny cost is not shown as zero."""
     return "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}"
 
 
 NO_BUDGETS = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
-NO_JOBS = "No job was completed in this time."
+NO_JOBS = "No job was completed in this period."
 
 
-def _seconds(ms: float) -> str:
+def _duration_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 SUM_COLUMNS = Columns(
     "calls failed=failures in=input_tokens out=output_tokens cached=cached_tokens cost of_unknown_cost=unknown_cost "
     "cut_off=interrupted estimated",
-    {"cost": lambda item: _cost(item.cost_usd), "estimated": lambda item: _cost(item.interrupted_cost_usd)},
+    {"cost": lambda item: _cost_text(item.cost_usd), "estimated": lambda item: _cost_text(item.interrupted_cost_usd)},
 )
 STAGE_COLUMNS = Columns(
     "stage times=count p50 p95 p99",
     {
-        "p50": lambda view: _seconds(view.p50_ms),
-        "p95": lambda view: _seconds(view.p95_ms),
-        "p99": lambda view: _seconds(view.p99_ms),
+        "p50": lambda view: _duration_text(view.p50_ms),
+        "p95": lambda view: _duration_text(view.p95_ms),
+        "p99": lambda view: _duration_text(view.p99_ms),
     },
 )
 BUDGET_COLUMNS = Columns(
     "of limit used reserved share state",
     {
-        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "everybody",
-        "limit": lambda budget: _cost(budget.limit_usd),
-        "used": lambda budget: _cost(budget.used_usd),
-        "reserved": lambda budget: _cost(budget.reserved_usd),
+        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "all",
+        "limit": lambda budget: _cost_text(budget.limit_usd),
+        "used": lambda budget: _cost_text(budget.used_usd),
+        "reserved": lambda budget: _cost_text(budget.reserved_usd),
         "share": lambda budget: f"{budget.share:.0%}",
     },
 )
 
 
-def _day(text: str) -> date:
+def _read_day(text: str) -> date:
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no day, such as 2026-11-20") from None
 
 
-FILTERS = InputOptions(UsageFilter, spelling={"since": "--since DAY", "until": "--until DAY"}, read_time=_day)
+FILTERS = InputOptions(UsageFilter, spelling={"since": "--since DAY", "until": "--until DAY"}, read_time=_read_day)
 
 app = Commands()
 
@@ -72,32 +72,32 @@ app = Commands()
 def show_usage(
     given: Given,
     filters: Annotated[Fields, FILTERS],
-    by: Annotated[UsageBy, "What to add up by."] = UsageBy.DAY,
+    by: Annotated[UsageBy, "The field to add up by."] = UsageBy.DAY,
     latency: Annotated[bool, "Show instead how long each step took."] = False,
-    budgets: Annotated[bool, "Show instead how far budgets are used today."] = False,
+    budgets: Annotated[bool, "Show instead how much of each budget is used today."] = False,
     as_csv: Annotated[bool, "--csv: Write a table for a spreadsheet, with every line."] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
     cursor: TextCursor = None,
 ) -> None:
-    """Show what model calls took and cost: by day, the newest first, or by anything else, the dearest first.
+    """Show the usage and cost of model calls: by day, newest first, or by anything else, highest cost first.
 
-    A cost in US dollars leaves out calls whose price is not known, which are counted beside it, and calls that were cut
-    off, whose cost is estimated apart. The last lines are the sum of everything, and that of as many days before. It
+    A cost in US dollars omits calls of unknown price, which are counted beside it, and calls that were cut off, whose
+    cost is estimated in a column of its own. The last lines are the total, and the total of as many days before. It
     works whether Maestro runs or not.
     """
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
-    query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
-    with opened(given) as at:
+    query = build_input(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
+    with open_context(given) as at:
         usage = UsageOperations(at.store, lambda: daily_budgets(at.live.current()))
         if as_csv:
-            lines = usage.export_latency(made(LatencyQuery, **filters)) if latency else usage.export(query)
+            lines = usage.export_latency(build_input(LatencyQuery, **filters)) if latency else usage.export(query)
             typer.echo("".join(lines), nl=False)
         elif budgets:
             used = usage.budgets()
-            note = f"They start anew at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
+            note = f"Budgets start again at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
             write(used, listing(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
         elif latency:
-            times = usage.latency(made(LatencyQuery, **filters))
+            times = usage.latency(build_input(LatencyQuery, **filters))
             note = f"Of {times.jobs} completed jobs from {times.since} to {times.until}: the newest {times.per_day} of "
             write(times, listing(times, STAGE_COLUMNS, NO_JOBS, f"{note}each day."), given.as_json)
         else:
@@ -106,9 +106,9 @@ def show_usage(
 
 
 def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
-    """Yield the lines of sums, and under them the totals of this time and of the time before."""
+    """Yield the lines of sums, and under them the totals of this period and of the period before."""
     if not page.items:
-        yield "No model was called in this time."
+        yield "No model was called in this period."
         return
     days = (page.until - page.since).days + 1
     totals = [
@@ -116,23 +116,21 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
         page.before.model_copy(update={"key": f"{days} days before"}),
     ]
     columns = Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values)
-    yield from aligned(columns.rows([*page.items, *totals]))
-    yield from more(page.next)
+    yield from align_rows(columns.rows([*page.items, *totals]))
+    yield from page_hint(page.next)
 
 
 def _check_usage(filters: Fields, latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:
     """Raise ``typer.BadParameter`` for options that exclude each other."""
     if latency and budgets:
-        raise typer.BadParameter("ask for one of --latency and --budgets at a time")
+        raise typer.BadParameter("--latency and --budgets exclude each other; leave one out")
     if as_csv and as_json:
-        raise typer.BadParameter("--json and --csv are two forms of the same; leave one out")
+        raise typer.BadParameter("--json and --csv exclude each other; leave one out")
     if budgets and as_csv:
-        raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
+        raise typer.BadParameter("budgets have no CSV form; leave out --budgets or --csv")
     of_calls = [f"--{name}" for name in ("account", "model", "purpose") if name in filters]
     if latency and of_calls:
-        raise typer.BadParameter(
-            f"{of_calls[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"
-        )
+        raise typer.BadParameter(f"{of_calls[0]} does not filter latency; filter by --agent, --client or --platform")
 
 
 AUDIT_COLUMNS = Columns(
@@ -159,4 +157,4 @@ def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, AUDIT_QUERY]
     It works whether Maestro runs or not.
     """
     page = audit.list(query)
-    return page, listing(page, AUDIT_COLUMNS, "Nothing of this kind was done.")
+    return page, listing(page, AUDIT_COLUMNS, "No entry matches.")

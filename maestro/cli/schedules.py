@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.operations import open_schedules
-from maestro.cli.framework.commands import configured
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, text_of
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
+from maestro.bootstrap.operations import build_schedule_operations
+from maestro.cli.framework.commands import load_settings
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, read_text
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, joined, moment, plain, write
+from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.schedules.descriptions import describe_distance
@@ -31,14 +31,14 @@ from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
 
-A heartbeat has an agent look after something every so often, and it may have nothing to say; a cron has it do something
+With a heartbeat an agent checks something at intervals, and may stay silent; with a cron it does something
 at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
 docs/howto/schedule-work.md shows how.
 """
-NOTHING = "There are no such schedules: `maestro schedules add` makes one."
+NOTHING = "No schedules match: `maestro schedules add` makes one."
 
 
-def _state(schedule: ScheduleView) -> str:
+def _state_text(schedule: ScheduleView) -> str:
     if schedule.state is ScheduleState.PAUSED and schedule.enabled:
         return f"paused: {schedule.reason}"
     return schedule.state.replace("_", " ")
@@ -48,37 +48,37 @@ def _distance(time: datetime | None) -> str:
     return describe_distance(time, datetime.now(UTC)) if time else ""
 
 
-def _last_run(schedule: ScheduleView) -> str:
+def _last_run_text(schedule: ScheduleView) -> str:
     run = schedule.last_run
     return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}" if run else ""
 
 
-def _clock(time: datetime) -> str:
-    """Return a time by the clock of its own zone."""
+def _clock_text(time: datetime) -> str:
+    """Return a time in its own zone."""
     return f"{time:%a %Y-%m-%d %H:%M:%S %Z}"
 
 
-def _when(schedule: ScheduleView | SchedulePreview) -> str:
+def _when_text(schedule: ScheduleView | SchedulePreview) -> str:
     return f"{schedule.when} ({schedule.timezone})"
 
 
 COLUMNS = Columns(
     "ref name agent when channel state next last skipped failures",
     {
-        "when": _when,
+        "when": _when_text,
         "channel": channel_of,
-        "state": _state,
+        "state": _state_text,
         "next": lambda schedule: _distance(schedule.next_run),
-        "last": lambda schedule: (run := schedule.last_run) and joined(_distance(run.created_at), run.status, by=": "),
+        "last": lambda schedule: (run := schedule.last_run) and join(_distance(run.created_at), run.status, by=": "),
     },
 )
 PORTRAIT = Portrait(
-    lambda schedule: f"{schedule.ref}  {_state(schedule)}",
+    lambda schedule: f"{schedule.ref}  {_state_text(schedule)}",
     hide="ref schedule timezone state enabled next_run",
     lines_of={
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
-        "next runs": lambda schedule: list(map(_clock, schedule.next_runs)),
-        "last run": _last_run,
+        "next runs": lambda schedule: list(map(_clock_text, schedule.next_runs)),
+        "last run": _last_run_text,
     },
     text="prompt",
 )
@@ -93,12 +93,12 @@ OPTIONS = InputOptions(
     prompt="prompt",
 )
 
-Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
-ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
+Ref = Annotated[str, "REF: The short name of the schedule, such as cron-3, as the list shows it."]
+ScriptFile = Annotated[Path | None, "FILE: The file with a heartbeat's script, as JSON, which calls no model."]
 
-app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), Reference("ref", Ref))
+app = OperationCommands(HELP, lambda at: build_schedule_operations(at.store, at.live), Reference("ref", Ref))
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
-app.show("Show a schedule: what is done when, its next five times, and what came of it.", PORTRAIT)
+app.show("Show a schedule: its prompt, its next five times, and its last run.", PORTRAIT)
 
 
 @app.operation()
@@ -108,11 +108,11 @@ def add(
     options: Annotated[Fields, OPTIONS],
     script_file: ScriptFile = None,
 ) -> Result:
-    """Plan something, and show when it comes; --agent, --when, --channel and --prompt are needed."""
-    fields = {"platform": "web", **options, **_script(script_file), "kind": kind}
+    """Add a schedule, and show its next times; --agent, --when, --channel and --prompt are needed."""
+    fields = {"platform": "web", **options, **_script_field(script_file), "kind": kind}
     planned = schedules.add(read(NewScheduleOfKind, fields), ACTOR)
-    line = plain(f"{planned.ref}: {planned.agent} works {_when(planned)}, in {channel_of(planned)}")
-    return planned, [line, *(f"  {_clock(time)}" for time in planned.next_runs)]
+    line = plain(f"{planned.ref}: {planned.agent} works {_when_text(planned)}, in {channel_of(planned)}")
+    return planned, [line, *(f"  {_clock_text(time)}" for time in planned.next_runs)]
 
 
 @app.operation()
@@ -124,26 +124,26 @@ def edit(
     ],
     script_file: ScriptFile = None,
 ) -> Result:
-    """Change a schedule; another --when counts from now."""
-    changed = schedules.change(ref, read(ScheduleChange, {**_script(script_file), **options}), ACTOR)
-    return changed, _changed(changed)
+    """Change a schedule; a new --when counts from now."""
+    changed = schedules.change(ref, read(ScheduleChange, {**_script_field(script_file), **options}), ACTOR)
+    return changed, _change_text(changed)
 
 
-def _changed(schedule: ScheduleView) -> str:
-    next_run = f", and comes next {_clock(schedule.next_run)}" if schedule.next_run else ""
+def _change_text(schedule: ScheduleView) -> str:
+    next_run = f", and comes next {_clock_text(schedule.next_run)}" if schedule.next_run else ""
     return plain(f"{schedule.ref} is changed{next_run}")
 
 
-app.switch("pause", "Let a schedule rest until it is resumed.", " is paused", ScheduleChange(enabled=False))
+app.switch("pause", "Pause a schedule until it is resumed.", " is paused", ScheduleChange(enabled=False))
 app.switch(
     "resume",
-    "Let a schedule run again, whatever paused it; what was to run once is planned again.",
-    _changed,
+    "Resume a schedule, whatever paused it; a schedule of a single run is planned again.",
+    _change_text,
     ScheduleChange(enabled=True),
 )
-app.one(
+app.item_command(
     "run",
-    "Begin a run now, beside the schedule and also while it is paused, and print its job's id.",
+    "Start a run now, beside the schedule and even while it is paused, and print the job's id.",
     lambda schedules, ref: schedules.run_now(ref, ACTOR),
     lambda begun: begun.job_id,
 )
@@ -155,10 +155,10 @@ def backfill(
     ref: Ref,
     start: Annotated[str, "--from TIME: The first time, as 2026-11-20T09:00."],
     end: Annotated[str | None, "--to TIME: The last time; else now."] = None,
-    preview_only: Annotated[bool, "--preview: Only show what would be run."] = False,
+    preview_only: Annotated[bool, "--preview: Only show the runs that would start."] = False,
 ) -> Result:
-    """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
-    times = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
+    """Start a run for each missed time, at most 100; times are in the schedule's zone."""
+    times = {"from": _to_time(start, "--from"), "to": _to_time(end, "--to") if end is not None else datetime.now(UTC)}
     zone = read_zone(schedules.show(ref).timezone)
     zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in times.items()}
     backfilled = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
@@ -171,46 +171,46 @@ def preview(
     schedule: Annotated[str, "SCHEDULE: When, as for `maestro schedules add --when`."],
     options: Annotated[Fields, InputOptions(SchedulePreviewRequest, leave_out=["schedule"], spelling=OPTIONS.spelling)],
 ) -> None:
-    """Say a schedule in words, and show its next five times, without planning anything."""
+    """Describe a schedule, and show its next five times, without storing it."""
     request = read(SchedulePreviewRequest, {"schedule": schedule, **options})
-    settings = configured(given, accounts=False).settings
+    settings = load_settings(given, accounts=False).settings
     if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
-        with opened(given) as at:
+        with open_context(given) as at:
             settings = at.live.current()
     view = preview_view(request, datetime.now(UTC), settings.schedules.shortest)
-    lines = [_when(view), *(f"  {_clock(time)}" for time in view.next_runs), view.note]
+    lines = [_when_text(view), *(f"  {_clock_text(time)}" for time in view.next_runs), view.note]
     write(view, filter(None, lines), given.as_json)
 
 
-app.remove("Remove a schedule; its jobs stay, and one that runs goes on.")
+app.remove("Remove a schedule; its jobs stay, and a running job goes on.")
 
 
 def _backfill_lines(backfilled: BackfillView) -> Iterator[str]:
-    """Yield the times that are made up for, or would be."""
+    """Yield the times of a backfill, or of its preview, and their number."""
     if backfilled.times:
         rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
-        yield from aligned([("TIME", "JOB", ""), *rows])
+        yield from align_rows([("TIME", "JOB", ""), *rows])
     runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
     if not backfilled.count:
-        yield "There is nothing to make up for: no time of it passed without a run."
+        yield "There is nothing to backfill: the schedule missed no run in this period."
     elif backfilled.preview:
-        yield f"This would begin {runs}, one after the other."
+        yield f"This would start {runs}, one after the other."
     else:
-        yield f"{runs} will be made, one after the other; `maestro jobs list` shows them."
+        yield f"{runs} will start, one after the other; `maestro jobs list` shows them."
 
 
-def _moment(text: str, option: str) -> datetime:
+def _to_time(text: str, option: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter("expected a time, such as 2026-11-20T09:00", param_hint=option) from None
 
 
-def _script(file: Path | None) -> Fields:
-    """Return the script in a file, as a field; the operation checks its content."""
+def _script_field(file: Path | None) -> Fields:
+    """Return the field of the script in a file; the operation checks the script."""
     if file is None:
         return {}
     try:
-        return {"script": json.loads(text_of(file))}
+        return {"script": json.loads(read_text(file))}
     except (ValueError, RecursionError):
         raise InvalidEdit(f"{file} is no JSON; a script is an object with url, template and condition") from None

@@ -10,7 +10,7 @@ NONE = "No session is open; the next post opens one."
 HELP = """Show, begin and end the session of #maestro.
 
 Agents see what was posted in the open session and nothing older. `maestro up` opens one at its start and ends it when
-it is stopped; `session.id` in the configuration keeps one and the same.
+it is stopped; with `session.id` in the configuration, one session stays open.
 """
 
 
@@ -26,14 +26,14 @@ app = OperationCommands(
 def show(sessions: SessionOperations) -> Result:
     """Show the session that is open."""
     session = sessions.show()
-    return session, _sentence(session)
+    return session, _session_text(session)
 
 
 @app.operation()
 def new(sessions: SessionOperations) -> Result:
     """End the session that is open and begin another: agents see only what is posted from now on."""
     session = sessions.begin(ACTOR)
-    return session, _sentence(session)
+    return session, _session_text(session)
 
 
 @app.operation()
@@ -43,7 +43,7 @@ def end(sessions: SessionOperations) -> Result:
     return sessions.show(), f"the session {ended} is ended; the next post opens another" if ended else NONE
 
 
-def _sentence(session: SessionView) -> str:
+def _session_text(session: SessionView) -> str:
     if session.started_at is None:
         return NONE
     posts = "1 post" if session.posts == 1 else f"{session.posts} posts"

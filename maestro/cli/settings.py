@@ -15,7 +15,7 @@ from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
 LONGEST = 60
-"""Characters of a value in the list; ``--json`` has all of it."""
+"""The most characters of a value in the list; ``--json`` has the whole value."""
 
 HELP = """List settings, and change some of them while Maestro runs.
 
@@ -32,12 +32,12 @@ Examples:
 """
 
 
-def _value(setting: SettingView) -> str:
+def _value_text(setting: SettingView) -> str:
     text = json.dumps(setting.value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-COLUMNS = Columns("key value from=origin changes", {"value": _value})
+COLUMNS = Columns("key value from=origin changes", {"value": _value_text})
 
 KeyName = Annotated[str, "KEY: The key, such as chat.limits.maxMessageChars."]
 
@@ -49,7 +49,7 @@ def list_settings(
     settings: SettingsOperations,
     runtime: Annotated[bool, "--runtime: Only what was set while Maestro ran."] = False,
 ) -> Result:
-    """List every key with its value, and say where that comes from."""
+    """List every key with its value and the value's origin."""
     page = _without_accounts(settings.page(), runtime=runtime)
     problems = [f"does not count: {view.problem}" for view in page.items if view.problem]
     return page, [*listing(page, COLUMNS, "Nothing was set while Maestro ran."), *problems]
@@ -61,25 +61,25 @@ def set_key(
     key: KeyName,
     value: Annotated[str, "VALUE: The value; lists with commas or as JSON."],
 ) -> Result:
-    """Set a key while Maestro runs; it counts within a second."""
-    return _change(settings, key, _read(key, value))
+    """Set a key while Maestro runs; the value takes effect within a second."""
+    return _change_key(settings, key, _parse_value(key, value))
 
 
 @app.operation()
 def unset(settings: SettingsOperations, key: KeyName) -> Result:
-    """Take back what was set; what Maestro was started with counts again."""
-    return _change(settings, key, None)
+    """Remove the value set while Maestro ran; the value from the start holds again."""
+    return _change_key(settings, key, None)
 
 
-def _change(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
+def _change_key(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
     page = settings.change({key: value}, None, ACTOR)
     changed = next((view for view in page.items if view.key == key), None)
-    line = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
+    line = f"{key} is {_value_text(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
     return _without_accounts(page), line
 
 
-def _read(key: str, text: str) -> JsonValue:
-    """Read the value of a key; the operation refuses an unknown key by its name."""
+def _parse_value(key: str, text: str) -> JsonValue:
+    """Parse the value of a key; the operation refuses an unknown key by its name."""
     known = KEYS.get(key)
     try:
         value: JsonValue = json.loads(json.dumps(parse(text, known.kind, known.entry is not None))) if known else text
@@ -89,6 +89,6 @@ def _read(key: str, text: str) -> JsonValue:
 
 
 def _without_accounts(page: SettingsPage, *, runtime: bool = False) -> SettingsPage:
-    """Leave out the accounts, which commands do not read, and for ``runtime`` all keys that were not set so."""
+    """Leave out the accounts, which commands do not read; with ``runtime`` keep only keys set while Maestro ran."""
     items = (view for view in page.items if view.key != "llm.accounts" and (not runtime or view.origin == RUNTIME))
     return page.model_copy(update={"items": tuple(items)})

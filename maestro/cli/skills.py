@@ -1,12 +1,12 @@
-"""``maestro skills``: instructions that a message brings in, and which message brings in which."""
+"""``maestro skills``: instructions that a message adds to a prompt, and the messages that add them."""
 
 from pathlib import Path
 from typing import Annotated
 
-from maestro.bootstrap.tools import names_of
-from maestro.cli.framework.inputs import MOST, bytes_of, made
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
-from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain
+from maestro.bootstrap.tools import tool_names
+from maestro.cli.framework.inputs import MOST, build_input, read_bytes
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
 from maestro.operations.skill_folder import SkillFolder
@@ -16,21 +16,21 @@ from maestro.settings.live import LiveSettings
 HELP = """List, show, test, add, enable, disable and remove skills.
 
 A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
-your own stand in the folder skills where Maestro is started (skills.folder), and one with the slug of a shipped one
-takes its place. Maestro sees by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
+your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
+replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
 """
-NOTHING = "There are no skills yet: they are read when Maestro starts."
+NOTHING = "There are no skills yet: Maestro reads their files when it starts."
 
 
-def _state(skill: SkillView) -> str:
-    return f"{enabled(skill)}, with a problem" if skill.problems else enabled(skill)
+def _state_text(skill: SkillView) -> str:
+    return f"{enabled_text(skill)}, with a problem" if skill.problems else enabled_text(skill)
 
 
 COLUMNS = Columns(
     "slug name category version from state",
-    {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state},
+    {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state_text},
 )
-PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state(skill)}", hide="name enabled", text="body")
+PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state_text(skill)}", hide="name enabled", text="body")
 TRIAL_COLUMNS = Columns(
     "_ skill=slug points because_of",
     {
@@ -42,9 +42,9 @@ TRIAL_COLUMNS = Columns(
 Slug = Annotated[str, "SLUG: The slug of the skill, as `maestro skills list` shows it."]
 
 
-def _operations(at: Opened) -> SkillOperations:
+def _operations(at: CommandContext) -> SkillOperations:
     settings = at.loaded.settings
-    return SkillOperations(at.store, SkillFolder(settings.skills.folder), names_of(LiveSettings.unchanging(settings)))
+    return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
 
 
 app = OperationCommands(HELP, _operations, Reference("slug", Slug))
@@ -52,13 +52,13 @@ app = OperationCommands(HELP, _operations, Reference("slug", Slug))
 
 @app.operation("list")
 def list_skills(skills: SkillOperations) -> Result:
-    """List the skills by slug, and what is wrong with files of skills."""
+    """List the skills by slug, and the problems of skill files."""
     page = skills.list(MOST)
     problems = [f"{plain(view.source)}: {plain(view.problem)}" for view in page.problems]
     return page, [*listing(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
 
 
-app.show("Show a skill: what brings it in, and what it tells the model.", PORTRAIT)
+app.show("Show a skill: what selects it, and its instructions for the model.", PORTRAIT)
 
 
 @app.operation("test")
@@ -67,26 +67,24 @@ def try_message(
     message: Annotated[list[str], "MESSAGE: What a user might write."],
     agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
-    """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    trial = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
-    return trial, listing(trial, TRIAL_COLUMNS, "No skill fits this message.")
+    """Show which skills a message would add, and why; no message is sent, and no model is called."""
+    trial = skills.trial(build_input(SkillTrialRequest, message=" ".join(message), agent=agent))
+    return trial, listing(trial, TRIAL_COLUMNS, "No skill matches this message.")
 
 
 @app.operation()
 def add(
     skills: SkillOperations,
     file: Annotated[Path, "FILE: A Markdown file with front matter."],
-    replace: Annotated[bool, "--replace: Take the place of your own skill of this slug."] = False,
+    replace: Annotated[bool, "--replace: Replace your own skill with this slug."] = False,
 ) -> Result:
     """Copy a skill into your folder; it is used from the next message on."""
-    skill = skills.add(bytes_of(file, MAX_BYTES + 1), ACTOR, replace=replace)
+    skill = skills.add(read_bytes(file, MAX_BYTES + 1), ACTOR, replace=replace)
     return skill, [f"{skill.slug} is in {skill.source}", *skill.problems]
 
 
-app.switch("enable", "Let messages bring in a skill again.", " is enabled", SkillChange(enabled=True))
-app.switch(
-    "disable", "Let no message bring in a skill, until it is enabled.", " is disabled", SkillChange(enabled=False)
-)
+app.switch("enable", "Let messages add a skill again.", " is enabled", SkillChange(enabled=True))
+app.switch("disable", "Let no message add a skill, until it is enabled.", " is disabled", SkillChange(enabled=False))
 
 
 @app.operation()
@@ -94,4 +92,4 @@ def remove(skills: SkillOperations, slug: Slug) -> Result:
     """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
     skills.remove(slug, ACTOR)
     again = slug in {skill.slug for skill in skills.list(MOST).items}
-    return {"slug": slug, "shipped": again}, f"{slug} is {'that of Maestro again' if again else 'gone'}"
+    return {"slug": slug, "shipped": again}, f"{slug} is {'the shipped skill again' if again else 'gone'}"

@@ -1,4 +1,4 @@
-"""``maestro version``: which release this is."""
+"""``maestro version``: prints the release."""
 
 import json
 
@@ -17,7 +17,7 @@ def version(as_json: Json = False) -> None:
 
 
 def show_version(is_given: bool) -> None:
-    """Show the version and end, when the option says so."""
+    """Print the version and end, if the option is given."""
     if is_given:
         version()
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""``maestro webhooks``: the endpoints at which other programs start jobs, and the agents that are told."""
+"""``maestro webhooks``: the endpoints at which other programs start jobs of agents."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -9,10 +9,10 @@ import httpx
 from ulid import ULID
 
 from maestro.cli.framework.commands import reachable_host
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, bytes_of, secret_of
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, read_bytes, read_given_secret
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import WEBUI_PORT, Given
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 from maestro.domain.webhooks.views import DeliveryResult, NewWebhook, SecretRotation, WebhookChange, WebhookWithSecret
@@ -23,18 +23,18 @@ from maestro.settings import WebuiSettings, read_environment
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
 
-A program outside posts to /hooks/PATH at the address of the dashboard, and signs what it posts; an agent is told of it
-and says what it makes of it in a channel. All of this works beside a running Maestro, from the next delivery on.
+A program outside posts signed deliveries to /hooks/PATH at the address of the dashboard; an agent reads each delivery
+and answers in a channel. All of this works beside a running Maestro, from the next delivery on.
 docs/howto/receive-webhooks.md shows how.
 """
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
 COLUMNS = Columns(
     "path agent channel scheme state taken=trigger_count refused=refused_count last=last_triggered",
-    {"channel": channel_of, "state": enabled},
+    {"channel": channel_of, "state": enabled_text},
 )
 PORTRAIT = Portrait(
-    lambda webhook: f"{webhook.path}  {enabled(webhook)}",
+    lambda webhook: f"{webhook.path}  {enabled_text(webhook)}",
     hide="path enabled",
     lines_of={"last4": lambda webhook: webhook.last4 and f"ends in {webhook.last4}"},
     text="prompt_template",
@@ -46,22 +46,22 @@ OPTIONS = InputOptions(
     prompt="prompt_template",
 )
 
-HookPath = Annotated[str, "PATH: What stands after /hooks/ in its address."]
+HookPath = Annotated[str, "PATH: The part of the webhook's address after /hooks/."]
 SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
 
 
 class DeliveryRefused(MaestroError):
-    """A delivery was refused, or no Maestro answered; the message says why."""
+    """A delivery was refused, or no Maestro answered; the error message says why."""
 
     public = "The delivery was not taken."
 
 
-def _operations(at: Opened) -> WebhookOperations:
+def _operations(at: CommandContext) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
 app = OperationCommands(HELP, _operations, Reference("path", HookPath))
-app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING, paged=True)
+app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, paged=True)
 app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 
 
@@ -76,20 +76,20 @@ def add(
     secret_env: SecretEnv = None,
     secret_ref: SecretRef = None,
 ) -> None:
-    """Add a webhook; its secret is made, and shown only now, unless the sender has one already."""
-    with opened(given) as at:
-        own = {"path": path, "scheme": scheme, "secret": secret_of("secret", secret_env, secret_ref) or ""}
+    """Add a webhook; its secret is generated, and shown only now, unless the sender has one already."""
+    with open_context(given) as at:
+        own = {"path": path, "scheme": scheme, "secret": read_given_secret("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
-        address = _dashboard(at.loaded.settings.webui)
-    lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_new_secret(webhook)]
+        address = _dashboard_address(at.loaded.settings.webui)
+    lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_secret_lines(webhook)]
     write(webhook, lines, given.as_json)
 
 
 app.edit("Change a webhook.", WebhookChange, OPTIONS)
-app.switch("enable", "Let a webhook take deliveries again.", " takes deliveries again", WebhookChange(enabled=True))
+app.switch("enable", "Let a webhook accept deliveries again.", " takes deliveries again", WebhookChange(enabled=True))
 app.switch(
     "disable",
-    "Let a webhook take no deliveries, until it is enabled.",
+    "Let a webhook refuse deliveries until it is enabled.",
     " takes no deliveries any more",
     WebhookChange(enabled=False),
 )
@@ -99,12 +99,12 @@ app.switch(
 def rotate(
     webhooks: WebhookOperations, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None
 ) -> Result:
-    """Give a webhook another secret; the old one holds no more."""
+    """Replace the secret of a webhook; the old secret is refused from now on."""
     webhook = webhooks.rotate(
-        path, ACTOR, read(SecretRotation, {"secret": secret_of("secret", secret_env, secret_ref) or ""})
+        path, ACTOR, read(SecretRotation, {"secret": read_given_secret("secret", secret_env, secret_ref) or ""})
     )
-    line = f"{webhook.path} has another secret, and takes nothing that is signed with the old one"
-    return webhook, [line, *_new_secret(webhook)]
+    line = f"{webhook.path} has another secret, and refuses deliveries signed with the old one"
+    return webhook, [line, *_secret_lines(webhook)]
 
 
 app.remove("Remove a webhook; its jobs stay.")
@@ -114,29 +114,29 @@ app.remove("Remove a webhook; its jobs stay.")
 def send_delivery(
     given: Given,
     path: HookPath,
-    data: Annotated[str, "JSON: What to send."] = "{}",
-    body: Annotated[Path | None, "FILE: The file with what to send; - for standard input."] = None,
-    delivery_id: Annotated[str, "--id: The sender's id for it; the same one once more makes no other job."] = "",
-    url: Annotated[str, "Where Maestro is; without it, as the configuration says."] = "",
+    data: Annotated[str, "JSON: The body of the delivery."] = "{}",
+    body: Annotated[Path | None, "FILE: The file with the body of the delivery; - for standard input."] = None,
+    delivery_id: Annotated[str, "--id: The sender's id of the delivery; a repeated id creates no second job."] = "",
+    url: Annotated[str, "The address of Maestro; by default from the configuration."] = "",
 ) -> None:
     """Sign and post a delivery to a webhook, as its sender would, to try it."""
-    with opened(given) as at:
+    with open_context(given) as at:
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
-        content = bytes_of(body) if body is not None else data.encode()
-        address = url or _dashboard(at.loaded.settings.webui)
-        taken = _post(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
+        content = read_bytes(body) if body is not None else data.encode()
+        address = url or _dashboard_address(at.loaded.settings.webui)
+        taken = _post_delivery(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"
     write(taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json)
 
 
-def _dashboard(webui: WebuiSettings) -> str:
+def _dashboard_address(webui: WebuiSettings) -> str:
     """Return the address of the dashboard, as seen from this machine."""
     return f"http://{reachable_host(webui.host)}:{webui.port}"
 
 
-def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
+def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
     """Sign and post a delivery; raises ``DeliveryRefused``."""
     signature = sign_delivery(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
     headers = {"Content-Type": "application/json", **signature}
@@ -149,13 +149,13 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
         ) from None
     if answer.status_code == httpx.codes.ACCEPTED:
         return DeliveryResult.model_validate_json(answer.content)
-    reason = "that is no Maestro"
-    with contextlib.suppress(ValueError, AttributeError):  # the answer is no JSON object
+    reason = "the server is not Maestro"
+    with contextlib.suppress(ValueError, AttributeError):  # the server's answer is no JSON object
         reason = answer.json().get("message", "")
     raise DeliveryRefused(f"{url} answered {answer.status_code}: {reason}")
 
 
-def _new_secret(webhook: WebhookWithSecret) -> list[str]:
+def _secret_lines(webhook: WebhookWithSecret) -> list[str]:
     """Return the lines that show a secret that was made here."""
-    warning = "Give it to the sender, and keep it secret: it is not shown again."
+    warning = "Give the secret to the sender only: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []

@@ -22,7 +22,7 @@ from maestro.store.transaction import Transaction
 
 AccountCursor = Annotated[str | None, Field(pattern=r"^\d{1,9}\.\d{1,18}$")]
 AccountColumns = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Return the columns of fields that keep the rules of the configuration; raises ``ConfigurationError``."""
+"""Check the fields of an account and return them as columns; raises ``ConfigurationError``."""
 
 DESCRIBED = set(NewAccount.model_fields) - {"api_key"}
 _KEY = re.compile(r"[!-~]*|file:[^\0-\x1f]*")
@@ -37,51 +37,51 @@ class AccountOperations:
         self._columns = columns
 
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
-        """List the accounts, those asked first at the head, with their state, limits, spend and last error."""
+        """List the accounts in the order in which calls try them, with their state, limits, spend and last error."""
         with self._store.view() as tx:
             return account_page(tx.llm.accounts.all(), tx.llm.accounts.limits(), cursor, limit)
 
     def show(self, name: str) -> AccountView:
         """Return an account."""
         with self._store.view() as tx:
-            return _view(tx, tx.llm.accounts.get(name))
+            return _account_view(tx, tx.llm.accounts.get(name))
 
     def add(self, new: NewAccount, actor: str) -> AccountView:
-        """Make an account, which is asked from the next call on; its key is stored encrypted and never returned."""
+        """Add an account for all later calls; its key is stored encrypted and never returned."""
         columns = self._columns(new.model_dump(by_alias=False))
         if columns["provider"] == DEMO:
             raise ConfigurationError("provider: the demo model answers by itself while there is no account")
-        secret = self._secret(new.api_key)
+        secret = self._key_columns(new.api_key)
         with self._store.begin() as tx:
             row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
             tx.llm.accounts.add(row)
             tx.system.audit.add(actor, "account.add", new.name)
-            return _view(tx, row)
+            return _account_view(tx, row)
 
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
-        """Change an account; of one from configuration or environment only the status, 409 for more."""
+        """Change an account; 409 for any field but the status if configuration or environment define the account."""
         given = change.model_dump(by_alias=False, exclude_none=True)
         columns = {column: value for column, value in given.items() if column != "api_key"}
         if change.api_key is not None:
-            columns |= self._secret(change.api_key)
+            columns |= self._key_columns(change.api_key)
         with self._store.begin() as tx:
             row = tx.llm.accounts.get(name)
             if row.source is AccountSource.API and set(given) - {"status"}:
-                checked = self._columns(_changed(row, given))
+                checked = self._columns(_changed_fields(row, given))
                 columns |= {column: checked[column] for column in set(given) & set(checked)}
             if columns:
                 row = tx.llm.accounts.change(name, columns)
                 tx.system.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
-            return _view(tx, row)
+            return _account_view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
-        """Remove an account that was made here; 409 for one from configuration or environment."""
+        """Remove an account that an operator added; 409 for one from configuration or environment."""
         with self._store.begin() as tx:
             tx.llm.accounts.remove(name)
             tx.system.audit.add(actor, "account.remove", name)
 
-    def _secret(self, api_key: SecretStr) -> Mapping[str, Any]:
-        """Return the columns of a key; the errors never quote it."""
+    def _key_columns(self, api_key: SecretStr) -> Mapping[str, Any]:
+        """Return the columns of a key; error messages never quote the key."""
         key = api_key.get_secret_value().strip()
         if not _KEY.fullmatch(key):
             raise ConfigurationError("apiKey: expected the key itself, without blanks, or env:NAME, or file:PATH")
@@ -89,15 +89,15 @@ class AccountOperations:
         return {"secret": stored.secret, "last4": stored.last4}
 
 
-def _changed(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an account after a change; the key itself matters only as being there."""
+def _changed_fields(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of an account after a change; ``api_key`` only shows whether the account has a key."""
     if "base_url" in given and given["base_url"] != row.base_url and row.secret and "api_key" not in given:
         raise ConfigurationError(
-            "baseUrl: give the apiKey again with another address, so that no key goes where it was not meant for"
+            "baseUrl: give the apiKey again with another address, so that the old key is not sent to the new server"
         )
     before = {**row.model_dump(include=DESCRIBED), "models": row.models.split(), "api_key": row.secret}
     return {**before, **{name: value for name, value in given.items() if name != "status"}}
 
 
-def _view(tx: Transaction, row: ModelAccount) -> AccountView:
+def _account_view(tx: Transaction, row: ModelAccount) -> AccountView:
     return account_view(row, tx.llm.accounts.limits())

@@ -45,28 +45,28 @@ class AgentOperations:
             return agent_page(tx.agents.all(), cursor, limit)
 
     def show(self, slug: str) -> AgentDetail:
-        """Return an agent with all that can be edited of it, and its channels."""
+        """Return an agent with all its fields and its channels."""
         with self._store.view() as tx:
             return tx.agents.detail(tx.agents.named(slug))
 
     def add(self, new: NewAgent, actor: str, reason: Reason = "") -> AgentDetail:
-        """Make an agent, which answers from the next message on; 409 when the slug is taken."""
+        """Create an agent, which answers from the next message on; 409 when the slug is taken."""
         with self._store.begin() as tx:
             return tx.agents.detail(tx.agents.create(new, actor, reason))
 
     def change(self, slug: str, change: AgentChange, actor: str, reason: Reason = "") -> AgentDetail:
-        """Change the fields that are given, from the next message on; null stands for the common setting.
+        """Change the given fields, from the next message on; null restores the default of all agents.
 
-        With ``version``, 409 when the agent is not at that version any more. 409 too when the last active conductor
-        would go, unless ``force`` is true. A status of ``active`` restores an agent that is archived or paused.
+        409 when ``version`` is given and no longer the newest, and when no active conductor would remain, unless
+        ``force`` is true. The status ``active`` restores an archived or paused agent.
         """
         with self._store.begin() as tx:
             return tx.agents.detail(tx.agents.change(tx.agents.named(slug), change, actor, reason))
 
     def remove(self, slug: str, actor: str, reason: Reason = "", *, purge: bool = False, force: bool = False) -> None:
-        """Archive an agent: it answers no more, its channels are free, its conversations and memory stay.
+        """Archive an agent: it answers no more, its channels are unbound, its conversations and memory stay.
 
-        With ``purge`` it is removed for good, 409 while jobs, memory or conversations refer to it. 409 for the last
+        ``purge`` deletes the agent instead, 409 while jobs, memory or conversations refer to it. 409 for the last
         active conductor, unless ``force`` is true.
         """
         with self._store.begin() as tx:
@@ -77,18 +77,18 @@ class AgentOperations:
                 tx.agents.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor, reason)
 
     def versions(self, slug: str, limit: Limit = LIMIT, cursor: RowCursor = None) -> VersionPage:
-        """List the edits of an agent, newest first."""
+        """List the versions of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
             return version_page(tx.agents.versions.of(tx.agents.named(slug), before, limit + 1), limit)
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
-        """Return an agent as it was after an edit, and its differences to the version before, or to ``against``."""
+        """Return a version of an agent, and its differences from the version before, or from ``against``."""
         with self._store.view() as tx:
             return version_detail(*tx.agents.versions.pair(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
-        """Make a new version with the content of an earlier one."""
+        """Create a new version with the content of an earlier version."""
         with self._store.begin() as tx:
             agent = tx.agents.named(slug)
             return tx.agents.detail(
@@ -96,7 +96,7 @@ class AgentOperations:
             )
 
     def undo(self, slug: str, actor: str, reason: str = "", *, force: bool = False) -> AgentDetail:
-        """Make a new version with the content of the one before the newest; 409 when there is only one."""
+        """Create a new version with the content of the last but one; 409 when the agent has only one version."""
         with self._store.begin() as tx:
             agent = tx.agents.named(slug)
             if agent.version < 2:
@@ -116,12 +116,12 @@ class BindingOperations:
         limit: Limit = LIMIT,
         cursor: RowCursor = None,
     ) -> BindingPage:
-        """List the bound channels, the oldest first, of one agent if its slug is given."""
+        """List the bindings, oldest first, of one agent if its slug is given."""
         with self._store.view() as tx:
             return tx.agents.bound(agent, int(cursor or 0), limit)
 
     def free(self, address: Address, actor: str) -> None:
-        """Free the channel of an address; 409 for a binding of the configuration."""
+        """Remove the binding of the channel at an address; 409 for a binding of the configuration."""
         with self._store.begin() as tx:
             binding = tx.agents.binding(address)
             if binding is None:
@@ -129,7 +129,7 @@ class BindingOperations:
             tx.agents.unbind_channel(binding, actor)
 
     def add(self, new: BoundChannel, actor: str) -> Binding:
-        """Bind a channel to an agent, from the next message on; 409 when it is bound already."""
+        """Bind a channel to an agent, from the next message on; 409 when the channel is bound already."""
         with self._store.begin() as tx:
             return tx.agents.view(tx.agents.bind_channel(tx.agents.named(new.agent), new, actor))
 
@@ -139,7 +139,7 @@ class BindingOperations:
             return tx.agents.view(tx.agents.change_binding(tx.agents.channel(binding_id), change, actor))
 
     def remove(self, binding_id: RowId, actor: str) -> None:
-        """Free a channel; 409 for a binding of the configuration."""
+        """Remove a binding; 409 for a binding of the configuration."""
         with self._store.begin() as tx:
             tx.agents.unbind_channel(tx.agents.channel(binding_id), actor)
 
@@ -151,16 +151,16 @@ class TokenOperations:
         self._store = store
 
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
-        """List the tokens of an agent, newest first, those that were revoked too; no token itself is stored."""
+        """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
         with self._store.view() as tx:
             return token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
-        """Make a token for an agent; it is shown only now. 409 for an archived agent."""
+        """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""
         with self._store.begin() as tx:
             return tx.agents.tokens.make(tx.agents.named(slug), new.name, actor)
 
     def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
-        """Revoke a token: from its next request on it opens nothing."""
+        """Revoke a token; from its next request on it is refused."""
         with self._store.begin() as tx:
             return TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.named(slug), token_id, actor))

@@ -47,19 +47,19 @@ class ItemQuery(Value):
 
 
 class BatchOperations:
-    """The operations on many jobs: what matches is read in one snapshot, a batch is written in one transaction."""
+    """The operations on many jobs; a snapshot selects the jobs, and one transaction writes a batch."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def counts(self, query: JobFilter) -> StatusCounts:
-        """Count the jobs of a filter by status; that of the filter itself does not matter."""
+        """Count the jobs that match a filter by status; the filter's own ``status`` is ignored."""
         with self._store.view() as tx:
             counts = tx.jobs.counts.statuses(query)
         return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
 
     def errors(self, query: JobFilter) -> ErrorGroupPage:
-        """Group the failed jobs of a filter, or those of its ``status``, by what went wrong; the newest first."""
+        """Group the failed jobs that match a filter, or the jobs with its ``status``, by error, newest first."""
         with self._store.view() as tx:
             return group_failures(tx.jobs.counts.failures(query))
 
@@ -71,12 +71,12 @@ class BatchOperations:
         return BatchPage(items=tuple(views), next=views[-1].id if len(rows) > query.limit else None)
 
     def show(self, batch_id: str) -> BatchView:
-        """Return how far a batch is."""
+        """Return the progress of a batch."""
         with self._store.view() as tx:
             return batch_view(tx.jobs.batches.get(batch_id), tx.jobs.batches.progress(batch_id), tx.now)
 
     def items(self, batch_id: str, query: ItemQuery) -> BatchItemPage:
-        """List what came of each job of a batch, in their order; ``state`` may be given several times."""
+        """List the result of each job of a batch, in the order of the batch; ``state`` may be given several times."""
         with self._store.view() as tx:
             tx.jobs.batches.get(batch_id)
             found = tx.jobs.batches.items(batch_id, query.state, query.cursor, query.limit + 1)
@@ -84,13 +84,13 @@ class BatchOperations:
         return BatchItemPage(items=tuple(found[: query.limit]), next=found[query.limit - 1].place if more else None)
 
     def forecast(self, request: BatchRequest) -> BatchPreview:
-        """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
+        """Return what a batch would do; raises ``InvalidEdit`` for too many jobs or for impossible edits."""
         with self._store.view() as tx:
             return build_batch_preview(request.action, _previews(tx, request))
 
     def begin(self, request: BatchRequest, actor: str) -> BatchView:
-        """Begin a batch; raises as ``forecast`` does, and ``Conflict`` when not as many jobs match as expected."""
-        # A read-only view, because the selection may take seconds and must not block writers.
+        """Begin a batch; raises as ``forecast`` does, and ``Conflict`` if not as many jobs match as expected."""
+        # The selection may take seconds, so it reads in a view, which does not block writers.
         with self._store.view() as tx:
             previews = _previews(tx, request)
         if request.expected is not None and request.expected != len(previews):
@@ -114,10 +114,10 @@ class BatchOperations:
         return self.show(batch.id)
 
     def stop(self, batch_id: str, actor: str) -> BatchView:
-        """Let no more jobs of a batch begin; those that were begun go on. 409 when all have had their turn."""
+        """Stop a batch before its next job; jobs that have begun go on. 409 for a batch that has ended."""
         with self._store.begin() as tx:
             if tx.jobs.batches.get(batch_id).ended_at is not None:
-                raise Conflict(f"batch {batch_id} has ended: every job of it has had its turn")
+                raise Conflict(f"batch {batch_id} has ended already; there is nothing to stop")
             tx.jobs.batches.stop(batch_id)
             tx.system.audit.add(actor, "batch.stop", batch_id)
         return self.show(batch_id)
@@ -128,14 +128,14 @@ def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
     chosen_agent(tx, request.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
     previews = JobPreviews(request.action, tx.jobs.candidates.prices(), request.changes, agents)
-    found = tx.jobs.candidates.of(_ids(tx, request))
+    found = tx.jobs.candidates.of(_selected_ids(tx, request))
     return [
         previews.preview_job(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
         for job_id, job in found
     ]
 
 
-def _ids(tx: Transaction, request: BatchRequest) -> Sequence[str]:
+def _selected_ids(tx: Transaction, request: BatchRequest) -> Sequence[str]:
     if request.filter is None:
         return tuple(dict.fromkeys(request.ids or ()))
     ids = tx.jobs.candidates.ids(request.filter, MOST + 1)

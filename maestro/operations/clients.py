@@ -22,7 +22,7 @@ class ClientOperations:
             return tx.llm.budgets.client_view(tx.users.clients.get(name))
 
     def add(self, new: NewClient, actor: str) -> ClientView:
-        """Make a client, which agents and channels may name; 409 when its name or slug is taken."""
+        """Create a client, which agents and channels may name; 409 when its name or slug is taken."""
         with self._store.begin() as tx:
             return tx.llm.budgets.client_view(tx.users.clients.create(new, actor))
 
@@ -32,6 +32,6 @@ class ClientOperations:
             return tx.llm.budgets.client_view(tx.users.clients.change(tx.users.clients.get(name), change, actor))
 
     def remove(self, name: str, actor: str) -> None:
-        """Remove a client; 409 for one of the configuration, and while agents, channels or usage speak of it."""
+        """Remove a client; 409 for one of the configuration, and while agents, channels or usage refer to it."""
         with self._store.begin() as tx:
             tx.users.clients.remove(tx.users.clients.get(name), actor)

@@ -28,8 +28,8 @@ from maestro.store.platforms.bots import WEB, set_secrets
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-WHERE = ("baseUrl", "gatewayUrl", "mediaHosts")
-"""Options that say where a token is shown."""
+ADDRESS_OPTIONS = ("baseUrl", "gatewayUrl", "mediaHosts")
+"""Options that decide to which server a token is sent."""
 
 
 class ConnectorOperations:
@@ -53,31 +53,31 @@ class ConnectorOperations:
         raise NotFound(f"there is no connector {platform}/{account}")
 
     def add(self, new: NewConnector, actor: str) -> ConnectorView:
-        """Add a connector, which is connected at once; its secrets are stored encrypted, or as references."""
+        """Add a connector, which then connects at once; its secrets are stored encrypted, or as references."""
         if new.platform == WEB:
-            raise ConfigurationError("platform: the web connector is there already; it is set in the section web")
+            raise ConfigurationError("platform: the web connector is there already; configure it in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
         set_secrets(bot, self._stored_secrets(new.secrets))
         bot.options = json.dumps(new.options, sort_keys=True)
-        _check(described(new.platform), bot)
+        _check_settings(described(new.platform), bot)
         with self._store.begin() as tx:
             bot.agent_id = tx.agents.named(new.agent).id if new.agent else None
-            return _view(tx, tx.bots.add(bot, actor))
+            return _connector_view(tx, tx.bots.add(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
-        """Change a connector; 409 for more than `enabled` of one from the configuration."""
+        """Change a connector; if it is from the configuration, 409 for any field but ``enabled``."""
         given = change.model_fields_set & {name for name, value in change if value is not None}
         with self._store.begin() as tx:
             bot = tx.bots.get(platform, account)
             if bot.configured and given - {"enabled"}:
-                raise Conflict(f"{bot.place} stands in the configuration; change it there, and restart Maestro")
+                raise Conflict(f"{bot.place} is defined in the configuration; change it there, and restart Maestro")
             if given & {"secrets", "options"}:
-                self._set(bot, change)
+                self._apply_change(bot, change)
             if change.agent is not None:
                 bot.agent_id = tx.agents.named(change.agent).id if change.agent else None
             if change.enabled is not None:
                 bot.enabled = change.enabled
-            return _view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
+            return _connector_view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
         """Remove a connector, with its secrets; 409 for one from the configuration."""
@@ -85,29 +85,29 @@ class ConnectorOperations:
             tx.bots.remove(tx.bots.get(platform, account), actor)
 
     def disabled_channels(self) -> DisabledChannelPage:
-        """List the channels to which nothing is sent, because their platform refused it for good."""
+        """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
         with self._store.view() as tx:
             return disabled_page(tx.bots.channels.disabled())
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
-        """Send to a channel again; 404 when it is not disabled."""
+        """Allow sending to a disabled channel again; 404 when the channel is not disabled."""
         place = read(Address, {"platform": platform, "account": account, "channel": channel})
         with self._store.begin() as tx:
             if not tx.bots.channels.enable(place):
                 raise NotFound(f"the channel {place.outbound_lane} is not disabled")
             tx.system.audit.add(actor, "channel.enable", place.outbound_lane)
 
-    def _set(self, bot: BotInstance, change: ConnectorChange) -> None:
+    def _apply_change(self, bot: BotInstance, change: ConnectorChange) -> None:
         before = dict(bot.option_values)
         after = {key: value for key, value in {**before, **(change.options or {})}.items() if value is not None}
-        moved = [name for name in WHERE if before.get(name) != after.get(name)]
+        moved = [name for name in ADDRESS_OPTIONS if before.get(name) != after.get(name)]
         if moved and not set(bot.stored_secrets) <= set(change.secrets or {}):
             raise ConfigurationError(
-                f"{moved[0]}: give the secrets again with another address, so that none goes where it was not meant for"
+                f"{moved[0]}: give the secrets again with another address, so that no secret is sent to another server"
             )
         set_secrets(bot, self._stored_secrets(change.secrets or {}))
         bot.options = json.dumps(after, sort_keys=True)
-        _check(described(bot.platform), bot)
+        _check_settings(described(bot.platform), bot)
 
     def _stored_secrets(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, StoredKey]:
         texts = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
@@ -116,8 +116,8 @@ class ConnectorOperations:
         return {name: self._encrypt(text) if text else StoredKey("") for name, text in texts.items()}
 
 
-def _check(kind: Platform, bot: BotInstance) -> None:
-    """Raise ``ConfigurationError`` for what cannot be; whether a reference can be read is for its process to find."""
+def _check_settings(kind: Platform, bot: BotInstance) -> None:
+    """Raise ``ConfigurationError`` for wrong secrets or options; only the connector's process reads references."""
     unknown = sorted(set(bot.stored_secrets) - set(kind.secrets))
     if unknown:
         raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")
@@ -130,7 +130,7 @@ def _check(kind: Platform, bot: BotInstance) -> None:
         raise ConfigurationError(f"{bot.place}: {problem}")
 
 
-def _view(tx: Transaction, bot: BotInstance) -> ConnectorView:
+def _connector_view(tx: Transaction, bot: BotInstance) -> ConnectorView:
     states = {(row.platform, row.account): row for row in tx.users.connectors()}
     agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
     return connector_view(bot, agent, states.get((bot.platform, bot.account)))

@@ -40,12 +40,12 @@ class ConversationQuery(ConversationFilter):
 
     @property
     def after(self) -> ConversationCursor | None:
-        """Return where the page begins."""
+        """Return the cursor after which the page begins; None for the first page."""
         return ConversationCursor.decode(self.cursor) if self.cursor is not None else None
 
 
 class SearchQuery(Value):
-    """A part of what was said, and a page of where, in one conversation if its number is given.
+    """A text to find in messages, in one conversation if its number is given, and a page of the result.
 
     ``cursor`` is the ``next`` of the page before.
     """
@@ -64,7 +64,7 @@ class ConversationOperations:
         self._data_dir = data_dir
 
     def list(self, query: ConversationQuery) -> ConversationPage:
-        """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
+        """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
         with self._store.view() as tx:
             rows, following = tx.conversations.lists.page(query, query.after, query.limit)
         return ConversationPage(
@@ -74,8 +74,8 @@ class ConversationOperations:
     def search(self, query: SearchQuery) -> MessagePage:
         """Return the messages that contain a text, newest first, of all conversations or of one.
 
-        Of all, one request reads 250,000 messages; ``next`` goes on with older ones, and may be there when none was
-        found.
+        A search of all conversations reads 250,000 messages per request. ``next`` continues with older messages, and
+        may be set although no message was found.
         """
         with self._store.view() as tx:
             return _message_page(
@@ -83,33 +83,33 @@ class ConversationOperations:
             )
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
-        """Return a conversation with its compactions; 404 says so when it was deleted."""
+        """Return a conversation with its compactions; the 404 of a deleted conversation says that it was deleted."""
         with self._store.view() as tx:
             return conversation_detail(tx.conversations.lists.record(conversation_id))
 
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
-        """List what was said in a conversation, oldest first, with what compactions took away from the models."""
+        """List the messages of a conversation, oldest first, including those that a compaction archived."""
         with self._store.view() as tx:
             return _message_page(tx.conversations.lists.messages_after(conversation_id, cursor, limit))
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
-        """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""
+        """End a conversation as ``/new`` does: the next message begins another; 409 for an ended conversation."""
         with self._store.begin() as tx:
             tx.conversations.close(conversation_id)
             tx.system.audit.add(actor, "conversation.close", str(conversation_id))
         return self.show(conversation_id)
 
     def delete(self, conversation_id: RowId, actor: str, facts: bool = False) -> None:
-        """Delete a conversation with everything that was said in it, prompts and files too; 409 while a job is open.
+        """Delete a conversation with its messages, prompts and files; 409 while a job is open.
 
-        With ``facts`` what was learned in it is forgotten too. Jobs and usage stay, without their texts.
+        ``facts`` deletes the facts learned in the conversation too. Jobs and usage stay, without their texts.
         """
         with self._store.view() as tx:
             plan = tx.conversations.removals.plan(conversation_id)
         with self._store.begin() as tx:
             tx.conversations.removals.carry_out(plan, actor, facts=facts)
             tx.system.audit.add(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
-        remove_discarded(self._store, self._data_dir)
+        remove_discarded_files(self._store, self._data_dir)
 
 
 def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> MessagePage:
@@ -117,10 +117,10 @@ def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> Messag
     return MessagePage(items=tuple(map(message_view, messages)), next=str(following) if following is not None else None)
 
 
-def remove_discarded(store: Store, data_dir: Path) -> None:
-    """Remove the files and folders that deletions left, also those of a process that died before it came to that.
+def remove_discarded_files(store: Store, data_dir: Path) -> None:
+    """Delete the files of deleted conversations, also those that a process left because it ended too early.
 
-    A file stays if the same file was sent again; it cannot be sent during the check.
+    A file stays if a user sent it again; the transaction keeps it from being sent during the check.
     """
     with store.view() as tx:
         paths = tx.conversations.removals.discarded()

@@ -1,4 +1,4 @@
-"""Types that the operations of several nouns take."""
+"""Types of arguments that several operations share."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -10,13 +10,13 @@ from maestro.domain.llm.accounts import StoredKey
 
 LIMIT = 100
 Limit = Annotated[int, Field(ge=1, le=1000)]
-"""The length of a page. REST holds its callers to it; a command may ask for more."""
+"""The length of a page. REST enforces the maximum; a command may exceed it."""
 
 RowId = Annotated[int, Field(ge=1, le=LARGEST)]
 """The number of a row."""
 
 RowCursor = Annotated[str | None, Field(pattern=r"^\d{1,18}$")]
-"""Where a list goes on that is in the order of its rows."""
+"""The cursor of a list that is in the order of its row ids."""
 
 EncryptSecret = Callable[[str], StoredKey]
-"""Return what the store may hold of a secret or of a reference to one; raises ``ConfigurationError``."""
+"""Return a secret encrypted, or a reference as it is, for the store; raises ``ConfigurationError``."""

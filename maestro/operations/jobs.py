@@ -42,7 +42,7 @@ class JobQuery(JobFilter):
 
 
 class ReplayReference(Value):
-    """The job that runs now: the same one when resumed, a new one when restarted or asked for a what-if."""
+    """The job that runs now: the same job after a resume, a new job after a restart or a what-if."""
 
     id: str
 
@@ -56,13 +56,13 @@ class JobState(Value):
 
 @dataclass(frozen=True)
 class TemporalAddress:
-    """Where Temporal's Web UI shows the workflows; without a URL there are no links."""
+    """The address at which Temporal's Web UI shows workflows; without a URL jobs have no links."""
 
     ui_url: str = ""
     namespace: str = "default"
 
     def link(self, job: JobDetail) -> JobDetail:
-        """Return a job with the address of its workflow."""
+        """Return a job with the link to its workflow."""
         return job.with_workflow_link(self.ui_url, self.namespace)
 
 
@@ -70,8 +70,8 @@ class TemporalAddress:
 class JobOperations:
     """The operations on jobs; each raises ``NotFound`` for an unknown id.
 
-    They work on the store, where a dispatcher finds the jobs: ``wake`` notifies the dispatcher of this process, if
-    there is one. ``interrupt`` notifies a running workflow. ``fallback_model`` is the model for budgets that are used
+    The dispatcher finds changed jobs in the store; ``wake`` notifies the dispatcher of this process, if it has one.
+    ``interrupt`` notifies a running workflow. ``fallback_model`` returns the model that answers when a budget is used
     up.
     """
 
@@ -88,7 +88,7 @@ class JobOperations:
         return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
-        """Return a job with every attempt at every step, its model calls and what it sent."""
+        """Return a job with every attempt at every step, its model calls and its deliveries."""
         with self.store.view() as tx:
             record = tx.jobs.lists.job(job_id, self.fallback_model())
         return self.temporal.link(job_detail(record))
@@ -109,26 +109,26 @@ class JobOperations:
             return recorded_call_view(tx.llm.requests.seen(job_id, call_id))
 
     def last_prompt(self, job_id: str) -> RecordedCallView:
-        """Return what the model saw in the last call that was answered."""
+        """Return what the model saw in the last answered call, and the answer."""
         with self.store.view() as tx:
             return recorded_call_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
 
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-        """Return what a replay would do now; ``problem`` says why it cannot be. Raises ``InvalidEdit``."""
+        """Return what a replay would do now; ``problem`` says why a replay is impossible. Raises ``InvalidEdit``."""
         with self.store.view() as tx:
             return foreseen(tx, job_id, mode, edits)
 
     async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
-        """Replay an ended job and return the id of the job that runs now; without ``edits`` it keeps those that it has.
+        """Replay an ended job, and return the id of the job that runs now; without ``edits`` earlier edits stay.
 
-        Raises ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
+        Raises ``Conflict`` when the job's state does not allow a replay, and ``InvalidEdit``.
         """
         running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
         self.wake()
         return running
 
     async def cancel(self, job_id: str, actor: str) -> JobState:
-        """Stop an open job for good; what runs notices within a second, so the status may still be ``running``."""
+        """Cancel an open job; a running workflow stops within a second, so the status may still be ``running``."""
         if await asyncio.to_thread(self._stop, job_id, actor) not in WITHOUT_A_WORKFLOW:
             await self.interrupt(job_id)
         self.wake()
@@ -144,7 +144,7 @@ class JobOperations:
 
 
 def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
-    """Let a dispatcher begin an ended job again, and return the id of the job that runs then.
+    """Queue an ended job for a replay, and return the id of the job that a dispatcher will run.
 
     Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
     """
@@ -152,11 +152,11 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     newest = judged(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
         tx.system.audit.add(actor, f"job.{mode}", job_id)
-        return _resume(tx, job)
+        return _resume_job(tx, job)
     if mode is ReplayMode.WHAT_IF:
         new_id = tx.jobs.add(assign(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
     else:
-        new_id = _restart(tx, newest, edits)
+        new_id = _restart_job(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
     detail = f"as {new_id}" + (f", with another {changed}" if changed else "")
     tx.system.audit.add(actor, f"job.{mode}", job_id, detail)
@@ -164,9 +164,9 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
 
 
 def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
-    """Ask an open job to stop and return its status before: one without a workflow has ended now.
+    """Ask an open job to stop, and return its previous status; a job without a workflow ends at once.
 
-    Raises ``NotFound``, and ``Conflict`` when it has ended.
+    Raises ``NotFound``, and ``Conflict`` when the job has ended.
     """
     job = tx.jobs.get(job_id)
     status = job.status
@@ -178,11 +178,11 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     if status in WITHOUT_A_WORKFLOW:
         tx.jobs.close(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
     else:
-        tx.jobs.update(job_id, reason=reason)  # the step that closes the job reads it
+        tx.jobs.update(job_id, reason=reason)  # the step that closes the job reads the reason
     return status
 
 
-def _resume(tx: Transaction, job: Job) -> str:
+def _resume_job(tx: Transaction, job: Job) -> str:
     if not job.what_if:
         if job.status is JobStatus.COMPLETED:
             tx.deliveries.reports.release(job.id)
@@ -193,7 +193,7 @@ def _resume(tx: Transaction, job: Job) -> str:
     return tx.jobs.reopen(job).id
 
 
-def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
+def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
     again = tx.jobs.add(assign(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.follow([newest.id], again.id)

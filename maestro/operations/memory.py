@@ -25,21 +25,21 @@ Scope = Annotated[str, Field(max_length=2_000)]
 
 
 class MemoryQuery(FactFilter):
-    """Which facts, and a page of them; ``cursor`` is the ``next`` of the page before."""
+    """A filter of facts and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: int | None = Field(default=None, ge=1, le=LARGEST)
 
 
 class MemoryOperations:
-    """The operations on the memory of the agent with a slug; ``redact`` is asked for at each use."""
+    """The operations on the memory of an agent, named by its slug; ``redact`` returns the current redaction."""
 
     def __init__(self, store: Store, redact: Callable[[], Redact]) -> None:
         self._store = store
         self._redact = redact
 
     def show(self, slug: str, query: MemoryQuery) -> MemoryPage:
-        """List the facts, the newest first or with ``q`` those that fit best, and the states by key."""
+        """List the facts, newest first or, with ``q``, best match first, and the states by key."""
         with self._store.view() as tx:
             agent = tx.agents.named(slug)
             facts, following = tx.memory.page(agent, query, query.cursor, query.limit)
@@ -51,34 +51,34 @@ class MemoryOperations:
             )
 
     def clear(self, slug: str, actor: str) -> int:
-        """Forget everything the agent knows, facts and states; return how many facts there were."""
+        """Delete all facts and states of an agent, and return the number of facts."""
         with self._store.begin() as tx:
             return tx.memory.clear(tx.agents.named(slug), actor)
 
     def add_fact(self, slug: str, new: NewFact, actor: str) -> FactView:
-        """Tell the agent a fact, which is certain; 409 when it knows one that says the same."""
+        """Add a fact with full confidence; 409 when the agent has a fact with the same content."""
         new = new.without_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(tx.memory.add(tx.agents.named(slug), new, actor))
 
     def change_fact(self, slug: str, number: RowId, change: FactChange, actor: str) -> FactView:
-        """Change a fact; 409 when it would say the same as another one."""
+        """Change a fact; 409 when another fact has the same content."""
         change = change.without_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(tx.memory.change(tx.agents.named(slug), number, change, actor))
 
     def forget_fact(self, slug: str, number: RowId, actor: str) -> None:
-        """Forget a fact."""
+        """Delete a fact."""
         with self._store.begin() as tx:
             tx.memory.forget(tx.agents.named(slug), number, actor)
 
     def put_state(self, slug: str, key: str, change: StateChange, actor: str) -> StateView:
-        """Keep a value under a key, in the place of the one before; 409 when there are too many keys."""
+        """Store a value under a key, replacing an earlier value; 409 when the agent has too many keys."""
         change = change.without_secrets(key, self._redact())
         with self._store.begin() as tx:
             return StateView.model_validate(tx.memory.put_state(tx.agents.named(slug), key, change, actor))
 
     def forget_state(self, slug: str, key: str, actor: str, place: Scope = "") -> None:
-        """Forget a key."""
+        """Delete the value under a key."""
         with self._store.begin() as tx:
             tx.memory.drop_state(tx.agents.named(slug), key, place, actor)

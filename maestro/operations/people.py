@@ -1,4 +1,4 @@
-"""Operations on owners, pairings and the users who got access by one."""
+"""The operations on owners, pairings, and the users with access by a pairing."""
 
 from collections.abc import Callable, Collection
 
@@ -24,7 +24,7 @@ from maestro.store.store import Store
 
 
 class PeopleOperations:
-    """The operations on people; ``rules`` are asked for at each use."""
+    """The operations on users with access; ``rules`` returns the current settings of pairing."""
 
     def __init__(self, store: Store, rules: Callable[[], PairingRules]) -> None:
         self._store = store
@@ -36,9 +36,9 @@ class PeopleOperations:
             rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
             return pairing_page(rows, limit, tx.now)
 
-    def invite(self, actor: str, wish: PairingApproval | None = None) -> InvitationView:
-        """Make a code that gives access to the user that sends `/pair CODE`, once; it is not shown again."""
-        as_owner = wish is not None and wish.owner
+    def invite(self, actor: str, approval: PairingApproval | None = None) -> InvitationView:
+        """Create a code that gives one user access, by `/pair CODE`; the code is not shown again."""
+        as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
             code, expires_at = invite(tx, self._rules(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
@@ -61,7 +61,7 @@ class PeopleOperations:
             return person_page(tx.users.pairings.known_users(after, limit + 1), limit)
 
     def remove(self, person: OwnerId, actor: str) -> None:
-        """Take access from a user, `platform:userId`, from the next message on."""
+        """Revoke the access of a user, `platform:userId`, from the next message on."""
         with self._store.begin() as tx:
             forget(tx, PersonId.parse(person), actor)
 
@@ -73,14 +73,14 @@ class PeopleOperations:
 
 
 class OwnerChange(Value):
-    """An owner, or a former one, and whether anything had to be changed."""
+    """An added or removed owner, and whether the operation changed anything."""
 
     id: str
     changed: bool
 
 
 class OwnerOperations:
-    """The operations on owners; ``configured`` are those that the configuration names, in ``origin``."""
+    """The operations on owners; ``configured`` are the owners of the configuration, and ``origin`` names its key."""
 
     def __init__(self, store: Store, configured: Collection[str], origin: str) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class OwnerOperations:
             return owner_page(self._configured, tx.users.owners.all())
 
     def add(self, owner: OwnerId, actor: str) -> OwnerChange:
-        """Make a person an owner, from the person's next message on."""
+        """Make a user an owner, from the user's next message on."""
         person = PersonId.parse(owner)
         if str(person) in self._configured:
             return OwnerChange(id=str(person), changed=False)
@@ -104,7 +104,7 @@ class OwnerOperations:
         return OwnerChange(id=str(person), changed=added)
 
     def remove(self, owner: OwnerId, actor: str) -> OwnerChange:
-        """Remove an owner; 409 for one of the configuration."""
+        """Remove an owner; 409 for an owner of the configuration."""
         person = PersonId.parse(owner)
         if str(person) in self._configured:
             raise Conflict(

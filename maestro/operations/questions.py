@@ -26,13 +26,13 @@ class QuestionQuery(Value):
 
 
 class OperatorAnswer(Value):
-    """Either ``answer``, in words, or ``approve``, which is what an approval takes."""
+    """The answer of an operator: ``answer`` is the text for a question, ``approve`` the decision on an approval."""
 
     answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_CHARS)
     approve: bool | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_one_form(self) -> Self:
         if (self.answer is None) == (self.approve is None):
             raise ValueError('send either {"answer": "..."} or {"approve": true} or {"approve": false}')
         return self
@@ -48,29 +48,29 @@ class QuestionOperations:
         """List questions, newest first; ``status`` may be given several times."""
         with self._store.view() as tx:
             records, following = tx.jobs.questions.page(query.status, query.cursor, query.limit)
-            return QuestionPage(items=_views(tx, records), next=str(following) if following else None)
+            return QuestionPage(items=_question_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
         with self._store.view() as tx:
-            return _views(tx, tx.jobs.questions.waiting(limit))
+            return _question_views(tx, tx.jobs.questions.waiting(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
         """Return a question."""
         with self._store.view() as tx:
-            return _views(tx, [tx.jobs.questions.get(question_id)])[0]
+            return _question_views(tx, [tx.jobs.questions.get(question_id)])[0]
 
     def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
-        """Answer a question as its operator, and let its job go on; 409 when it is not open any more."""
+        """Answer a question as an operator, so that its job continues; 409 when the question is no longer open."""
         return self.settle(question_id, answer.answer, answer.approve, actor)
 
-    def settle(self, question_id: int, words: str | None, approves: bool | None, actor: str) -> QuestionView:
-        """Keep an answer of any form; raises ``InvalidEdit`` for one that the question does not take."""
+    def settle(self, question_id: int, text: str | None, approves: bool | None, actor: str) -> QuestionView:
+        """Store an answer of either form; raises ``InvalidEdit`` for a form that the question does not take."""
         with self._store.begin() as tx:
             record = tx.jobs.questions.get(question_id)
-            tx.jobs.answer_question(operator_answer(record.question, words, approves, tx.now), actor)
+            tx.jobs.answer_question(operator_answer(record.question, text, approves, tx.now), actor)
         return self.show(question_id)
 
 
-def _views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
+def _question_views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
     return tuple(question_view(record.question, record.agent, record.job, tx.now) for record in records)

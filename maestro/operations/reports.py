@@ -27,7 +27,7 @@ from maestro.domain.texts import csv_lines
 from maestro.store.store import Store
 
 MOST_EXPORTED = 100_000
-"""Entries of the audit log in one file."""
+"""The most entries of the audit log in one CSV file."""
 
 
 class AuditOperations:
@@ -37,21 +37,21 @@ class AuditOperations:
         self._store = store
 
     def list(self, query: AuditQuery) -> AuditPage:
-        """List what was done, newest first: by operators, viewers, agents and Maestro itself."""
+        """List the actions of operators, viewers, agents and Maestro itself, newest first."""
         with self._store.view() as tx:
             return audit_page(tx.system.audit.page(query, query.after, query.limit + 1), query.limit)
 
-    def export(self, wanted: AuditFilter) -> Iterator[str]:
-        """Return the newest entries that match as the lines of a CSV file."""
-        return csv_lines(self._rows(wanted))
+    def export(self, audit_filter: AuditFilter) -> Iterator[str]:
+        """Return the newest matching entries as the lines of a CSV file."""
+        return csv_lines(self._csv_rows(audit_filter))
 
-    def _rows(self, wanted: AuditFilter) -> Iterator[Sequence[str]]:
-        """Yield the head and the rows, page by page: a slow reader must not hold a connection to the store."""
+    def _csv_rows(self, audit_filter: AuditFilter) -> Iterator[Sequence[str]]:
+        """Yield the header and the rows; each page has its own view, so that a slow client holds no connection."""
         yield COLUMNS
         mark = None
         for _ in range(MOST_EXPORTED // MOST):
             with self._store.view() as tx:
-                entries = tx.system.audit.page(wanted, mark, MOST)
+                entries = tx.system.audit.page(audit_filter, mark, MOST)
             yield from audit_rows(entries)
             if len(entries) < MOST:
                 return
@@ -59,7 +59,7 @@ class AuditOperations:
 
 
 class UsageOperations:
-    """The operations on usage; the ``budgets`` of the configuration are asked for at each use."""
+    """The operations on usage; ``budgets`` returns the current daily budgets."""
 
     def __init__(self, store: Store, budgets: Callable[[], DailyBudgets] = DailyBudgets) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class UsageOperations:
             return tx.llm.usage.page(query, tx.llm.budgets.today)
 
     def export(self, table: UsageTable) -> Iterator[str]:
-        """Return the sums, up to 100,000 of them, as the lines of a CSV file."""
+        """Return up to 100,000 sums of usage as the lines of a CSV file."""
         with self._store.view() as tx:
             sums = tx.llm.usage.sums(table.table_request(tx.llm.budgets.today), MOST_LINES)
         return usage_csv(table.by, sums)
@@ -82,10 +82,10 @@ class UsageOperations:
             return tx.system.latency.page(query, query.period(tx.llm.budgets.today))
 
     def export_latency(self, query: LatencyQuery) -> Iterator[str]:
-        """Return the same as the lines of a CSV file: all days together, without a day, and then each day."""
+        """Return the latency as the lines of a CSV file: first of all days together, then of each day."""
         return latency_csv(self.latency(query))
 
     def budgets(self) -> BudgetPage:
-        """Return every budget that has a limit, with what is used and reserved of it today."""
+        """Return every budget that has a limit, with the amounts that are used and reserved today."""
         with self._store.view() as tx:
             return tx.llm.budgets.used(self._budgets())

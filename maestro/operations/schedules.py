@@ -27,10 +27,10 @@ class ScheduleQuery(ScheduleFilter):
 
 
 class ScheduleOperations:
-    """The operations on schedules, in the store, where Temporal follows them; ``NotFound`` for an unknown ref."""
+    """The operations on the rows of schedules, which Temporal follows; each raises ``NotFound`` for an unknown ref."""
 
     def __init__(self, store: Store, settings: Callable[[], ScheduleSettings], main_queue: str) -> None:
-        """``main_queue`` is what the ids of runs begin with."""
+        """``main_queue`` is the prefix of the ids of runs."""
         self._store = store
         self._settings = settings
         self._main_queue = main_queue
@@ -43,19 +43,19 @@ class ScheduleOperations:
         return SchedulePage(items=tuple(found[: query.limit]), next=found[query.limit - 1].ref if more else None)
 
     def show(self, ref: str) -> ScheduleView:
-        """Return a heartbeat or a cron by its ref, such as cron-3."""
+        """Return a schedule by its ref, such as cron-3."""
         with self._store.view() as tx:
             return tx.background.schedules.view(tx.background.schedules.get(ref))
 
     def add(self, new: NewScheduleOfKind, actor: str) -> ScheduleView:
-        """Plan something; 409 when the agent has something planned under that name. It runs from its next time on."""
+        """Add a schedule, which runs from its next time on; 409 when the agent has a schedule of this name."""
         with self._store.begin() as tx:
             return tx.background.schedules.view(
                 tx.background.schedules.add(new.kind.table, new, actor, self._settings().shortest)
             )
 
     def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
-        """Change the fields that are given; ``enabled`` pauses it, and lets it run again whatever paused it."""
+        """Change the given fields; ``enabled`` pauses a schedule, or resumes it whatever paused it."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.change(
                 tx.background.schedules.get(ref), change, actor, self._settings().shortest
@@ -63,22 +63,22 @@ class ScheduleOperations:
             return tx.background.schedules.view(planned)
 
     def remove(self, ref: str, actor: str) -> None:
-        """Remove a heartbeat or a cron; its jobs stay."""
+        """Remove a schedule; its jobs stay."""
         with self._store.begin() as tx:
             tx.background.schedules.remove(tx.background.schedules.get(ref), actor)
 
     def preview(self, request: SchedulePreviewRequest) -> SchedulePreview:
-        """Return the next five times of a schedule in its time zone, without planning anything."""
+        """Return the next five times of a schedule in its time zone, without storing the schedule."""
         with self._store.view() as tx:
             return preview_view(request, tx.now, self._settings().shortest)
 
     def run_now(self, ref: str, actor: str) -> StartedRun:
-        """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
+        """Start a run now, even if the schedule is paused; 409 while another run is open or the agent is not active."""
         with self._store.begin() as tx:
             return StartedRun(job_id=tx.background.runs.run_now(tx.background.schedules.get(ref), actor))
 
     def backfill(self, ref: str, request: BackfillRequest, actor: str) -> BackfillView:
-        """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
+        """Start a run for each missed time; raises ``InvalidEdit`` for more than 100 times, and as ``run_now`` does."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)
             return tx.background.runs.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)

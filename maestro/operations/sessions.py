@@ -9,7 +9,7 @@ from maestro.store.transaction import Transaction
 
 
 class SessionOperations:
-    """The operations on the session that agents see; ``pinned`` is the session that the configuration keeps open."""
+    """The operations on the session of the agent chat; ``pinned`` is the id of a session that settings keep open."""
 
     def __init__(self, store: Store, *, enabled: bool, pinned: str) -> None:
         self._store = store
@@ -19,14 +19,14 @@ class SessionOperations:
     def show(self) -> SessionView:
         """Return the open session."""
         with self._store.view() as tx:
-            return _current(tx)
+            return _current_session(tx)
 
     def begin(self, actor: str) -> SessionView:
-        """End the open session and begin another; 409 where the configuration decides which session is open."""
+        """End the open session and begin another; 409 if the settings pin the session or disable the chat."""
         self._check_changeable()
         with self._store.begin() as tx:
             tx.system.audit.add(actor, "session.new", tx.chat.open(str(uuid4())))
-            return _current(tx)
+            return _current_session(tx)
 
     def end(self, actor: str) -> str:
         """End the open session and return its id, empty if none was open; raises as ``begin`` does."""
@@ -47,7 +47,7 @@ class SessionOperations:
             )
 
 
-def _current(tx: Transaction) -> SessionView:
+def _current_session(tx: Transaction) -> SessionView:
     current = tx.chat.current()
     session = tx.chat.session(current) if current else None
     if session is None:

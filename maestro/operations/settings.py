@@ -14,10 +14,10 @@ Overrides = Mapping[str, object]
 
 
 class SettingsSource(Protocol):
-    """The keys, what Maestro was started with, and the overrides that hold."""
+    """The source of settings: the keys, their values when Maestro started, and the overrides in effect."""
 
     def page(self, store: Store) -> SettingsPage:
-        """Return every key as it holds now."""
+        """Return every key with its current value."""
         ...
 
     def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
@@ -37,21 +37,21 @@ class SettingsOperations:
         self._source = source
 
     def page(self) -> SettingsPage:
-        """List every key: its value, where that comes from, and whether it can be set while Maestro runs."""
+        """List every key with its value, the value's origin, and whether the key can be set while Maestro runs."""
         return self._source.page(self._store)
 
     def change(self, changes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
-        """Set keys while Maestro runs, all or none; every process works by them within a second. None unsets a key.
+        """Set keys while Maestro runs, all or none; every process uses them within a second. None unsets a key.
 
-        Raises ``NeedsRestart`` for keys that are read at the start only, ``InvalidEdit`` for values or keys that
-        cannot be, and ``Conflict`` when ``version`` is given and no longer the newest.
+        Raises ``NeedsRestart`` for keys that are read only at the start, ``InvalidEdit`` for unknown keys and wrong
+        values, and ``Conflict`` when ``version`` is given and no longer the newest.
         """
         with self._store.begin() as tx:
             newest, before = tx.system.settings.version(), tx.system.settings.values()
             if version is not None and version != newest:
                 raise Conflict(
-                    f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read them "
-                    "again, and change them then."
+                    f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read the "
+                    "settings again, then repeat the change."
                 )
             after = self._source.merge(before, changes)
             if after != before:

@@ -26,64 +26,64 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 SkillCursor = Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,63}$")]
-Names = Callable[[Agent], frozenset[str]]
+ToolNames = Callable[[Agent], frozenset[str]]
 
 
 def listed_tools(agent: Agent) -> frozenset[str]:
-    """Return the tools that an agent lists itself."""
+    """Return the names of the tools that an agent lists itself."""
     return frozenset(agent.tool_names or ())
 
 
 class SkillOperations:
     """The operations on skills; each raises ``NotFound`` for an unknown slug.
 
-    The file comes last in each transaction. If the process ends right after it, the store learns of the file by itself.
-    ``tools`` names those that an agent may call.
+    Each transaction changes the file last. If the process ends before the commit, the loader stores the changed file
+    later. ``tools`` returns the names of the tools that an agent may call.
     """
 
-    def __init__(self, store: Store, folder: SkillFolder, tools: Names = listed_tools) -> None:
+    def __init__(self, store: Store, folder: SkillFolder, tools: ToolNames = listed_tools) -> None:
         self._store = store
         self._folder = folder
         self._tools = tools
 
     def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
-        """List the skills by slug, and what is wrong with files of skills."""
+        """List the skills by slug, and the problems of skill files."""
         with self._store.view() as tx:
             return skill_page(tx.agents.skills.all(), tx.agents.skills.problems(), cursor, limit)
 
     def show(self, slug: str) -> SkillDetail:
-        """Return a skill with what it tells the model."""
+        """Return a skill with its instructions for the model."""
         with self._store.view() as tx:
-            return _detail(tx, tx.agents.skills.get(slug))
+            return _skill_detail(tx, tx.agents.skills.get(slug))
 
     def text(self, slug: str) -> str:
-        """Return the file of a skill as it stands there; raises ``Conflict`` if it cannot be read."""
+        """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
         with self._store.view() as tx:
             source = tx.agents.skills.get(slug).source
         return self._folder.text(source)
 
-    def trial(self, wish: SkillTrialRequest) -> SkillTrial:
-        """Tell which skills a message would bring in, the best first, and why not; nothing is sent or paid."""
+    def trial(self, request: SkillTrialRequest) -> SkillTrial:
+        """Return the skills that a message would select, best first, and why others are not; calls no model."""
         with self._store.view() as tx:
-            if not wish.agent:
-                return try_message(tx.agents.skills.all(), wish.message, None, None)
-            agent = tx.agents.named(wish.agent)
-            return try_message(tx.agents.skills.all(), wish.message, self._tools(agent), agent.skill_slugs)
+            if not request.agent:
+                return try_message(tx.agents.skills.all(), request.message, None, None)
+            agent = tx.agents.named(request.agent)
+            return try_message(tx.agents.skills.all(), request.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
-        """Put a skill into the folder; raises ``InvalidSkill``, and ``Conflict`` for a slug or a file that is there.
+        """Add a skill to the operator's folder; raises ``InvalidSkill``, and ``Conflict`` if its slug or file exists.
 
-        With ``replace``, an own skill of the same slug gets this text instead.
+        ``replace`` overwrites the operator's own skill with this slug.
         """
         skill = read_skill(data)
         with self._store.begin() as tx:
             before = tx.agents.skills.by_slug(skill.slug)
-            path = self._place(skill.slug, before, replace)
+            path = self._own_path(skill.slug, before, replace)
             row = tx.agents.skills.put(SkillSource(str(path), shipped=False, skill=skill))
             tx.agents.skills.note(row.source, skill.problems)
             tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
             self._folder.write(path, data)
-            return _detail(tx, row)
+            return _skill_detail(tx, row)
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
         """Enable or disable a skill, from the next message on."""
@@ -92,15 +92,15 @@ class SkillOperations:
             if change.enabled is not None and change.enabled is not row.enabled:
                 row = tx.agents.skills.enable(slug, change.enabled)
                 tx.system.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
-            return _detail(tx, row)
+            return _skill_detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
-        """Delete the file of an own skill; 409 for one that comes with Maestro, which can be disabled."""
+        """Delete the file of an operator's own skill; 409 for a shipped skill, which can be disabled."""
         with self._store.begin() as tx:
             row = tx.agents.skills.get(slug)
             if row.shipped:
                 raise Conflict(f"the skill {slug!r} comes with Maestro; disable it instead")
-            path = self._own(row)
+            path = self._existing_path(row)
             shipped = self._folder.shipped(slug)
             tx.agents.skills.note(row.source, ())
             if shipped is None:
@@ -110,25 +110,25 @@ class SkillOperations:
             tx.system.audit.add(actor, "skill.remove", slug)
             self._folder.delete(path)
 
-    def _place(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
-        """Return where the file of a skill is to be."""
+    def _own_path(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
+        """Return the path for a skill's file; raises ``Conflict`` if the operator has another skill or file there."""
         if before is not None and not before.shipped:
             if not replace:
                 raise Conflict(f"you have a skill {slug!r} already, in {before.source}; replace it, or change the slug")
-            return self._own(before)
+            return self._existing_path(before)
         path = self._folder.own / f"{slug}{ENDING}"
         if path.exists():
-            raise Conflict(f"{path} is there already and holds something else; take it away, or change the slug")
+            raise Conflict(f"{path} is there already and holds something else; remove it, or change the slug")
         return path
 
-    def _own(self, row: SkillRow) -> Path:
+    def _existing_path(self, row: SkillRow) -> Path:
         if not self._folder.holds(row.source):
             raise Conflict(
-                f"the skill {row.slug!r} stands in {row.source}, which is not in the folder {self._folder.own}; start "
-                "this where Maestro is started, or set skills.folder to the whole path"
+                f"the skill {row.slug!r} is in {row.source}, which is not in the folder {self._folder.own}; run "
+                "this command where Maestro is started, or set skills.folder to an absolute path"
             )
         return Path(row.source)
 
 
-def _detail(tx: Transaction, row: SkillRow) -> SkillDetail:
+def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:
     return skill_detail(row, tx.agents.skills.problems())

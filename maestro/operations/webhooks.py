@@ -1,4 +1,4 @@
-"""What an operator does with webhooks."""
+"""The operations on webhooks."""
 
 import base64
 import secrets
@@ -32,7 +32,7 @@ class WebhookOperations:
         self._encrypt = encrypt
 
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> WebhookPage:
-        """List the webhooks by path, with what came to them; the cursor is the last path of the page before."""
+        """List the webhooks by path, with counts of deliveries; the cursor is the last path of the page before."""
         with self._store.view() as tx:
             found = tx.background.webhooks.page(cursor, limit + 1)
         return WebhookPage(items=tuple(found[:limit]), next=found[limit - 1].path if len(found) > limit else None)
@@ -43,15 +43,15 @@ class WebhookOperations:
             return tx.background.webhooks.view(tx.background.webhooks.get(path))
 
     def add(self, new: NewWebhook, actor: str) -> WebhookWithSecret:
-        """Make a webhook; a secret that is made for it is shown only now. 409 for a path that is taken."""
-        stored, generated = self._secret(new.scheme, new.secret)
+        """Create a webhook; a generated secret is shown only in this answer. 409 for a path that is taken."""
+        stored, generated = self._stored_secret(new.scheme, new.secret)
         with self._store.begin() as tx:
             return webhook_with_secret(
                 tx.background.webhooks.view(tx.background.webhooks.create(new, stored, actor)), generated
             )
 
     def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
-        """Change the fields that are given."""
+        """Change the given fields."""
         with self._store.begin() as tx:
             return tx.background.webhooks.view(
                 tx.background.webhooks.change(tx.background.webhooks.get(path), change, actor)
@@ -63,15 +63,15 @@ class WebhookOperations:
             tx.background.webhooks.remove(tx.background.webhooks.get(path), actor)
 
     def rotate(self, path: str, actor: str, rotation: SecretRotation | None = None) -> WebhookWithSecret:
-        """Give a webhook another secret, one that is made if none is given; the old one holds no more."""
+        """Replace the secret of a webhook by the given or a generated one; the old secret is refused from now on."""
         with self._store.begin() as tx:
             webhook = tx.background.webhooks.get(path)
-            stored, generated = self._secret(webhook.scheme, (rotation or SecretRotation()).secret)
+            stored, generated = self._stored_secret(webhook.scheme, (rotation or SecretRotation()).secret)
             tx.background.webhooks.rotate(webhook, stored, actor)
             return webhook_with_secret(tx.background.webhooks.view(webhook), generated)
 
-    def _secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
-        """Return what may be stored of a secret, and the secret itself if it is generated here."""
+    def _stored_secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
+        """Return the stored form of a secret, and the secret itself if it is generated here, else an empty text."""
         text = given.get_secret_value().strip()
         if text.startswith(REFERENCES):
             return self._encrypt(text), ""

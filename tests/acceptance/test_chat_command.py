@@ -230,7 +230,7 @@ async def test_a_kill_in_the_middle_loses_and_doubles_nothing(chatter: Chatter, 
     await chatter.maestro.start()
     ended = await asking
     assert (ended.code, ended.output) == (0, "you said survive this\n")
-    assert ended.errors == "Maestro is away; this goes on when it is back.\n"
+    assert ended.errors == "Maestro is unreachable; the chat goes on when it is back.\n"
     # The answer is here before the step that sent it has written so.
     await until(lambda: [job["status"] for job in chatter.about("survive")] == ["completed"])
     assert (await chatter.chat("and then?")).errors == ""
@@ -275,7 +275,7 @@ async def test_ctrl_c_stops_the_waiting_and_stop_the_answer(screen: Terminal, ch
     await screen.type("think for ever\r")
     await screen.shows("An agent is typing")
     await screen.interrupt()
-    await screen.shows("Not waiting any longer")
+    await screen.shows("No longer waiting")
     await screen.shows("> ")
     await screen.type("/stop\r")
     await screen.shows("Stopped.")

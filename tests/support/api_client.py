@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.operations import open_hooks, open_schedules
+from maestro.bootstrap.operations import build_intake, build_schedule_operations
 from maestro.installation.keys import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
@@ -65,9 +65,9 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         connectors=ConnectorOperations(rows.store, keys.keep),
         conversations=ConversationOperations(rows.store, NO_FOLDER),
         settings=SettingsOperations(rows.store, EffectiveSettings(live)),
-        schedules=open_schedules(rows.store, live),
+        schedules=build_schedule_operations(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.keep),
-        hooks=open_hooks(rows.store, keys, live),
+        hooks=build_intake(rows.store, keys, live),
         skills=SkillOperations(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),

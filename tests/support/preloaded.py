@@ -7,7 +7,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from maestro.cli.main import COMMANDS, load
+from maestro.cli.main import COMMANDS, load_command
 from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
@@ -48,7 +48,7 @@ share_trusted_certificates()
 asyncio.run(warm())
 asyncio.run(compile_statements())
 for name in COMMANDS:
-    load(name)
+    load_command(name)
 
 gc.collect()
 gc.freeze()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.models import Models, begin_library, build_models
+from maestro.bootstrap.models import Models, begin_library_import, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.rules import build_redaction
 from maestro.domain.agents.edits import NewAgent
@@ -180,7 +180,7 @@ def test_the_import_for_a_configured_account_needs_no_store(
     environment: dict[str, str],
     begun: bool,
 ) -> None:
-    library = begin_library(LiveSettings.unchanging(settings(tmp_path, *accounts)), environment)
+    library = begin_library_import(LiveSettings.unchanging(settings(tmp_path, *accounts)), environment)
     assert (library._imported is not None) is begun
     if library._imported is not None:
         library._imported.result(timeout=30)

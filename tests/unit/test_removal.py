@@ -24,7 +24,7 @@ from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState
-from maestro.operations.conversations import ConversationOperations, remove_discarded
+from maestro.operations.conversations import ConversationOperations, remove_discarded_files
 from maestro.operations.jobs import JobOperations
 from maestro.store.files import MediaFolder
 from tests.support.api_client import no_temporal
@@ -340,7 +340,7 @@ async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: Job
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     assert path.exists()
-    remove_discarded(rows.store, tmp_path)
+    remove_discarded_files(rows.store, tmp_path)
     assert not path.exists()
     with rows.store.view() as tx:
         assert tx.conversations.removals.discarded() == []
@@ -355,7 +355,7 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     received(rows, files, other, b"twice")
-    remove_discarded(rows.store, tmp_path)
+    remove_discarded_files(rows.store, tmp_path)
     assert path.exists()
     with rows.store.view() as tx:
         assert tx.conversations.removals.discarded() == []

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.bootstrap.tools import build_tools, missing
+from maestro.bootstrap.tools import build_tools, unknown_tools
 from maestro.domain.settings.tools import DEFAULT_TOOLS
 from maestro.settings import AgentSettings, McpServerSettings, Settings, ToolSettings
 from maestro.settings.live import LiveSettings
@@ -60,7 +60,7 @@ def test_names_that_nobody_has_are_told_with_the_fix() -> None:
         ),
         agents=(AgentSettings(slug="ada", tools=("read_file",)), AgentSettings(slug="bob")),
     )
-    assert dict(missing(settings, {"calculate"})) == {
+    assert dict(unknown_tools(settings, {"calculate"})) == {
         "calculator": "correct the name in tools.default, tools.approval or an agent's tools",
         "gitlab_search": "correct the name in tools.default, tools.approval or an agent's tools",
         "read_file": "set tools.files to true, or take the name out",

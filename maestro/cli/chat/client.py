@@ -1,4 +1,4 @@
-"""A client of the web connector that survives a restart of Maestro: no message or answer is lost or doubled."""
+"""A client of the web connector that survives a restart of Maestro: no message or answer is lost or duplicated."""
 
 import asyncio
 import contextlib
@@ -28,13 +28,13 @@ LOST = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError)
 
 
 class ConnectorUnreachable(MaestroError):
-    """No web connector answers at the address; the message explains how to start one."""
+    """No web connector answers at the address; the error message says how to start one."""
 
     public = "The web connector does not answer."
 
 
 class ChatRefused(MaestroError):
-    """The web connector refuses the login or the message; the text says why."""
+    """The web connector refuses the login or the message; the error message says why."""
 
     public = "The web connector refused."
 
@@ -72,18 +72,18 @@ class ChatClient:
         """Send a message under an id of its own, now or with the next connection."""
         self.unacknowledged[client_id] = content
         if self._socket is not None:
-            # A message cut off by a closed connection is sent again on the next one.
+            # A message cut off by a closed connection is sent again on the next connection.
             with contextlib.suppress(ConnectionClosed):
-                await self._send(self._socket, client_id)
+                await self._send_message(self._socket, client_id)
 
     async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Yield the server's frames, each message once, and ``{"type": "away"}`` after a disconnection; endless.
+        """Yield the server's frames without end, each message once, and ``{"type": "away"}`` after a disconnection.
 
         Raises ``ConnectorUnreachable`` when the first connection fails, ``ForeignChannel`` and ``ChatRefused``.
         """
         while True:
             try:
-                async with self._connection() as socket, contextlib.aclosing(self._conversation(socket)) as received:
+                async with self._connect() as socket, contextlib.aclosing(self._receive_frames(socket)) as received:
                     async for frame in received:
                         yield frame
             except LOST as error:
@@ -94,7 +94,7 @@ class ChatClient:
                 yield {"type": "away"}
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _connection(self) -> connect:
+    def _connect(self) -> connect:
         return connect(
             self._address.url,
             open_timeout=OPEN_SECONDS,
@@ -106,14 +106,14 @@ class ChatClient:
         )
 
     def _check_retryable(self, error: Exception) -> None:
-        """Return if a new connection may succeed; raises ``ConnectorUnreachable`` and ``ChatRefused``."""
+        """Raise ``ConnectorUnreachable`` or ``ChatRefused`` if a new connection cannot succeed."""
         if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.code == TOO_LARGE:
             raise ChatRefused("the message is larger than the web connector takes (web.maxFrameBytes)") from error
         if self._has_connected:
             return
         if isinstance(error, InvalidStatus):
             raise ChatRefused(
-                f"{self._address.url} answers with HTTP {error.response.status_code}: it is no web connector, or its "
+                f"{self._address.url} answers with HTTP {error.response.status_code}: no web connector runs there, or its "
                 "webui.allowedHosts does not name this host"
             ) from error
         raise ConnectorUnreachable(
@@ -121,7 +121,7 @@ class ChatClient:
             "another address with --url"
         ) from error
 
-    async def _conversation(self, socket: ClientConnection) -> AsyncGenerator[Frame, None]:
+    async def _receive_frames(self, socket: ClientConnection) -> AsyncGenerator[Frame, None]:
         """Log in, and yield the frames until the connection ends."""
         credentials = {
             "apiKey": self._address.api_key,
@@ -137,11 +137,11 @@ class ChatClient:
         self._replaying_history = self.visit.last_id is None
         async for text in socket:
             frame: Frame = json.loads(text)
-            if await self._handle(socket, frame):
+            if await self._handle_frame(socket, frame):
                 yield frame
 
     def _accept_login(self, frame: Frame) -> bool:
-        """Return whether the login succeeded; false when the client has to connect once more.
+        """Return whether the login succeeded; False when the client has to connect again.
 
         Raises ``ForeignChannel`` and ``ChatRefused``.
         """
@@ -149,47 +149,47 @@ class ChatClient:
             another = self.visit.instance not in ("", frame["instance"])
             # The stored id is dropped if it belongs to another installation.
             last_id = None if another else self.visit.last_id
-            self._update(resume_token=frame["resumeToken"], instance=frame["instance"], last_id=last_id)
+            self._update_visit(resume_token=frame["resumeToken"], instance=frame["instance"], last_id=last_id)
             return not another
         error, reason = frame.get("error"), str(frame.get("message", ""))
         if error in TEMPORARY:
             return False
         if error == "Unauthorized" and self.visit.resume_token:
-            self._update(resume_token="")
+            self._update_visit(resume_token="")
             return False
         if error == "ChannelTaken":
             raise ForeignChannel(f"the web connector refused: {reason} Choose another with --channel.")
         fix = " The key is web.apiKey (MAESTRO_WEB_API_KEY)." if error == "Unauthorized" else ""
         raise ChatRefused(f"the web connector refused: {reason}{fix}")
 
-    async def _handle(self, socket: ClientConnection, frame: Frame) -> bool:
-        """Handle a frame of the server; true if the user should see it."""
+    async def _handle_frame(self, socket: ClientConnection, frame: Frame) -> bool:
+        """Handle a frame of the server; return whether the user should see the frame."""
         client_id = frame.get("clientId", "")
         match frame["type"]:
             case "message":
                 if self.visit.last_id is not None and frame["id"] <= self.visit.last_id:
                     return False
-                self._update(last_id=frame["id"])
+                self._update_visit(last_id=frame["id"])
                 return not self._replaying_history
             case "resumed":
-                # After an older store was restored, the id is lower than the stored one; later messages are still new.
-                self._update(last_id=frame["lastId"])
+                # After an older store was restored, the id is lower than the stored id; later messages are new.
+                self._update_visit(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket
-                for unacknowledged_id in tuple(self.unacknowledged):  # the server recognizes a repeated clientId
-                    await self._send(socket, unacknowledged_id)
+                for unacknowledged_id in tuple(self.unacknowledged):  # the server drops repeats of a clientId
+                    await self._send_message(socket, unacknowledged_id)
             case "error" if client_id in self.unacknowledged and frame.get("error") in TEMPORARY:
                 await asyncio.sleep(RECONNECT_SECONDS)
-                await self._send(socket, client_id)
+                await self._send_message(socket, client_id)
                 return False
             case "ack" | "error":
                 self.unacknowledged.pop(client_id, None)
         return True
 
-    def _update(self, **changes: object) -> None:
+    def _update_visit(self, **changes: object) -> None:
         self.visit = self.visit.model_copy(update=changes)
         self._remember(self.visit)
 
-    async def _send(self, socket: ClientConnection, client_id: str) -> None:
+    async def _send_message(self, socket: ClientConnection, client_id: str) -> None:
         message = {"type": "message", "clientId": client_id, "content": self.unacknowledged[client_id]}
         await socket.send(json.dumps(message))

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import typer
 
 from maestro.cli.chat.client import ChatClient, ChatRefused, ConnectorAddress, ForeignChannel
-from maestro.cli.chat.messages import ChatAnswer, addressed, harmless, is_failure, web_address
+from maestro.cli.chat.messages import ChatAnswer, is_failure, mention_agent, web_address, without_controls
 from maestro.cli.chat.terminal import AWAY, ChatScreen, converse
 from maestro.cli.chat.visits import ChatVisit, VisitFiles, state_folder
-from maestro.cli.framework.commands import Commands, configured, reachable_host
-from maestro.cli.framework.inputs import fits
+from maestro.cli.framework.commands import Commands, load_settings, reachable_host
+from maestro.cli.framework.inputs import validate_input
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.fields import Slug
@@ -25,8 +25,8 @@ TIMEOUT = 300.0
 
 HELP = """Talk to an agent over the web connector.
 
-With TEXT, or with something on standard input, it says that as one message, prints the answer and ends. Without,
-on a terminal, it is a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new do
+With TEXT, or with text on standard input, it sends one message, prints the answer and ends. Without TEXT, on a
+terminal, it starts a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new do
 what they do everywhere. The conversation goes on with the next call, in a channel of your own.
 """
 
@@ -37,7 +37,7 @@ def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port out of range, or half an IPv6 address
+    except ValueError:  # the port is out of range, or the IPv6 address is incomplete
         is_valid = False
     if text and not is_valid:
         raise typer.BadParameter("expected an address such as ws://localhost:5070")
@@ -48,8 +48,8 @@ AgentOption = Annotated[
     str,
     typer.Option(
         metavar="SLUG",
-        callback=lambda slug: fits(Slug, slug) if slug else "",
-        help="Who is to answer, in a channel of its own.",
+        callback=lambda slug: validate_input(Slug, slug) if slug else "",
+        help="The agent that answers, in a channel of its own.",
     ),
 ]
 UrlOption = Annotated[
@@ -61,7 +61,7 @@ UrlOption = Annotated[
 @app.command(help=HELP, json=False)
 def chat(
     given: Given,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; else see above.")] = None,
     agent: AgentOption = "",
     channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
     url: UrlOption = "",
@@ -71,7 +71,7 @@ def chat(
     as_json: Annotated[bool, "--json: Write what arrives as JSON, a message per line, for programs."] = False,
 ) -> None:
     """Talk to an agent over the web connector."""
-    settings = configured(given, accounts=False).settings
+    settings = load_settings(given, accounts=False).settings
     content = " ".join(text) if text else _read_pipe()
     if agent and agent not in {known.slug for known in settings.agents}:
         typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)
@@ -80,18 +80,18 @@ def chat(
     visits, name = VisitFiles(state_folder(read_environment()) / "chat"), f"#{channel}" if channel else f"@{agent}"
 
     def talk(visit: ChatVisit) -> None:
-        client = ChatClient(address, visit, lambda changed: visits.keep(name, changed))
+        client = ChatClient(address, visit, lambda changed: visits.save(name, changed))
         if content is None:
             converse(client, agent, screen, visits.folder / "history")
         else:
-            asyncio.run(ask(client, addressed(content, agent), timeout, screen))
+            asyncio.run(ask(client, mention_agent(content, agent), timeout, screen))
 
     try:
         talk(visits.find(address.url, name) or visits.start(address.url, name, address.user_name))
     except ForeignChannel:
         if channel:
             raise
-        screen.note("Your earlier channel is not yours any more, so this is a new one.")
+        screen.note("Your earlier channel now belongs to another user, so the chat begins in a new channel.")
         talk(visits.start(address.url, name, address.user_name))
 
 
@@ -101,7 +101,7 @@ def _read_pipe() -> str | None:
         return None
     text = sys.stdin.read().strip() if sys.stdin is not None else ""
     if not text:
-        raise typer.BadParameter("there is nothing to say: give TEXT, or something on standard input")
+        raise typer.BadParameter("there is no message: give TEXT, or text on standard input")
     return text
 
 
@@ -115,7 +115,7 @@ def _connector_address(web: WebSettings, url: str) -> ConnectorAddress:
 
 
 class NoAnswer(MaestroError):
-    """No complete answer arrived in time; the message explains what happens to it."""
+    """No complete answer arrived in time; the error message says what happens to the answer."""
 
     public = "There was no answer in time."
 
@@ -141,7 +141,7 @@ async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -
         if answer.more:
             outcome = f"only a part of the answer {within}; the next `maestro chat` shows the rest that has come"
         elif client.unacknowledged:
-            outcome = f"Maestro has not taken the message {within}; it may never have had it, so say it again"
+            outcome = f"Maestro has not confirmed the message {within}; the message may be lost, so send it again"
         raise NoAnswer(outcome) from None
 
 
@@ -152,10 +152,10 @@ async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen
         async for frame in frames:
             match frame["type"]:
                 case "message":
-                    answers = answer.takes(frame)
+                    answers = answer.includes(frame)
                     if answers and is_failure(text, frame):
                         screen.record(frame, answers=True)
-                        raise AnswerFailed(harmless(frame["content"]))
+                        raise AnswerFailed(without_controls(frame["content"]))
                     screen.message(frame, answers=answers, aside=not answers)
                     if answers and not answer.more:
                         return

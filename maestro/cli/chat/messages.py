@@ -21,8 +21,8 @@ class ChatAnswer:
         self.client_id = client_id
         self.more = False
 
-    def takes(self, message: Frame) -> bool:
-        """Tell whether this message is a part of the answer."""
+    def includes(self, message: Frame) -> bool:
+        """Return whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
         answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more
         if answers:
@@ -31,31 +31,31 @@ class ChatAnswer:
 
 
 def is_failure(text: str, answer: Frame) -> bool:
-    """Tell whether the message is Maestro's error text in place of an agent's answer."""
+    """Return whether the message is Maestro's error text in place of an agent's answer."""
     return bool(answer.get("notice")) and control_word(text) is None
 
 
-def addressed(text: str, agent: str) -> str:
-    """Return the text with a mention of the agent, if one is to answer; control words stay as they are."""
+def mention_agent(text: str, agent: str) -> str:
+    """Return the text with a mention of the agent, if an agent is given; control words stay unchanged."""
     if not agent or control_word(text) is not None or re.match(rf"\s*@{re.escape(agent)}(?!\w)", text, re.IGNORECASE):
         return text
     return f"@{agent} {text}"
 
 
-def displayed(message: Frame, address: str = "") -> str:
+def display_text(message: Frame, address: str = "") -> str:
     """Return a message as text for a terminal, with its file's address and its numbered choices.
 
-    ``address`` is the web connector's own, to which the path of a file is relative.
+    ``address`` is the address of the web connector, to which the path of a file is relative.
     """
     lines = [message["content"]]
     if file := message.get("file"):
         size = f"{file['size'] / 1000:.1f} kB" if file["size"] < MEGABYTE else f"{file['size'] / MEGABYTE:.1f} MB"
         lines.append(f"[file {file['filename']}, {size}: {address}{file['url']}]")
     lines.append("  ".join(f"[{n}] {button['label']}" for n, button in enumerate(message.get("buttons", ()), 1)))
-    return harmless("\n".join(filter(None, lines)))
+    return without_controls("\n".join(filter(None, lines)))
 
 
-def meant(line: str, message: Frame) -> str:
+def resolve_choice(line: str, message: Frame) -> str:
     """Return the text to send for a line: the number of a button of the newest message means its value."""
     values = {str(number): str(button["value"]) for number, button in enumerate(message.get("buttons", ()), 1)}
     return values.get(line.strip(), line)
@@ -67,6 +67,6 @@ def web_address(url: str) -> str:
     return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
 
 
-def harmless(text: str) -> str:
+def without_controls(text: str) -> str:
     """Return a text without control characters, which could move a terminal's cursor."""
     return "".join(character for character in text if character in "\n\t" or unicodedata.category(character) != "Cc")

@@ -15,11 +15,11 @@ from typing import Any
 import typer
 
 from maestro.cli.chat.client import ChatClient, Frame
-from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, meant
+from maestro.cli.chat.messages import ChatAnswer, display_text, mention_agent, resolve_choice
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
-AWAY = "Maestro is away; this goes on when it is back."
+AWAY = "Maestro is unreachable; the chat goes on when it is back."
 HISTORY_LINES = 1000
 
 
@@ -43,9 +43,9 @@ class ChatScreen:
         if self._as_json:
             self.record(frame, answers=answers)
         elif aside:
-            self.note(f"Earlier in this channel: {displayed(frame, self._address)}")
+            self.note(f"Earlier in this channel: {display_text(frame, self._address)}")
         else:
-            self._write(displayed(frame, self._address))
+            self._write(display_text(frame, self._address))
 
     def record(self, frame: Frame, *, answers: bool) -> None:
         """Write a message for programs; a user at a terminal sees nothing."""
@@ -66,7 +66,7 @@ class ChatScreen:
     def read(self) -> str:
         """Return the next line that the user types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
         with self._lock:
-            self._erase()
+            self._erase_typing()
             self._asking = True
         try:
             return input(PROMPT if self._drawn else "")
@@ -75,14 +75,14 @@ class ChatScreen:
 
     def _write(self, text: str, *, err: bool = False) -> None:
         with self._lock:
-            self._erase()
+            self._erase_typing()
             if self._asking and self._drawn:
                 typer.echo(CLEAR_LINE, nl=False)
             typer.echo(text, err=err)
             if self._asking and self._drawn:
                 typer.echo(PROMPT + readline.get_line_buffer(), nl=False)
 
-    def _erase(self) -> None:
+    def _erase_typing(self) -> None:
         if self._shows_typing:
             self._shows_typing = False
             typer.echo(CLEAR_LINE, nl=False)
@@ -97,10 +97,10 @@ def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) 
             try:
                 listener.wait_for(listener.answer(line, agent))
             except KeyboardInterrupt:
-                screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
+                screen.note("No longer waiting; the answer will still come, unless you send /stop.")
         if client.unacknowledged:
             count = len(client.unacknowledged)
-            screen.note(f"Maestro has not confirmed {count} of your messages; say them again later.")
+            screen.note(f"Maestro has not confirmed {count} of your messages; send them again later.")
 
 
 def _read_lines(screen: ChatScreen) -> Iterator[str]:
@@ -141,12 +141,12 @@ class ChannelListener:
             waiting.cancel()
 
     async def answer(self, line: str, agent: str) -> None:
-        """Send a message and return when its answer begins, or when it is refused.
+        """Send a message, and return when its answer begins or the message is refused.
 
         The number of a button below the newest message stands for the value of that button.
         """
-        chosen, self._newest = meant(line, self._newest), {}
-        text = chosen if chosen != line else addressed(line, agent)
+        chosen, self._newest = resolve_choice(line, self._newest), {}
+        text = chosen if chosen != line else mention_agent(line, agent)
         client_id, settled = str(uuid.uuid4()), asyncio.Event()
         self._waiting[client_id] = ChatAnswer(client_id), settled
         try:
@@ -158,15 +158,15 @@ class ChannelListener:
     async def _listen(self) -> None:
         async with contextlib.aclosing(self._client.frames()) as frames:
             async for frame in frames:
-                self._show(frame)
+                self._show_frame(frame)
 
-    def _show(self, frame: Frame) -> None:
+    def _show_frame(self, frame: Frame) -> None:
         match frame["type"]:
             case "resumed":
                 self.connected.set()
             case "message":
                 self._newest = frame
-                answered = [settled for answer, settled in self._waiting.values() if answer.takes(frame)]
+                answered = [settled for answer, settled in self._waiting.values() if answer.includes(frame)]
                 for settled in answered:
                     settled.set()
                 self._screen.message(frame, answers=bool(answered))
@@ -203,7 +203,7 @@ async def _finish_tasks() -> None:
 
 @contextlib.contextmanager
 def _saved_history(history: Path) -> Iterator[None]:
-    """Load the history of earlier conversations, and store this one's, readable by its user only."""
+    """Load the history of earlier conversations, and store it on exit, readable by its user only."""
     readline.set_history_length(HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)

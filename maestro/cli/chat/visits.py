@@ -21,8 +21,8 @@ FILE_MODE = 0o600
 class ChatVisit(Value):
     """The state that lets the next connection resume as the same user in the same channel.
 
-    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` names the Maestro
-    that the rest is about.
+    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` is the id of the Maestro
+    installation to which the other fields belong.
     """
 
     url: str
@@ -45,7 +45,7 @@ class VisitFiles:
 
     def find(self, url: str, name: str) -> ChatVisit | None:
         """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
-        visit = _read_visit(self._file(url, name))
+        visit = _read_visit(self._visit_file(url, name))
         return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
 
     def start(self, url: str, name: str, user: str) -> ChatVisit:
@@ -53,21 +53,21 @@ class VisitFiles:
         if name.startswith("#"):
             return ChatVisit(url=url, channel=name[1:], resume_token=self.token(url))
         visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.token(url), last_id=0)
-        self.keep(name, visit)
+        self.save(name, visit)
         return visit
 
     def token(self, url: str) -> str:
-        """Return the newest token from this address, if any, so that the user is the same in all channels."""
+        """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
-            with contextlib.suppress(OSError):  # the file may be deleted meanwhile
+            with contextlib.suppress(OSError):  # another process may delete the file meanwhile
                 dated.append((file.stat().st_mtime_ns, file))
         visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
 
-    def keep(self, name: str, visit: ChatVisit) -> None:
+    def save(self, name: str, visit: ChatVisit) -> None:
         """Store the visit under this name; if that fails, the next call starts a new channel."""
-        file = self._file(visit.url, name)
+        file = self._visit_file(visit.url, name)
         fresh = file.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class VisitFiles:
                 opened.write(visit.model_dump_json())
             fresh.replace(file)
 
-    def _file(self, url: str, name: str) -> Path:
+    def _visit_file(self, url: str, name: str) -> Path:
         digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
         return self.folder / f"{digest[:24]}.json"
 

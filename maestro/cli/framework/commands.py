@@ -1,4 +1,4 @@
-"""Commands with options of their own, and ``Given`` for the options that every command takes."""
+"""Commands whose options are annotated parameters, and the options that every command takes."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,22 +22,22 @@ class _ChannelCommand(TyperCommand):
     """A command whose arguments may be negative numbers, such as the ids of Telegram's groups."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take a number such as -1001 for an argument; options are still known by their names."""
+        """Parse a number such as -1001 as an argument, not as an option."""
         ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
         return super().parse_args(ctx, args)
 
 
 class Commands(typer.Typer):
-    """A command or a group of them, each of which takes the common options too.
+    """A command or a group of commands, each of which also takes the common options.
 
-    The function of a command gets those as its first parameter, and has only its own besides::
+    The function of a command gets the common options as its first parameter, and then its own options::
 
         @app.command()
         def show(given: Given, slug: Slug) -> None:
 
-    ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the word for the value, and the help. An option is
-    written the same way, if need be with another name than its parameter: ``"--key-env NAME: Take the key from it."``.
-    A parameter that is annotated with ``InputOptions`` stands for several options, so that commands can share them.
+    ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the placeholder of a value, and the help. An option
+    is written the same way, with its name if the parameter has another: ``"--key-env NAME: Take the key from it."``.
+    A parameter that is annotated with ``InputOptions`` stands for several options, which several commands may share.
     """
 
     def __init__(self, about: str | None = None) -> None:
@@ -46,13 +46,13 @@ class Commands(typer.Typer):
             no_args_is_help=about is not None,
             rich_markup_mode=None,
             pretty_exceptions_enable=False,
-            add_completion=False,  # only the main command offers to install it
+            add_completion=False,  # only the main command offers to install completion
         )
 
     def command(
         self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = (), **more: Any
     ) -> Callable[[Function], Function]:
-        """Make a function a command, with ``--json`` unless it has none, and these ports; ``more`` is for Typer."""
+        """Register a function as a command, with options for ``--json`` and ``ports``; ``more`` is passed to Typer."""
         register = super().command(name, cls=_ChannelCommand, **more)
 
         def add(function: Function) -> Function:
@@ -65,7 +65,7 @@ class Commands(typer.Typer):
 def _typer_command(function: Callable[..., Any], json: bool, ports: Sequence[Port]) -> Callable[..., None]:
     """Return the function as Typer calls it, with a parameter for every option in the order of the help."""
     own = list(signature(function).parameters.values())[1:]
-    bundles = {parameter.name: bundle for parameter in own if (bundle := _bundle(parameter.annotation)) is not None}
+    bundles = {each.name: bundle for each in own if (bundle := _input_options(each.annotation)) is not None}
     port_names = {port.key: port.key.replace(".", "_") for port in ports}
 
     @wraps(function)
@@ -83,19 +83,19 @@ def _typer_command(function: Callable[..., Any], json: bool, ports: Sequence[Por
     ]
     parameters = [
         keyword("ctx", typer.Context),
-        *(_described(option).replace(kind=Parameter.KEYWORD_ONLY) for option in unfolded),
+        *(_typer_parameter(option).replace(kind=Parameter.KEYWORD_ONLY) for option in unfolded),
         *([keyword("as_json", Json, False)] if json else []),
         keyword("config", Config, None),
         keyword("data_dir", DataDir, None),
         *(keyword(port_names[port.key], port.annotation, None) for port in ports),
         keyword("debug", Debug, False),
     ]
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # inspect.signature reads it first
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # inspect.signature reads this attribute first
     return command
 
 
-def _described(parameter: Parameter) -> Parameter:
-    """Return the parameter as Typer reads it, where a text such as ``--key-env NAME: Take the key from it.`` has it."""
+def _typer_parameter(parameter: Parameter) -> Parameter:
+    """Return a parameter with the option or argument that its text, such as ``--key-env NAME: Take it.``, describes."""
     kind, *about = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
     if not about or not isinstance(about[0], str):
         return parameter
@@ -109,22 +109,22 @@ def _described(parameter: Parameter) -> Parameter:
     return parameter.replace(annotation=Annotated[kind, words])
 
 
-def _bundle(annotation: object) -> InputOptions | None:
-    """Return the options for which a parameter stands; None for a single one."""
+def _input_options(annotation: object) -> InputOptions | None:
+    """Return the ``InputOptions`` of an annotation; None for a single option."""
     metadata = (annotation, *getattr(annotation, "__metadata__", ()))
     return next((about for about in metadata if isinstance(about, InputOptions)), None)
 
 
-def configured(given: Given, *, accounts: bool = True) -> Loaded:
+def load_settings(given: Given, *, accounts: bool = True) -> Loaded:
     """Load the settings, overridden by the options of the command line; raises ``ConfigurationError``.
 
-    Without ``accounts`` the command works where the keys of the models are not, such as in a second terminal.
+    Without ``accounts`` the keys of models may be missing, as in a second terminal.
     """
     overrides = {"dataDir": given.data_dir, "logs.level": "debug" if given.debug else None, **given.ports}
     return load(given.config, read_environment(), overrides, accounts=accounts)
 
 
 def reachable_host(host: str) -> str:
-    """Return how this machine connects to a server that is bound to this host, written as in a URL."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - only compared, never bound
+    """Return the host, as in a URL, by which this machine reaches a server that is bound to ``host``."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - the address is only compared, never bound
     return f"[{host}]" if ":" in host else host

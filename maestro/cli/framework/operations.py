@@ -1,4 +1,4 @@
-"""Commands that are generated from the operations on a noun: list, show, add, edit, remove, and every switch."""
+"""Commands that are generated from operations: list, show, add, edit, remove, and each fixed change such as enable."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Any, Concatenate, TypeVar
 
 from pydantic import BaseModel
 
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, keyword
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
@@ -23,13 +23,13 @@ from maestro.store.store import Store
 ACTOR = "operator"
 """The author of every change by a command in the audit log."""
 Texts = Callable[[Any], Lines] | str
-"""A function of the lines about a view, or the text that follows the name of the view in one line."""
+"""A function that returns the lines for a view, or the text that follows the name of the view."""
 Operation = TypeVar("Operation", bound=Callable[Concatenate[Any, ...], Result])
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The settings and the open store; ``live`` are the settings with the changes made while Maestro runs."""
+class CommandContext:
+    """The settings and the open store; ``live`` includes the changes made while Maestro runs."""
 
     loaded: Loaded
     store: Store
@@ -37,21 +37,21 @@ class Opened:
 
 
 @contextlib.contextmanager
-def opened(given: Given) -> Iterator[Opened]:
-    """Open the store of the data folder, beside a running Maestro; raises ``ConfigurationError`` without one."""
-    loaded = configured(given, accounts=False)
+def open_context(given: Given) -> Iterator[CommandContext]:
+    """Open the store of the data folder, beside a running Maestro; raises ``ConfigurationError`` if there is none."""
+    loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
         live.look(store)
-        yield Opened(loaded, store, live)
+        yield CommandContext(loaded, store, live)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """How a command names one of a noun: the field ``key`` of its view, and the argument ``ref``.
+    """The way in which commands name an item: the field ``key`` of its view, and the argument ``ref``.
 
-    ``new_ref`` is the argument of ``add``. ``read`` returns the arguments of the operations, such as the number of a
-    row; it raises ``typer.BadParameter``.
+    ``new_ref`` is the argument of ``add``. ``read`` returns the arguments for the operations, such as the number of a
+    row, and raises ``typer.BadParameter``.
     """
 
     key: str = "id"
@@ -61,9 +61,9 @@ class Reference:
 
 
 class OperationCommands(Commands):
-    """The commands of a noun; they are in the help in the order in which they are added.
+    """The commands for one kind of item; the help lists them in the order in which they are added.
 
-    ``operations`` makes the operations on the noun from what ``context`` opens; the generated commands call their
+    ``operations`` builds the operations from the object that ``context`` opens; the generated commands call their
     methods ``list``, ``show``, ``add``, ``change`` and ``remove``.
     """
 
@@ -72,17 +72,17 @@ class OperationCommands(Commands):
         about: str | None,
         operations: Callable[[Any], Any],
         reference: Reference = Reference(),
-        context: Callable[[Given], AbstractContextManager[Any]] = opened,
+        context: Callable[[Given], AbstractContextManager[Any]] = open_context,
     ) -> None:
         super().__init__(about)
         self._operations, self._context, self._reference = operations, context, reference
 
     def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
-        """Make a command of a function that gets the operations and its options, and returns a view and its lines."""
+        """Register a command: a function that gets the operations and its options, and returns a view and its lines."""
 
         def add(function: Operation) -> Operation:
             own = list(signature(function).parameters.values())[1:]
-            self._add(name or function.__name__, function.__doc__, function, *own)
+            self._register(name or function.__name__, function.__doc__, function, *own)
             return function
 
         return add
@@ -90,7 +90,7 @@ class OperationCommands(Commands):
     def list(
         self, about: str, columns: Columns, empty: str, query: QueryOptions | None = None, *, paged: bool = False
     ) -> None:
-        """Add ``list``, of what a query finds; neither with a query nor ``paged``, it shows everything."""
+        """Add the command ``list`` for the result of ``query``, for pages if ``paged``, or else for all items."""
 
         def run(operations: Any, **options: Any) -> Result:
             if not options and "limit" in signature(operations.list).parameters:
@@ -99,65 +99,65 @@ class OperationCommands(Commands):
             return page, listing(page, columns, empty)
 
         paging = [keyword("limit", Limit, LIMIT), keyword("cursor", TextCursor, None)]
-        self._add("list", about, run, *([keyword("query", query)] if query else paging if paged else []))
+        self._register("list", about, run, *([keyword("query", query)] if query else paging if paged else []))
 
     def show(self, about: str, portrait: Portrait) -> None:
-        """Add ``show``."""
-        self.one("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
+        """Add the command ``show``."""
+        self.item_command("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
 
-    def one(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
-        """Add a command that reads one of the noun, or changes it."""
+    def item_command(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
+        """Add a command that reads or changes one item."""
 
         def run(operations: Any, ref: str) -> Result:
             view = operation(operations, *self._reference.read(ref))
             return view, self._lines(view, texts)
 
-        self._add(name, about, run, keyword("ref", self._reference.ref))
+        self._register(name, about, run, keyword("ref", self._reference.ref))
 
     def switch(self, name: str, about: str, texts: Texts, change: BaseModel) -> None:
         """Add a command that always makes the same change, such as ``enable``."""
-        self.one(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
+        self.item_command(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
 
     def add(self, about: str, new: type[BaseModel], options: InputOptions, texts: Texts) -> None:
-        """Add ``add``: the argument names the new one, and the options are its other fields."""
+        """Add the command ``add``: its argument names the new item, and its options are the other fields."""
 
         def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
             view = operations.add(read(new, {self._reference.key: ref, **options}), ACTOR)
             return view, self._lines(view, texts)
 
         ref = self._reference.new_ref or self._reference.ref
-        self._add("add", about, run, keyword("ref", ref), keyword("options", options))
+        self._register("add", about, run, keyword("ref", ref), keyword("options", options))
 
     def edit(self, about: str, change: type[BaseModel], options: InputOptions) -> None:
-        """Add ``edit``: the options are the fields that change."""
+        """Add the command ``edit``; its options are the fields to change."""
 
         def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
             view = operations.change(ref, read(change, options), ACTOR)
             return view, self._lines(view, " is changed")
 
-        self._add("edit", about, run, keyword("ref", self._reference.ref), keyword("options", options))
+        self._register("edit", about, run, keyword("ref", self._reference.ref), keyword("options", options))
 
     def remove(self, about: str, *, by_view: bool = False) -> None:
-        """Add ``remove``; with ``by_view`` one that has several names is removed by the name in its view."""
+        """Add the command ``remove``; with ``by_view`` it removes the item by the name in the item's view."""
 
         def run(operations: Any, ref: str) -> Result:
             names = (getattr(operations.show(ref), self._reference.key),) if by_view else self._reference.read(ref)
             operations.remove(*names, ACTOR)
             return {self._reference.key: "/".join(names)}, f"{'/'.join(names)} is gone"
 
-        self._add("remove", about, run, keyword("ref", self._reference.ref))
+        self._register("remove", about, run, keyword("ref", self._reference.ref))
 
     def _lines(self, view: BaseModel, texts: Texts) -> Lines:
         return f"{getattr(view, self._reference.key)}{texts}" if isinstance(texts, str) else texts(view)
 
-    def _add(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
+    def _register(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
         def command(given: Given, **options: Any) -> None:
             with self._context(given) as at:
                 view, lines = run(self._operations(at), **options)
             write(view, lines, given.as_json)
 
         command.__doc__ = about
-        # Inspect.signature reads it first.
+        # inspect.signature reads this attribute before the function's own parameters.
         own = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
         command.__signature__ = Signature([keyword("given", Given), *own])  # type: ignore[attr-defined]
         self.command(name)(command)

@@ -1,4 +1,4 @@
-"""The options that every command takes, before its name or after it, and those that stand for ports."""
+"""The options that every command takes, before or after its name, and the options for ports."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,11 +8,11 @@ import typer
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The configuration; without it, maestro.json where you are."),
+    typer.Option(
+        "--config", metavar="FILE", help="The configuration file; by default maestro.json in the current folder."
+    ),
 ]
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder for everything Maestro keeps.")
-]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder for the data of Maestro.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log in detail.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
@@ -42,9 +42,9 @@ CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and 
 
 @dataclass
 class Given:
-    """The common options of a command line; a later one wins.
+    """The common options of a command line; an option after the command's name overrides one before it.
 
-    ``ports`` are by the key of their setting, None without the option.
+    ``ports`` has the value for the key of each port's setting, None without the option.
     """
 
     config: Path | None = None

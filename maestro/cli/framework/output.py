@@ -15,15 +15,15 @@ from pydantic import BaseModel
 
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
-"""What a command returns: the value for programs, and the lines for people."""
+"""The result of a command: the value for programs, and the lines for users."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each with the field that it shows.
+    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each title with the field it shows.
 
-    A ``_`` stands for a blank, and a ``?`` marks a column that is left out where no row has a value. ``values`` has the
-    functions of the columns that show no field.
+    A ``_`` stands for a blank, and a ``?`` marks a column that is omitted if no row has a value. ``values`` has
+    functions for the columns that show no field.
     """
 
     titles: str
@@ -36,7 +36,7 @@ class Columns:
             title, _, name = column.rstrip("?").partition("=")
             words = title.replace("_", " ")
             value_of = self.values.get(words) or attrgetter(name or title)
-            cells = [_text(value_of(view)) for view in views]
+            cells = [_cell_text(value_of(view)) for view in views]
             if any(cells) or not column.endswith("?"):
                 columns.append((words.upper(), *(cell or "-" for cell in cells)))
         return list(zip(*columns, strict=True))
@@ -61,26 +61,26 @@ def printable(line: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a time in the zone of this machine, "" for none."""
+    """Return a time in the zone of this machine, or "" for None."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
-def joined(*parts: str | None, by: str = "/") -> str:
+def join(*parts: str | None, by: str = "/") -> str:
     """Return the parts that are not empty, such as the platform, channel and thread of an address."""
     return by.join(filter(None, parts))
 
 
 def channel_of(view: Any) -> str:
-    """Return where a view posts or was posted: its platform, channel and thread."""
-    return joined(view.platform, view.channel, view.thread)
+    """Return the channel of a view: its platform, channel and thread."""
+    return join(view.platform, view.channel, view.thread)
 
 
-def enabled(view: Any) -> str:
+def enabled_text(view: Any) -> str:
     """Return whether the item is enabled, as a word."""
     return "enabled" if view.enabled else "disabled"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of rows with aligned columns."""
     cells = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -89,46 +89,46 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:
-    """Yield the table of a page, how to see the rest, and a note, or the sentence ``empty`` where it has no items."""
+    """Yield a page as a table, a hint at the next page, and a note; yield only ``empty`` for a page without items."""
     if not page.items:
         yield empty
         return
-    yield from aligned(columns.rows(page.items))
-    yield from more(getattr(page, "next", None))
+    yield from align_rows(columns.rows(page.items))
+    yield from page_hint(getattr(page, "next", None))
     if note:
         yield note
 
 
-def more(cursor: str | None) -> Iterator[str]:
-    """Yield the command for the following page, if there is one."""
+def page_hint(cursor: str | None) -> Iterator[str]:
+    """Yield the hint how to get the next page, if there is one."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
-def section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
-    """Yield an indented table under its title, nothing without rows."""
+def titled_table(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
+    """Yield an indented table under its title; yield nothing without rows."""
     if views:
-        yield from ("", title, *(f"  {line}" for line in aligned(columns.rows(views))))
+        yield from ("", title, *(f"  {line}" for line in align_rows(columns.rows(views))))
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each fact that is not empty, the values below each other."""
+def field_lines(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each pair whose value is not empty, with aligned values."""
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0)
     yield from (f"  {name:<{width}}  {plain(value)}" for name, value in present)
 
 
-def body(text: str) -> Iterator[str]:
+def text_lines(text: str) -> Iterator[str]:
     """Yield the lines of a longer text, indented."""
     yield from (f"  {printable(line)}".rstrip() for line in text.splitlines())
 
 
 @dataclass(frozen=True)
 class Portrait:
-    """How a view is shown whole: its title, a line for each field that is set, tables of what it holds, and a text.
+    """The format of one view: its title, a line for each field that is set, tables of nested views, and a longer text.
 
-    ``hide`` names fields without a line; ``lines_of`` has functions for further lines, or for those of fields, by their
-    names. ``tables`` has the columns of tables that do not show every field. ``text`` is the field with a longer text.
+    ``hide`` names fields without a line. ``lines_of`` has functions for added or replaced lines, by their names.
+    ``tables`` has the columns of tables that omit fields. ``text`` is the field with the longer text.
     """
 
     title: Callable[[Any], str]
@@ -148,16 +148,16 @@ class Portrait:
             for name, rows in values.items()
             if isinstance(rows, tuple) and rows and isinstance(rows[0], BaseModel)
         }
-        yield from facts((name, _text(value)) for name, value in values.items() if name not in tables)
+        yield from field_lines((name, _cell_text(value)) for name, value in values.items() if name not in tables)
         for name, rows in tables.items():
             columns = self.tables.get(name) or Columns(" ".join(f"{field}?" for field in type(rows[0]).model_fields))
-            yield from section(name.capitalize(), columns, rows)
+            yield from titled_table(name.capitalize(), columns, rows)
         if self.text and (text := getattr(view, self.text)):
-            yield from ("", *body(text))
+            yield from ("", *text_lines(text))
 
 
-def _text(value: object) -> str:
-    """Return a value as text, "" for none."""
+def _cell_text(value: object) -> str:
+    """Return a value as text, "" for None."""
     match value:
         case None:
             return ""
@@ -168,7 +168,7 @@ def _text(value: object) -> str:
         case float():
             return f"{value:g}"
         case tuple() | list():
-            return ", ".join(map(_text, value))
+            return ", ".join(map(_cell_text, value))
         case BaseModel():
             return value.model_dump_json(exclude_defaults=True)
         case _:

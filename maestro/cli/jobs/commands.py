@@ -11,21 +11,21 @@ import typer
 from pydantic import Field
 
 from maestro.bootstrap.operations import Operator, open_operator
-from maestro.cli.framework.commands import configured
-from maestro.cli.framework.inputs import QueryOptions, made
-from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.commands import load_settings
+from maestro.cli.framework.inputs import QueryOptions, build_input
+from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Result, aligned, joined, listing, plain, write
+from maestro.cli.framework.output import Result, align_rows, join, listing, plain, write
 from maestro.cli.jobs.texts import (
     BATCH_COLUMNS,
     ERROR_COLUMNS,
     ITEM_COLUMNS,
     JOB_COLUMNS,
     JOB_PORTRAIT,
-    batch_forecast,
-    batch_progress,
+    forecast_lines,
+    preview_lines,
+    progress_lines,
     prompt_lines,
-    replay_preview,
 )
 from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.batches import BatchAction, BatchRequest
@@ -49,27 +49,27 @@ you replay or cancel is done by the running Maestro, or by the next one that sta
 
 
 def read_time(text: str) -> datetime:
-    """Read a moment; one without an offset is of this machine's zone, and one without a day is the last such time."""
+    """Read a time; without an offset it is in this machine's zone, and without a day it is the last such clock time."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        pass  # perhaps a time without a day
+        pass  # the text may be a clock time without a day
     try:
         clock = time.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last one") from None
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last 09:00") from None
     now = datetime.now().astimezone()
     today = datetime.combine(now, clock).astimezone()
     return today if today <= now else today - timedelta(days=1)
 
 
 ChosenJobs = Annotated[JobFilter, QueryOptions(JobFilter, read_time=read_time)]
-"""The jobs that are meant; without any option, all of them."""
+"""The filter for the jobs of a command; without any option it matches all jobs."""
 Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
 
 
 class BatchMode(StrEnum):
-    """How many jobs are replayed."""
+    """How a batch replays its jobs."""
 
     RESUME = "resume"
     RESTART = "restart"
@@ -78,10 +78,10 @@ class BatchMode(StrEnum):
 class BatchConfirmation(Value):
     """The options that confirm an action on many jobs."""
 
-    all_matching: bool = Field(default=False, description="all jobs there are, where no other option says which")
-    dry_run: bool = Field(default=False, description="only tell what it would do")
-    yes: bool = Field(default=False, description="do not ask whether it is meant")
-    expected: int | None = Field(default=None, ge=0, description="do nothing when it is not this number of jobs")
+    all_matching: bool = Field(default=False, description="act on all jobs, if no other option selects jobs")
+    dry_run: bool = Field(default=False, description="only show what the batch would do")
+    yes: bool = Field(default=False, description="do not ask for confirmation")
+    expected: int | None = Field(default=None, ge=0, description="do nothing unless exactly this number of jobs match")
 
 
 Confirmation = Annotated[BatchConfirmation, QueryOptions(BatchConfirmation, spelling={"expected": "--expected N"})]
@@ -99,45 +99,45 @@ def replay_all(
     with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None,
     with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None,
     mode: Annotated[
-        BatchMode, "resume: go on at the failed step and keep every result; restart: from the top."
+        BatchMode, "resume: go on at the failed step and keep every result; restart: from the start."
     ] = BatchMode.RESUME,
 ) -> None:
-    """Replay every job that is meant, after telling what that does and pays for."""
-    edits = made(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
+    """Replay every matching job, after showing what the replays do and cost."""
+    edits = build_input(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
     changes = {"edits": edits} if edits.any else {}
     _run_batch(given, chosen, confirmation, action=BatchAction(mode), **changes)
 
 
 @batches.command("cancel-all")
 def cancel_all(given: Given, chosen: ChosenJobs, confirmation: Confirmation) -> None:
-    """Stop every open job that is meant, for good, after telling how many those are."""
+    """Cancel every matching open job, after showing how many jobs match."""
     _run_batch(given, chosen, confirmation, action=BatchAction.CANCEL)
 
 
 @batches.operation("counts")
 def count_jobs(batches: BatchOperations, chosen: ChosenJobs) -> Result:
-    """Count jobs by status; --status itself does not matter."""
+    """Count jobs by status; --status is ignored."""
     counts = batches.counts(chosen)
-    return counts, aligned([("STATUS", "JOBS"), *((status, f"{count:,}") for status, count in counts)])
+    return counts, align_rows([("STATUS", "JOBS"), *((status, f"{count:,}") for status, count in counts)])
 
 
 @batches.operation("errors")
 def group_errors(batches: BatchOperations, chosen: ChosenJobs) -> Result:
-    """Group failed jobs by what went wrong, the newest kind first."""
+    """Group failed jobs by error, the newest first."""
     groups = batches.errors(chosen)
-    return groups, listing(groups, ERROR_COLUMNS, "There are no such failures.")
+    return groups, listing(groups, ERROR_COLUMNS, "No failures match.")
 
 
 @batches.operation("batches")
 def show_batches(
     batches: BatchOperations,
     query: Annotated[BatchQuery, QueryOptions(BatchQuery)],
-    batch_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Show how far this one is.")] = None,
+    batch_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Show the progress of this batch.")] = None,
 ) -> Result:
-    """List batches, newest first, or show how far one is."""
+    """List batches, newest first, or show the progress of one."""
     if batch_id:
         batch = batches.show(batch_id)
-        return batch, batch_progress(batch)
+        return batch, progress_lines(batch)
     page = batches.list(query)
     return page, listing(page, BATCH_COLUMNS, "There are no batches yet.")
 
@@ -146,52 +146,50 @@ def show_batches(
 def list_batch_jobs(
     batches: BatchOperations, batch_id: BatchId, query: Annotated[ItemQuery, QueryOptions(ItemQuery)]
 ) -> Result:
-    """List what came of each job of a batch, in their order."""
+    """List the result of each job of a batch, in the order of the batch."""
     page = batches.items(batch_id, query)
-    return page, listing(page, ITEM_COLUMNS, "There are no such jobs in this batch.")
+    return page, listing(page, ITEM_COLUMNS, "No jobs of this batch match.")
 
 
 @batches.operation("stop-batch")
 def stop_batch(batches: BatchOperations, batch_id: BatchId) -> Result:
-    """Let no more jobs of a batch begin; those that were begun go on."""
+    """Stop a batch before its next job; jobs that have begun go on."""
     batch = batches.stop(batch_id, ACTOR)
-    return batch, batch_progress(batch)
+    return batch, progress_lines(batch)
 
 
 def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation, **fields: Any) -> None:
-    """Tell what a batch would do and, where it is confirmed, begin it."""
-    with opened(given) as at:
+    """Show what a batch would do and, once confirmed, begin the batch."""
+    with open_context(given) as at:
         if chosen == JobFilter() and not confirmation.all_matching:
             raise typer.BadParameter("say which jobs, for example with --status failed, or --all-matching for all")
-        batches, request = BatchOperations(at.store), made(BatchRequest, filter=chosen, **fields)
+        batches, request = BatchOperations(at.store), build_input(BatchRequest, filter=chosen, **fields)
         if not confirmation.yes:
             forecast = batches.forecast(request)
-            write(forecast, batch_forecast(forecast), given.as_json and confirmation.dry_run)
+            write(forecast, forecast_lines(forecast), given.as_json and confirmation.dry_run)
             request = request.model_copy(update={"expected": forecast.matching})
         if confirmation.expected is not None:
             request = request.model_copy(update={"expected": confirmation.expected})
         if confirmation.dry_run:
             return
         if not confirmation.yes:
-            typer.confirm("Is that meant?", abort=True, err=True)
+            typer.confirm("Begin the batch?", abort=True, err=True)
         batch = batches.begin(request, ACTOR)
-    write(batch, batch_progress(batch), given.as_json)
+    write(batch, progress_lines(batch), given.as_json)
 
 
-def _operator(given: Given) -> AbstractContextManager[Operator]:
-    return open_operator(configured(given, accounts=False))
+def _open_operator(given: Given) -> AbstractContextManager[Operator]:
+    return open_operator(load_settings(given, accounts=False))
 
 
-app = OperationCommands(HELP, lambda operator: operator.jobs, context=_operator)
-app.list(
-    "List jobs, newest first.", JOB_COLUMNS, "There are no such jobs.", QueryOptions(JobQuery, read_time=read_time)
-)
+app = OperationCommands(HELP, lambda operator: operator.jobs, context=_open_operator)
+app.list("List jobs, newest first.", JOB_COLUMNS, "No jobs match.", QueryOptions(JobQuery, read_time=read_time))
 
 
 @app.command()
 def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
-    with _operator(given) as operator:
+    with _open_operator(given) as operator:
         job = operator.jobs.show(job_id)
     page = ["", f"page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
     write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
@@ -208,7 +206,7 @@ def prompt(
         ),
     ] = None,
 ) -> Result:
-    """Show exactly what a model saw in one call, and its answer."""
+    """Show exactly what a model saw in one call, and the model's answer."""
     recorded = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
     return recorded, prompt_lines(recorded)
 
@@ -219,25 +217,25 @@ def replay(
     job_id: Id,
     mode: Annotated[
         ReplayMode,
-        "resume: go on at the failed step and keep every result; restart: again from the top, as a new "
+        "resume: go on at the failed step and keep every result; restart: from the start, as a new "
         "job; what-if: only show what would be answered now.",
     ] = ReplayMode.RESUME,
-    agent: Annotated[str | None, "SLUG: Who answers instead."] = None,
+    agent: Annotated[str | None, "SLUG: The agent that answers instead."] = None,
     model: Annotated[str | None, "NAME: The model that is asked first instead."] = None,
     prompt: Annotated[str | None, "TEXT: What the model reads instead of the message or the task."] = None,
-    drop_edits: Annotated[bool, "--no-edits: Do it as it was the first time, without earlier changes."] = False,
-    preview: Annotated[bool, "--preview: Only tell what would be done, paid and repeated."] = False,
+    drop_edits: Annotated[bool, "--no-edits: Replay the original input, without the edits of earlier replays."] = False,
+    preview: Annotated[bool, "--preview: Only show what the replay would do, cost and repeat."] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for its end; exit with 1 unless completed.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until the job ends; exit with 1 unless it completed.")
     ] = False,
 ) -> None:
-    """Let an ended job run again, and print the id of the job that runs now."""
-    changes = made(JobEdits, agent=agent, model=model, prompt=prompt)
-    edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays
-    with _operator(given) as operator:
+    """Replay an ended job, and print the id of the job that runs now."""
+    changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
+    edits = changes if changes.any or drop_edits else None  # edits of None keep those of earlier replays
+    with _open_operator(given) as operator:
         if preview:
             outcome = operator.jobs.preview(job_id, mode, edits)
-            write(outcome, replay_preview(outcome), given.as_json)
+            write(outcome, preview_lines(outcome), given.as_json)
             return
         running = asyncio.run(operator.jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
@@ -245,7 +243,7 @@ def replay(
         if not wait:
             return
         job = _wait_for_end(operator.jobs, running)
-    line = plain(joined(job.status, job.error, job.reason, by=": "))
+    line = plain(join(job.status, job.error, job.reason, by=": "))
     write(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
@@ -253,7 +251,7 @@ def replay(
 
 @app.operation()
 def cancel(jobs: JobOperations, job_id: Id) -> Result:
-    """Stop an open job for good; one that runs notices within a second."""
+    """Cancel an open job; a running job stops within a second."""
     status = asyncio.run(jobs.cancel(job_id, ACTOR)).status
     line = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
     return {"id": job_id, "status": status, "error": "", "reason": ""}, line

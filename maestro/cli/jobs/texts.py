@@ -1,10 +1,10 @@
-"""Jobs in words for a terminal: lists, timelines, previews of replays, batches, and the prompts of model calls."""
+"""Texts about jobs on a terminal: lists, timelines, previews of replays, batches, and the prompts of model calls."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from maestro.cli.framework.output import Columns, Portrait, body, facts, joined, moment, plain, section
+from maestro.cli.framework.output import Columns, Portrait, field_lines, join, moment, plain, text_lines, titled_table
 from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
@@ -19,19 +19,19 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted", BatchAction.CANCEL: "cancelled"}
 
 
-def age(time: datetime) -> str:
-    """Return how long ago a moment was, in its largest unit."""
+def age_text(time: datetime) -> str:
+    """Return the time since a moment, in its largest unit."""
     ago = datetime.now(UTC) - time
     unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
     return f"{max(ago, timedelta()) // length}{unit}"
 
 
 def cost(usd: float | None) -> str:
-    """Return an amount of US dollars, None for an unknown one."""
+    """Return an amount of US dollars as text; None is an unknown amount."""
     return "unknown" if usd is None else f"${usd:.4f}"
 
 
-def took(view: Any) -> str:
+def duration(view: Any) -> str:
     """Return the duration of a step or a call."""
     ms = view.duration_ms
     return "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
@@ -42,24 +42,24 @@ JOB_COLUMNS = Columns(
     {
         "kind": lambda job: job.schedule or job.kind,
         "channel": lambda job: f"{job.platform}/{job.channel}",
-        "age": lambda job: age(job.created_at),
+        "age": lambda job: age_text(job.created_at),
         "error": lambda job: job.error or job.reason,
     },
 )
 STEP_COLUMNS = Columns(
     "step state attempt run started=started_at took error",
-    {"took": took, "error": lambda step: joined(step.error, step.detail, by=": ")},
+    {"took": duration, "error": lambda step: join(step.error, step.detail, by=": ")},
 )
 CALL_COLUMNS = Columns(
     "id call for=purpose state provider model account in=input_tokens out=output_tokens "
     "cached=cached_tokens cost took tools error",
-    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": took},
+    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": duration},
 )
 TOOL_COLUMNS = Columns(
     "round tool state attempts took result",
     {
         "round": lambda call: f"{call.number}.{call.place}",
-        "took": took,
+        "took": duration,
         "result": lambda view: excerpt(view.result, NARROW),
     },
 )
@@ -78,11 +78,11 @@ WOULD_ACT_COLUMNS = Columns(
 )
 BATCH_COLUMNS = Columns(
     "id does=action age jobs=total waiting begun refused skipped completed failed open",
-    {"age": lambda batch: age(batch.created_at)},
+    {"age": lambda batch: age_text(batch.created_at)},
 )
 ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
 ERROR_COLUMNS = Columns(
-    "jobs=count error step newest agents example reason", {"newest": lambda group: age(group.newest)}
+    "jobs=count error step newest agents example reason", {"newest": lambda group: age_text(group.newest)}
 )
 
 
@@ -91,7 +91,7 @@ JOB_PORTRAIT = Portrait(
     hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
     "interrupted_cost_usd calls deliveries actions substitution would_act depth erased restarted_from",
     lines_of={
-        "channel": lambda job: joined(job.platform, job.account, job.channel, job.thread),
+        "channel": lambda job: join(job.platform, job.account, job.channel, job.thread),
         "message": lambda job: job.excerpt if not job.task else "",
         "task": lambda job: excerpt(job.task),
         "what if": lambda job: job.restarted_from if job.what_if else "",
@@ -126,8 +126,8 @@ def _substitution_text(substitution: Substitution) -> str:
     return f"{substitution.model} of account {substitution.account}, because {substitution.reason}"
 
 
-def replay_preview(preview: ReplayPreview) -> Iterator[str]:
-    """Yield what a replay would do, pay and repeat."""
+def preview_lines(preview: ReplayPreview) -> Iterator[str]:
+    """Yield the lines about what a replay would do, cost and repeat."""
     if not preview.possible:
         yield plain(f"{preview.mode} is not possible: {preview.problem}")
         return
@@ -141,12 +141,12 @@ def replay_preview(preview: ReplayPreview) -> Iterator[str]:
     for effect in preview.effects:
         outcome = "stays" if effect.kept else "again" if effect.again else "happens"
         lines.append((outcome, f"{effect.text} ({effect.count})" if effect.count > 1 else effect.text))
-    yield from facts(lines)
+    yield from field_lines(lines)
     yield "Nothing was changed."
 
 
-def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
-    """Yield what a batch would do."""
+def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
+    """Yield the lines about what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
         price = f"about {cost(forecast.cost_usd)}"
@@ -160,8 +160,8 @@ def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
         yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
 
 
-def batch_progress(batch: BatchView) -> Iterator[str]:
-    """Yield how far a batch is."""
+def progress_lines(batch: BatchView) -> Iterator[str]:
+    """Yield the lines about the progress of a batch."""
     yield f"{batch.id}  {batch.action}{', stopped' if batch.stopped else ''}"
     yield (
         f"  {batch.total:,} jobs: {batch.waiting:,} waiting, {batch.begun:,} begun, {batch.refused:,} refused, "
@@ -176,11 +176,11 @@ def batch_progress(batch: BatchView) -> Iterator[str]:
 
 
 def prompt_lines(call: RecordedCallView) -> Iterator[str]:
-    """Yield one attempt at one model call: its request, layer by layer and word by word, and its answer."""
+    """Yield one attempt at one model call: the request by layers, the whole messages, and the answer."""
     answer = call.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
     yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"
-    yield from facts(
+    yield from field_lines(
         [
             ("at", moment(call.started_at)),
             ("error", call.error),
@@ -194,17 +194,17 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
-    yield from section("Layers", Columns("layer=name characters tokens note"), call.layers)
-    for turn in call.messages:
-        tool = f" of {turn.tool} ({turn.call_id})" if turn.role is Role.TOOL else ""
-        row = f", message {turn.message_id}" if turn.message_id is not None else ""
-        yield from ("", plain(f"== {turn.role}{tool}, {turn.tokens} tokens{row}"), *body(turn.text))
-        yield from _tool_calls(turn.tool_calls)
-        yield from (f"  [image {image.content_type} {image.digest}]" for image in turn.images)
+    yield from titled_table("Layers", Columns("layer=name characters tokens note"), call.layers)
+    for message in call.messages:
+        tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
+        row = f", message {message.message_id}" if message.message_id is not None else ""
+        yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *text_lines(message.text))
+        yield from _tool_call_lines(message.tool_calls)
+        yield from (f"  [image {image.content_type} {image.digest}]" for image in message.images)
     if answer is not None:
-        yield from ("", f"== answer, {answer.output_tokens} tokens", *body(answer.text))
-        yield from _tool_calls(answer.tool_calls)
+        yield from ("", f"== answer, {answer.output_tokens} tokens", *text_lines(answer.text))
+        yield from _tool_call_lines(answer.tool_calls)
 
 
-def _tool_calls(calls: Iterable[ToolCallView]) -> Iterator[str]:
+def _tool_call_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
     yield from (f"  [calls {plain(call.name)} with {plain(call.arguments)}]" for call in calls)

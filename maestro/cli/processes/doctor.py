@@ -1,4 +1,4 @@
-"""``maestro doctor``: what works, what does not, and how to mend it."""
+"""``maestro doctor``: what works, what does not, and how to fix it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ app = Commands()
 
 
 class Findings(Value):
-    """What ``--json`` writes; ``ok`` unless something is broken."""
+    """The output of ``--json``; ``ok`` is false if a check found something broken."""
 
     ok: bool
     checks: tuple[Diagnosis, ...]
@@ -39,12 +39,12 @@ def doctor(given: Given) -> None:
     environment = read_environment()
     checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
     findings = Findings(ok=all(check.verdict is not DiagnosisLevel.BROKEN for check in checks), checks=checks)
-    write(findings, _lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
+    write(findings, _check_lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
     raise typer.Exit(0 if findings.ok else 1)
 
 
-def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
-    """Yield each check with its fix below it; where the output is no terminal, ``echo`` takes the colours out."""
+def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
+    """Yield each check with its fix below; ``typer.echo`` removes the colours if the output is no terminal."""
     column = max(len(check.check) for check in checks)
     for check in checks:
         word, colour = MARKS[check.verdict]

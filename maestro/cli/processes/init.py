@@ -1,4 +1,4 @@
-"""``maestro init``: a configuration from what is found here, and a cluster made ready."""
+"""``maestro init``: writes a configuration from what is found here, and prepares a Temporal cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ app = Commands()
 def init(
     given: Given,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
-    force: Annotated[bool, "--force: Replace a file that is there; the old one is kept."] = False,
+    force: Annotated[bool, "--force: Replace an existing file; the old file is kept."] = False,
     temporal_address: Annotated[
         str | None, "HOST:PORT: A Temporal server of your own, to be prepared and used."
     ] = None,
@@ -43,10 +43,10 @@ def init(
     environment = read_environment()
     plan = plan_init(request, environment)
     if not (yes or given.as_json):
-        _confirm(plan)
+        _confirm_plan(plan)
     backup = write_plan(plan)
     if not given.as_json:
-        _echo(_outcome(plan, backup))
+        _echo_lines(_outcome_lines(plan, backup))
     cluster = tuple(prepare_cluster(plan, request, environment)) if plan.address else ()
     if plan.address and not cluster:
         cluster = (f"Namespace and search attributes were there already at {plan.address}.",)
@@ -57,9 +57,9 @@ def init(
     write({**result, "accounts": accounts, "found": plan.discovery.sentences, "cluster": cluster}, lines, given.as_json)
 
 
-def _confirm(plan: InitPlan) -> None:
-    """Show what was found, and ask a user at a terminal; a script has decided by running the command."""
-    _echo(f"Found: {sentence}." for sentence in plan.discovery.sentences)
+def _confirm_plan(plan: InitPlan) -> None:
+    """Show what was found, and ask for confirmation at a terminal; a script is not asked."""
+    _echo_lines(f"Found: {sentence}." for sentence in plan.discovery.sentences)
     if not sys.stdin.isatty():
         return
     actions = [f"write {plan.file}"] if plan.action in (FileAction.WRITTEN, FileAction.REPLACED) else []
@@ -68,7 +68,7 @@ def _confirm(plan: InitPlan) -> None:
         typer.confirm(f"{' and '.join(actions).capitalize()}?", default=True, abort=True)
 
 
-def _outcome(plan: InitPlan, backup: Path | None) -> Iterator[str]:
+def _outcome_lines(plan: InitPlan, backup: Path | None) -> Iterator[str]:
     if plan.action is FileAction.UNCHANGED:
         yield f"{plan.file} is already as it should be."
     elif plan.action is FileAction.KEPT:
@@ -84,6 +84,6 @@ def _outcome(plan: InitPlan, backup: Path | None) -> Iterator[str]:
         yield "The file names the variables that hold the keys: keep them set wherever Maestro runs."
 
 
-def _echo(lines: Iterator[str]) -> None:
+def _echo_lines(lines: Iterator[str]) -> None:
     for line in lines:
         typer.echo(plain(line))

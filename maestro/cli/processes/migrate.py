@@ -1,8 +1,8 @@
-"""``maestro migrate``: the store brought up to this release, before the processes that use it are started."""
+"""``maestro migrate``: brings the store up to this release, before the processes that use it are started."""
 
 import typer
 
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.options import Given
 from maestro.installation.migration import Migration, MigrationOutcome, migrate
 
@@ -16,12 +16,12 @@ def migrate_store(given: Given) -> None:
     `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
-    done = migrate(configured(given, accounts=False).settings)
-    typer.echo(done.model_dump_json() if given.as_json else sentence(done))
+    done = migrate(load_settings(given, accounts=False).settings)
+    typer.echo(done.model_dump_json() if given.as_json else outcome_sentence(done))
 
 
-def sentence(done: Migration) -> str:
-    """Say what a migration did."""
+def outcome_sentence(done: Migration) -> str:
+    """Return the sentence about what a migration did."""
     match done.outcome:
         case MigrationOutcome.CREATED:
             return f"Created the database {done.database} (schema {done.after})."

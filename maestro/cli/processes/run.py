@@ -9,7 +9,7 @@ from maestro.bootstrap.connect import Connect
 from maestro.bootstrap.process import run
 from maestro.bootstrap.up import Up
 from maestro.bootstrap.worker import Worker
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.options import (
     CONNECT_HEALTH_PORT,
     TEMPORAL_PORT,
@@ -27,26 +27,26 @@ up, worker, api, connect = Commands(), Commands(), Commands(), Commands()
 def run_everything(given: Given) -> None:
     """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
 
-    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
+    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; unfinished work goes on
     with the next `maestro up`.
     """
-    raise typer.Exit(run(Up(configured(given), typer.echo)))
+    raise typer.Exit(run(Up(load_settings(given), typer.echo)))
 
 
 @worker.command(json=False, ports=[WORKER_HEALTH_PORT])
 def run_worker(given: Given) -> None:
     """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.
 
-    Several workers may run side by side. Ctrl-C lets running work finish and then ends; what is left goes on elsewhere,
-    or with the next start.
+    Several workers may run side by side. Ctrl-C lets running work finish and then ends; unfinished work goes on in
+    another worker, or with the next start.
     """
-    raise typer.Exit(run(Worker(configured(given), typer.echo)))
+    raise typer.Exit(run(Worker(load_settings(given), typer.echo)))
 
 
 @api.command(json=False, ports=[WEBUI_PORT])
 def run_api(given: Given) -> None:
     """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
-    raise typer.Exit(run(Api(configured(given), typer.echo)))
+    raise typer.Exit(run(Api(load_settings(given), typer.echo)))
 
 
 @connect.command(json=False, ports=[WEB_PORT, CONNECT_HEALTH_PORT])
@@ -58,4 +58,4 @@ def run_connectors(
     Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
     ends.
     """
-    raise typer.Exit(run(Connect(configured(given, accounts=False), typer.echo, platforms)))
+    raise typer.Exit(run(Connect(load_settings(given, accounts=False), typer.echo, platforms)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from maestro.bootstrap.tools import names_of
+from maestro.bootstrap.tools import tool_names
 from maestro.operations.skill_folder import SkillFolder, SkillLoader
 from maestro.operations.skills import SkillOperations
 from maestro.settings import Settings
@@ -45,7 +45,7 @@ def own(tmp_path: Path) -> Path:
 async def http(rows: JobRows, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the dashboard as the operator."""
     SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
-    tools = names_of(LiveSettings.unchanging(Settings()))
+    tools = tool_names(LiveSettings.unchanging(Settings()))
     control = SkillOperations(rows.store, SkillFolder(own), tools)
     async with client(app_of(rows, skills=control), auth=BASIC) as http:
         yield http

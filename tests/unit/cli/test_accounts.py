@@ -32,7 +32,7 @@ def stored_key(rows: JobRows, name: str = "mine") -> str:
 def test_an_account_is_added_with_a_key_that_is_never_shown(rows: JobRows, maestro: Maestro) -> None:
     ran = maestro("accounts", "add", "mine", "--provider", "openai", "--also", "gpt-4o", "--also", "o3")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "mine is asked for openai/gpt-4o-mini from the next call on\n"
+    assert ran.out == "mine is used for openai/gpt-4o-mini from the next call on\n"
     assert stored_key(rows) == KEY
     shown = maestro("accounts", "show", "mine")
     for words in ("mine  active", "gpt-4o, o3", "...abcd", "0.0000 USD", "added"):
@@ -78,9 +78,9 @@ def test_a_mistake_is_one_line_and_the_key_is_not_in_it(maestro: Maestro) -> Non
 
 def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY")
-    assert maestro("accounts", "disable", "mine").out == "mine is asked no more\n"
+    assert maestro("accounts", "disable", "mine").out == "mine is not used any more\n"
     assert maestro("accounts", "show", "mine", "--json").json["state"] == "disabled"
-    assert maestro("accounts", "enable", "mine").out == "mine is asked again\n"
+    assert maestro("accounts", "enable", "mine").out == "mine is used again\n"
     assert maestro("accounts", "show", "mine", "--json").json["state"] == "active"
     assert maestro("accounts", "remove", "mine", "--json").json == {"name": "mine"}
     assert maestro("accounts", "show", "mine").code == 1

@@ -89,7 +89,7 @@ def test_an_edit_changes_what_is_given_and_puts_back_what_is_reset(maestro: Maes
     ada = maestro("agents", "show", "ada", "--json").json
     assert (ada["tools"], ada["allowUsers"], ada["dailyBudgetUsd"]) == (["calculate"], None, None)
     again = worked(maestro("agents", "edit", "ada", "--reset", "allowUsers"))
-    assert again.out == "ada is that already; it stays at version 3\n"
+    assert again.out == "ada has these values already; it stays at version 3\n"
     assert maestro("agents", "edit", "ada", "--reset", "slug").code == 2
 
 

@@ -22,7 +22,7 @@ def test_a_token_is_revoked_by_its_number(rows: JobRows, maestro: Maestro) -> No
     assert set(made) == {
         *("id", "name", "ending", "createdBy", "createdAt", "lastUsedAt", "revokedAt", "token"),
     }
-    assert maestro("agents", "token", "revoke", "ada", str(made["id"])).out == "token 1 of ada opens nothing any more\n"
+    assert maestro("agents", "token", "revoke", "ada", str(made["id"])).out == "token 1 of ada is revoked\n"
     (token,) = maestro("agents", "token", "list", "ada", "--json").json["items"]
     assert token["revokedAt"]
     with rows.store.view() as tx:

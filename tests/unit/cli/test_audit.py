@@ -55,4 +55,4 @@ def test_what_makes_no_sense_is_wrong_usage(rows: JobRows, maestro: Maestro) -> 
     del rows
     assert maestro("audit", "--cursor", "nonsense").code == 2
     assert maestro("audit", "--since", "yesterday").code == 2
-    assert maestro("audit").out == "Nothing of this kind was done.\n"
+    assert maestro("audit").out == "No entry matches.\n"

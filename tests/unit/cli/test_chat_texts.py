@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, harmless, is_failure, meant, web_address
+from maestro.cli.chat.messages import (
+    ChatAnswer,
+    display_text,
+    is_failure,
+    mention_agent,
+    resolve_choice,
+    web_address,
+    without_controls,
+)
 from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
@@ -18,17 +26,17 @@ def frame(number: int, reply_to: str = "", **marks: bool) -> dict[str, object]:
 
 def test_an_answer_is_what_replies_to_us_and_what_follows_it_until_its_last_chunk() -> None:
     answer = ChatAnswer("mine")
-    assert not answer.takes(frame(1))
-    assert not answer.takes(frame(2, "local:other", more=True))
-    assert not answer.takes(frame(3))
-    assert answer.takes(frame(5, "local:mine", more=True))
-    assert answer.takes(frame(6, more=True))
-    assert not answer.takes(frame(7, "local:other"))
+    assert not answer.includes(frame(1))
+    assert not answer.includes(frame(2, "local:other", more=True))
+    assert not answer.includes(frame(3))
+    assert answer.includes(frame(5, "local:mine", more=True))
+    assert answer.includes(frame(6, more=True))
+    assert not answer.includes(frame(7, "local:other"))
     assert answer.more
-    assert answer.takes(frame(9))
+    assert answer.includes(frame(9))
     assert not answer.more
-    assert not answer.takes(frame(10))
-    assert answer.takes(frame(11, "local:mine"))  # a notice first, the answer later
+    assert not answer.includes(frame(10))
+    assert answer.includes(frame(11, "local:mine"))  # a notice first, the answer later
 
 
 @pytest.mark.parametrize(
@@ -53,11 +61,11 @@ def test_a_notice_is_a_failure_unless_maestro_itself_was_spoken_to(said: str, no
     ],
 )
 def test_an_agent_is_mentioned_once_and_control_words_stay_alone(text: str, agent: str, sent: str) -> None:
-    assert addressed(text, agent) == sent
+    assert mention_agent(text, agent) == sent
 
 
 def test_control_characters_do_not_reach_a_terminal() -> None:
-    assert harmless("\x1b]0;title\x07a\r\n\tb\x9b2J\x00 é 👩‍🚀") == "]0;titlea\n\tb2J é 👩‍🚀"
+    assert without_controls("\x1b]0;title\x07a\r\n\tb\x9b2J\x00 é 👩‍🚀") == "]0;titlea\n\tb2J é 👩‍🚀"
 
 
 def test_a_channel_says_who_talks_to_whom_and_is_nobody_elses() -> None:
@@ -77,8 +85,8 @@ def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path)
     visits = VisitFiles(tmp_path / "new" / "chat")
     visit = ChatVisit(url=URL, channel="c-1", resume_token="secret", instance="i", last_id=7)
     assert visits.find(URL, "@ada") is None
-    visits.keep("@ada", visit)
-    visits.keep("@ada", visit.model_copy(update={"last_id": 8}))
+    visits.save("@ada", visit)
+    visits.save("@ada", visit.model_copy(update={"last_id": 8}))
     assert visits.find(URL, "@ada") == visit.model_copy(update={"last_id": 8})
     assert visits.find(URL, "@") is None
     assert visits.find("ws://elsewhere/", "@ada") is None
@@ -91,7 +99,7 @@ def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
     for age, (name, url, token) in enumerate(
         (("@", URL, "old"), ("@ada", URL, "new"), ("#c", URL, ""), ("@", "ws://elsewhere/", "another"))
     ):
-        visits.keep(name, ChatVisit(url=url, channel=name, resume_token=token, last_id=age))
+        visits.save(name, ChatVisit(url=url, channel=name, resume_token=token, last_id=age))
         for file in tmp_path.glob("*.json"):
             os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
     for name in ("@", "@ada", "#c"):
@@ -103,11 +111,11 @@ def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
 
 def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None:
     visits = VisitFiles(tmp_path)
-    visits.keep("@", ChatVisit(url=URL, channel="c-1"))
+    visits.save("@", ChatVisit(url=URL, channel="c-1"))
     (file,) = tmp_path.iterdir()
     file.write_text("{")
     assert visits.find(URL, "@") is None
-    VisitFiles(file / "no folder").keep("@", ChatVisit(url=URL, channel="c-1"))
+    VisitFiles(file / "no folder").save("@", ChatVisit(url=URL, channel="c-1"))
 
 
 BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value": "Blue #7"}]
@@ -116,19 +124,19 @@ BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value"
 def test_what_may_be_chosen_and_where_a_file_is_stands_below_the_words() -> None:
     file = {"filename": "plan\x1b.png", "size": 12_345, "url": "/api/file/c/9"}
     message = {"content": "Which?", "buttons": BUTTONS}
-    assert displayed(message) == "Which?\n[1] Red[2J  [2] Blue"
-    assert displayed({"content": "", "file": file}, "http://localhost:5070") == (
+    assert display_text(message) == "Which?\n[1] Red[2J  [2] Blue"
+    assert display_text({"content": "", "file": file}, "http://localhost:5070") == (
         "[file plan.png, 12.3 kB: http://localhost:5070/api/file/c/9]"
     )
-    assert displayed({"content": "just words"}) == "just words"
+    assert display_text({"content": "just words"}) == "just words"
 
 
 @pytest.mark.parametrize(
     ("line", "says"), [("1", "Red #7"), (" 2 ", "Blue #7"), ("3", "3"), ("0", "0"), ("01", "01"), ("a 1", "a 1")]
 )
 def test_the_number_of_a_button_says_what_it_says(line: str, says: str) -> None:
-    assert meant(line, {"buttons": BUTTONS}) == says
-    assert meant(line, {"content": "later"}) == line
+    assert resolve_choice(line, {"buttons": BUTTONS}) == says
+    assert resolve_choice(line, {"content": "later"}) == line
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.unit.cli.conftest import Maestro
 
 
 def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
-    assert maestro("conversations", "list").out == "There are no such conversations.\n"
+    assert maestro("conversations", "list").out == "No conversations match.\n"
     number = talk(rows, "hello")
     head, line = maestro("conversations", "list").out.splitlines()
     assert head.split() == ["ID", "STATUS", "AGENT", "CHANNEL", "WITH", "MESSAGES", "TOKENS", "LAST", "SAID"]
@@ -46,7 +46,7 @@ def test_a_conversation_is_read(rows: JobRows, maestro: Maestro) -> None:
 
 def test_what_was_said_is_found(rows: JobRows, maestro: Maestro) -> None:
     number = talk(rows, "the pelican")
-    assert maestro("conversations", "search", "heron").out == "Nothing was said that contains this.\n"
+    assert maestro("conversations", "search", "heron").out == "No message contains this text.\n"
     _, *lines = maestro("conversations", "search", "Pelican").out.splitlines()
     assert [line.split()[0] for line in lines] == [str(number)] * 2
 

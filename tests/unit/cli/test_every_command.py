@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from maestro.cli.main import COMMANDS, load, run
+from maestro.cli.main import COMMANDS, load_command, run
 from tests.support.command import COMMAND
 from tests.support.forking import forked
 
@@ -35,7 +35,7 @@ def leaves(words: Words, command: click.Command) -> Iterator[tuple[Words, click.
         yield from leaves((*words, name), below)
 
 
-EVERY = dict(leaf for name in COMMANDS for leaf in leaves((name,), load(name)))
+EVERY = dict(leaf for name in COMMANDS for leaf in leaves((name,), load_command(name)))
 CONFIGURED = [words for words in EVERY if words not in NEEDS_NO_CONFIGURATION]
 
 

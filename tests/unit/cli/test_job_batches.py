@@ -73,7 +73,7 @@ def test_another_number_of_jobs_than_expected_is_left_alone(rows: JobRows, maest
 
 
 def test_counts_and_failures(rows: JobRows, maestro: Maestro) -> None:
-    assert maestro("jobs", "errors").out == "There are no such failures.\n"
+    assert maestro("jobs", "errors").out == "No failures match.\n"
     assert maestro("jobs", "batches").out == "There are no batches yet.\n"
     rows.failed(reason="no answer within 7 s"), rows.failed(reason="no answer within 8 s")
     assert maestro("jobs", "counts", "--json").json["failed"] == 2

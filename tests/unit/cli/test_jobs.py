@@ -35,7 +35,7 @@ def test_the_list_is_a_table_with_whole_ids(rows: JobRows, maestro: Maestro) -> 
 
 
 def test_an_empty_list_says_so(maestro: Maestro) -> None:
-    assert maestro("jobs", "list").out == "There are no such jobs.\n"
+    assert maestro("jobs", "list").out == "No jobs match.\n"
     assert maestro("jobs", "list", "--json").json == {"items": [], "next": None}
 
 

@@ -48,7 +48,7 @@ def test_search_takes_any_text(maestro: Maestro) -> None:
     assert contents(maestro("memory", "search", "ada", "C++?", "--json").json) == ["writes\x1b[2J C++"]
     found = contents(maestro("memory", "search", "ada", "東京", "or", "tea", "--json").json)
     assert set(found) == {"lives in 東京", "likes tea"}
-    assert maestro("memory", "search", "ada", "zebra").out == "The agent remembers no such fact.\n"
+    assert maestro("memory", "search", "ada", "zebra").out == "No fact matches.\n"
 
 
 def test_a_fact_is_added_changed_and_forgotten(maestro: Maestro) -> None:
@@ -98,5 +98,5 @@ def test_everything_is_forgotten_only_when_it_is_meant(maestro: Maestro) -> None
     assert maestro("memory", "clear", "ada").code == 1, "nobody was there to ask"
     assert len(maestro("memory", "list", "ada", "--json").json["items"]) == 3
     assert maestro("memory", "clear", "ada", "--yes").out == "ada has forgotten 3 facts and all state\n"
-    assert maestro("memory", "list", "ada").out == "The agent remembers no such fact.\n"
+    assert maestro("memory", "list", "ada").out == "No fact matches.\n"
     assert maestro("memory", "state", "list", "ada").out == "The agent keeps no state.\n"

@@ -7,17 +7,17 @@ from tests.unit.cli.conftest import Maestro
 
 
 def test_people_are_let_in_listed_and_forgotten(rows: JobRows, maestro: Maestro) -> None:
-    assert maestro("pairings", "list").out == "Nobody wishes to be let in.\n"
+    assert maestro("pairings", "list").out == "No user asks for access.\n"
     assert maestro("people", "list").out.startswith("Nobody was let in yet;")
     rows.clock.now = utc_now()
     wish(rows, "ada", "ABCDEFGH")
     head, row = maestro("pairings", "list").out.splitlines()
     assert head.split() == ["ID", "CODE", "PERSON", "NAME", "STATUS", "UNTIL", "BY"]
     assert row.split()[:5] == ["1", "ABCDEFGH", "slack:ada", "Ada", "pending"]
-    assert maestro("pairings", "approve", "abcd-efgh", "--owner").out == "slack:ada is let in, and an owner\n"
+    assert maestro("pairings", "approve", "abcd-efgh", "--owner").out == "slack:ada has access, and is an owner\n"
     assert maestro("people", "list").out.splitlines()[1].split()[:2] == ["slack:ada", "Ada"]
     assert maestro("owner", "list").out.splitlines()[1].startswith("slack:ada")
-    assert maestro("people", "remove", "slack:ada").out == "slack:ada is not known any more\n"
+    assert maestro("people", "remove", "slack:ada").out == "slack:ada has no access any more\n"
     gone = maestro("people", "remove", "slack:ada")
     assert (gone.code, gone.err.count("\n")) == (1, 1)
 
@@ -25,7 +25,7 @@ def test_people_are_let_in_listed_and_forgotten(rows: JobRows, maestro: Maestro)
 def test_who_is_refused_and_a_code_that_ran_out(rows: JobRows, maestro: Maestro) -> None:
     rows.clock.now = utc_now()
     wish(rows, "ada", "ABCDEFGH")
-    assert maestro("pairings", "refuse", "1").out == "slack:ada is not let in\n"
+    assert maestro("pairings", "refuse", "1").out == "slack:ada has no access\n"
     rows.clock.now = utc_now() - LIFETIME
     wish(rows, "bob", "BCDEFGHJ")
     ran = maestro("pairings", "approve", "BCDEFGHJ")

@@ -26,7 +26,7 @@ def log(rows: JobRows) -> list[tuple[str, str, str]]:
 
 
 def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
-    assert maestro("questions", "list").out == "There are no such questions.\n"
+    assert maestro("questions", "list").out == "No questions match.\n"
     assert maestro("questions", "list", "--json").json == {"items": [], "next": None}
     question, approval = waiting_question(rows), waiting_approval(rows)
     head, first, second = maestro("questions", "list").out.splitlines()

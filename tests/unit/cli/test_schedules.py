@@ -14,7 +14,7 @@ MORNING = (*ADD, "--when", "0 9 * * 1-5", "--zone", "Europe/Amsterdam", "--name"
 
 def test_a_cron_is_planned_and_listed(rows: JobRows, maestro: Maestro) -> None:
     del rows
-    assert maestro("schedules", "list").out.startswith("There are no such schedules")
+    assert maestro("schedules", "list").out.startswith("No schedules match")
     said, *times = maestro(*MORNING).out.splitlines()
     assert said == "cron-1: ada works at 09:00 on working days (Europe/Amsterdam), in web/news"
     assert len(times) == 5
@@ -82,7 +82,7 @@ def test_what_passed_is_made_up_for(rows: JobRows, maestro: Maestro) -> None:
     maestro(*MORNING)
     stretch = ("schedules", "backfill", "cron-1", "--from", "2025-11-03T09:00", "--to", "2025-11-05T08:59")
     told = maestro(*stretch, "--preview").out.splitlines()
-    assert told[-1] == "This would begin 2 runs, one after the other."
+    assert told[-1] == "This would start 2 runs, one after the other."
     begun = maestro(*stretch, "--json").json
     assert [time["time"] for time in begun["times"]] == ["2025-11-03T08:00:00Z", "2025-11-04T08:00:00Z"]
     assert begun["times"][0]["jobId"] == "maestro-cron-1-2025-11-03T08:00:00Z"

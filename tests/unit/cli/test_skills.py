@@ -47,7 +47,7 @@ def test_a_skill_is_added_switched_and_removed(rows: JobRows, maestro: Maestro, 
 def test_a_shipped_skill_is_there_again_when_ones_own_is_removed(maestro: Maestro, tmp_path: Path) -> None:
     file = write_skill(tmp_path, "mine.md", skill_text("editing", "tea"))
     maestro("skills", "add", str(file))
-    assert maestro("skills", "remove", "editing").out == "editing is that of Maestro again\n"
+    assert maestro("skills", "remove", "editing").out == "editing is the shipped skill again\n"
     ran = maestro("skills", "remove", "editing")
     assert (ran.code, ran.out) == (1, "")
     assert "disable it instead" in ran.err
@@ -72,7 +72,7 @@ def test_a_message_is_tried(maestro: Maestro) -> None:
     lines = maestro("skills", "test", "prod is down, here is the traceback").out.splitlines()
     assert lines[0].split() == ["SKILL", "POINTS", "BECAUSE", "OF"]
     assert lines[2].split() == ["chosen", "debugging", "1", "traceback"]
-    assert maestro("skills", "test", "hello").out == "No skill fits this message.\n"
+    assert maestro("skills", "test", "hello").out == "No skill matches this message.\n"
 
 
 def test_a_message_is_tried_with_the_tools_and_skills_of_an_agent(

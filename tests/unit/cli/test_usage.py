@@ -75,20 +75,20 @@ def test_how_long_steps_took(rows: JobRows, maestro: Maestro) -> None:
     assert [line.split() for line in stages] == [["answer", *times], ["context", *times]]
     assert note == "Of 1 completed jobs from 2026-11-20 to 2026-11-21: the newest 500 of each day."
     assert maestro("usage", "--latency", *DAYS, "--csv").out.splitlines()[2] == ",context,1,250.0,250.0,250.0"
-    assert maestro("usage", "--latency", "--until", "2020-01-01").out == "No job was completed in this time.\n"
+    assert maestro("usage", "--latency", "--until", "2020-01-01").out == "No job was completed in this period.\n"
 
 
 def test_how_far_budgets_are_used(rows: JobRows, maestro: Maestro) -> None:
     use(rows)
     lines = maestro("usage", "--budgets").out.splitlines()
-    assert [line.split()[0] for line in lines[:-1]] == ["OF", "everybody", "client"]
+    assert [line.split()[0] for line in lines[:-1]] == ["OF", "all", "client"]
     assert lines[1].split()[1:] == ["$50.0000", "$0.0000", "$0.0000", "0%", "fine"]
-    assert lines[-1].startswith("They start anew at ")
+    assert lines[-1].startswith("Budgets start again at ")
 
 
 def test_no_call_is_a_sentence(rows: JobRows, maestro: Maestro) -> None:
     del rows
-    assert maestro("usage", "--until", "2020-01-01").out == "No model was called in this time.\n"
+    assert maestro("usage", "--until", "2020-01-01").out == "No model was called in this period.\n"
 
 
 @pytest.mark.parametrize(
