@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol
 from temporalio import activity
 
 from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
-from maestro.domain.agent_chat import addendum
+from maestro.domain.agent_chat import chat_addendum
 from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.conducting.conductor import outcomes_note
 from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
-from maestro.domain.context.layers import Colleague, Persona, persona, speaker_line
+from maestro.domain.context.layers import Colleague, Persona, build_persona, speaker_line
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage, conversation_key
 from maestro.domain.jobs.delegations import MAX_DEPTH
 from maestro.domain.jobs.flow import ContextOutcome
@@ -262,7 +262,7 @@ class ContextActivities:
             skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, scope_key),
             states=tx.memory.states(agent.id or 0, scope_key),
-            addendum=addendum(agent) if rules.chat else "",
+            addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
         if job.depth < MAX_DEPTH:  # a task at this depth cannot be delegated further, so no agent is offered
@@ -277,7 +277,7 @@ class ContextActivities:
         def build() -> Persona:
             agent_id, circle = agent.id or 0, key.circle
             colleagues = tx.agents.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
-            return persona(agent, key.tools, colleagues, key.budget)
+            return build_persona(agent, key.tools, colleagues, key.budget)
 
         if not tx.system.versions.are_cacheable:
             return build()

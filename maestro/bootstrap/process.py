@@ -106,7 +106,7 @@ class Process(ABC):
                 await asyncio.to_thread(store.keep_reserve)
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
-                async with self.live.watching(store, partial(_apply, store)):
+                async with self.live.refreshing(store, partial(_apply, store)):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing

@@ -169,12 +169,12 @@ def author_problem(author: str, agent: Agent | None) -> str:
     return ""
 
 
-def addendum(agent: Agent) -> str:
+def chat_addendum(agent: Agent) -> str:
     """Return the prompt text about the chat for an agent; empty for all agents except coders that take part."""
     return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER and may_read_chat(agent.slug, agent.role) else ""
 
 
-def chat_only(calls: Sequence[ToolCall]) -> bool:
+def calls_chat_only(calls: Sequence[ToolCall]) -> bool:
     """Return whether an answer called chat tools and no other tool."""
     return bool(calls) and all(call.name in CHAT_TOOLS for call in calls)
 
@@ -201,7 +201,7 @@ def receives_feed(request: LLMRequest) -> bool:
     return request.key.purpose is CallPurpose.ANSWER and not again and may_read_chat(request.agent, request.role)
 
 
-def most_posts(room: int) -> int:
+def max_posts(room: int) -> int:
     """Return the most unread posts to load for ``room`` tokens: as many as may fit, but at least one."""
     return max(room // SMALLEST_POST, 1)
 

@@ -54,7 +54,7 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _without_nul(text: str) -> str:
+def _reject_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("expected no NUL characters; take them out")
     return text
@@ -72,7 +72,7 @@ AccountName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "up to 63 letters, digits, dots, hyphens and underscores")
 ]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
-SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]
+SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_reject_nul)]
 """A search text without NUL: a database would ignore the text after a NUL and find too much."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]
@@ -81,12 +81,10 @@ ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: 
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 
 DisplayName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "up to 64 characters without a blank at either end")]
-Description = Annotated[str, Field(max_length=2_000), AfterValidator(_without_nul)]
-Voice = Annotated[str, Field(max_length=200), AfterValidator(_without_nul)]
-Quirks = Annotated[
-    tuple[Annotated[str, Field(max_length=500), AfterValidator(_without_nul)], ...], Field(max_length=20)
-]
-SystemPrompt = Annotated[str, Field(max_length=100_000), AfterValidator(_without_nul)]
+Description = Annotated[str, Field(max_length=2_000), AfterValidator(_reject_nul)]
+Voice = Annotated[str, Field(max_length=200), AfterValidator(_reject_nul)]
+Quirks = Annotated[tuple[Annotated[str, Field(max_length=500), AfterValidator(_reject_nul)], ...], Field(max_length=20)]
+SystemPrompt = Annotated[str, Field(max_length=100_000), AfterValidator(_reject_nul)]
 PreferredModel = Annotated[str, matching(r"\S{0,200}", "the name of a model without blanks, or nothing")]
 Fallbacks = Annotated[tuple[ModelName, ...], Field(max_length=20)]
 ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]
@@ -95,16 +93,16 @@ PeopleIds = Annotated[tuple[OwnerId, ...], Field(max_length=1_000)]
 ClientName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "the name of a client, or nothing")]
 
 
-def _in_year_range(moment: datetime) -> datetime:
+def _require_year_in_range(moment: datetime) -> datetime:
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(f"expected a time from {FIRST_YEAR} to {LAST_YEAR}")
     return moment
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_in_year_range)]
+Moment = Annotated[AwareDatetime, AfterValidator(_require_year_in_range)]
 
 
-def in_order(since: datetime | None, until: datetime | None) -> None:
+def require_time_order(since: datetime | None, until: datetime | None) -> None:
     """Raise ``ValueError`` if ``since`` is after ``until``; None for either is valid."""
     if since is not None and until is not None and since > until:
         raise ValueError("since: expected a time that is not after until")

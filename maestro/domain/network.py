@@ -113,14 +113,14 @@ class TrustedProxies:
         if not self.include(peer.address):
             return peer
         nearest = peer.address
-        for text in reversed(_items(forwarded_for)):
+        for text in reversed(_header_items(forwarded_for)):
             address = _forwarded_address(text)
             if address is None:
                 break
             nearest = str(address)
             if not self.include(nearest):
                 break
-        scheme = next(reversed(_items(forwarded_proto)), "").lower()
+        scheme = next(reversed(_header_items(forwarded_proto)), "").lower()
         return RequestOrigin(nearest, scheme if scheme in SCHEMES else peer.scheme)
 
     def include(self, text: str) -> bool:
@@ -129,7 +129,7 @@ class TrustedProxies:
         return address is not None and any(address in network for network in self.networks)
 
 
-def _items(headers: Sequence[str]) -> Sequence[str]:
+def _header_items(headers: Sequence[str]) -> Sequence[str]:
     return [item.strip() for header in headers for item in header.split(",")]
 
 

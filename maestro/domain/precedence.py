@@ -93,7 +93,7 @@ class FairQueue(Generic[Item]):
         self._due[key] = max(self._due.get(key, 0.0), self._now)
         self._enqueue_key(key, deque([(weight, item)]))
 
-    def renew(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
+    def replace_items(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
         """Replace all items of the queue; keys that were waiting before keep their due times."""
         before, self._items_of = self._items_of.keys(), {}
         self._order, self._weight = [], 0.0
@@ -200,7 +200,7 @@ class ClaimOrder:
             if background and not has_room:
                 continue
             queue = self._queues.setdefault(priority, FairQueue())
-            queue.renew(waiting[priority])
+            queue.replace_items(waiting[priority])
             while queue and len(chosen) < at_most and (room > 0 or not background):
                 chosen.append(queue.serve())
                 room -= background

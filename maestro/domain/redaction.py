@@ -56,15 +56,15 @@ class AllowList:
 
     @cached_property
     def _patterns(self) -> tuple[Any, ...]:
-        return tuple(_compiled(entry) for entry in self.entries if entry.startswith(ALLOW_PATTERN))
+        return tuple(_compile_entry(entry) for entry in self.entries if entry.startswith(ALLOW_PATTERN))
 
 
-def problem_of_allowed(entry: str) -> str | None:
+def allow_list_entry_problem(entry: str) -> str | None:
     """Return why an entry of the allow-list is not valid, None if it is."""
     if not entry.startswith(ALLOW_PATTERN):
         return None
     try:
-        pattern = _compiled(entry)
+        pattern = _compile_entry(entry)
     except re2.error:
         return "expected a regular expression as RE2 reads it behind re: (no lookaround, no backreferences)"
     if pattern.programsize > _PROGRAM_SIZE:
@@ -74,7 +74,7 @@ def problem_of_allowed(entry: str) -> str | None:
     return None
 
 
-def _compiled(entry: str) -> Any:
+def _compile_entry(entry: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True

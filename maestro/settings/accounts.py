@@ -12,7 +12,7 @@ from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, Acco
 from maestro.domain.llm.models import FALLBACK_WINDOW, own_name
 from maestro.llm.protocols import Account
 from maestro.settings import AccountSettings, Settings
-from maestro.settings.problems import refuse, translate
+from maestro.settings.problems import configuration_error, translate_errors
 
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
@@ -72,7 +72,7 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
-        raise refuse(translate(error, (), {})) from None
+        raise configuration_error(translate_errors(error, (), {})) from None
     if without_login(entry.base_url) != entry.base_url:
         raise ConfigurationError(
             "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "

@@ -18,10 +18,10 @@ from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key
-from maestro.settings.live import LiveSettings, OverlaidSettings, not_settable, overlay
+from maestro.settings.live import LiveSettings, OverlaidSettings, overlay, why_not_settable
 from maestro.settings.loading import Loaded
 from maestro.settings.model import Settings
-from maestro.settings.reference import limits
+from maestro.settings.reference import limits_text
 from maestro.store.store import Store
 
 SET = "set"
@@ -41,7 +41,7 @@ LONGEST_NOTE = 200
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
     """Return every key with its present value."""
     return SettingsPage(
-        items=tuple(_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
+        items=tuple(_key_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
     )
 
 
@@ -72,13 +72,13 @@ def secret_hint(secret: str) -> str:
     return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
 
 
-def value_of(settings: Settings, key: Key) -> Any:
+def read_value(settings: Settings, key: Key) -> Any:
     """Return the value of a key."""
     return reduce(getattr, key.names, settings)
 
 
-def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
-    default, value = key.field.default, value_of(overlaid.settings, key)
+def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
+    default, value = key.field.default, read_value(overlaid.settings, key)
     if key.path in PASSWORDS:
         # No part of a password is shown: it is short, and users with read-only access see this page too.
         value = SET if value.get_secret_value() else ""
@@ -92,7 +92,7 @@ def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
         origin=RUNTIME if key.path in overlaid.values else loaded.origins.get(key.path, "default"),
         changes="live" if key.live else "restart",
         type="secret" if isinstance(default, SecretStr) else _TYPES[key.kind],
-        limits=limits(key),
+        limits=limits_text(key),
         choices=tuple(map(str, get_args(choices))) if get_origin(choices) is Literal else (),
         description=key.field.description or "",
         variable=key.variables[0],
@@ -108,17 +108,17 @@ class EffectiveSettings:
 
     def page(self, store: Store) -> SettingsPage:
         """Return every key with its present value."""
-        self._live.look(store)
+        self._live.refresh(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
     def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
-        loaded, wanted = self._live.loaded, flat(changes)
+        loaded, wanted = self._live.loaded, flatten_changes(changes)
         unsettable = {
             path: problem
             for path, value in wanted.items()
             # A value that an earlier release stored may always be removed, even if the key is not settable now.
-            if (problem := not_settable(path, loaded)) and not (value is None and path in before)
+            if (problem := why_not_settable(path, loaded)) and not (value is None and path in before)
         }
         if unsettable:
             are_keys = all(path in KEYS for path in unsettable)
@@ -137,22 +137,22 @@ class EffectiveSettings:
         for path in sorted({*before, *after}):
             if before.get(path) != after.get(path):
                 suffix = "" if path in after else " (taken back)"
-                yield path, f"{_note(old, path)} -> {_note(new, path)}{suffix}"
+                yield path, f"{_audit_value(old, path)} -> {_audit_value(new, path)}{suffix}"
 
 
-def flat(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def flatten_changes(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the changes by path, even if they are written as nested objects as in the file."""
     by_path: dict[str, JsonValue] = {}
     for path, value in changes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):
-            by_path |= flat({f"{path}.{name}": below for name, below in value.items()})
+            by_path |= flatten_changes({f"{path}.{name}": below for name, below in value.items()})
         else:
             by_path[path] = value
     return by_path
 
 
-def _note(overlaid: OverlaidSettings, path: str) -> str:
+def _audit_value(overlaid: OverlaidSettings, path: str) -> str:
     if path not in KEYS:
         return "unknown"
-    text = json.dumps(visible_value(value_of(overlaid.settings, KEYS[path])), ensure_ascii=False)
+    text = json.dumps(visible_value(read_value(overlaid.settings, KEYS[path])), ensure_ascii=False)
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}..."

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.settings.entries import AccountSettings
 from maestro.settings.keys import LEAVES, PREFIX, VARIABLES, Location
-from maestro.settings.problems import refuse, translate, unknown_variable
+from maestro.settings.problems import configuration_error, translate_errors, unknown_variable
 
 CONFIG_FILE = f"{PREFIX}_CONFIG"
 TESTS = f"{PREFIX}_TEST_"
@@ -73,7 +73,7 @@ def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     try:
         return AccountSettings.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise refuse(translate(error, (), {(): variable})) from None
+        raise configuration_error(translate_errors(error, (), {(): variable})) from None
 
 
 def _maestro_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -97,7 +97,7 @@ def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) 
     return [unknown_variable(name, known) for name in unknown]
 
 
-def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
+def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
     """Return the variable and its text for each key that the environment sets."""
     variables = _maestro_variables(environment)
     by_location: dict[Location, tuple[str, str]] = {}
@@ -116,14 +116,14 @@ def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None
     A named file must exist: without it, Maestro would run with other settings than the operator expects.
     """
     if named is not None:
-        return _existing(named, "--config")
+        return _require_existing(named, "--config")
     if environment.get(CONFIG_FILE):
-        return _existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
+        return _require_existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
     # lexists: a broken link is a mistake to report, not a missing file.
     return DEFAULT_FILE if os.path.lexists(DEFAULT_FILE) else None
 
 
-def _existing(file: Path, setting: str) -> Path:
+def _require_existing(file: Path, setting: str) -> Path:
     if not os.path.lexists(file):
         raise ConfigurationError(f"{file}: there is no such file; fix {setting}, or create it with `maestro init`")
     return file

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from maestro.domain.errors import StoreBusy
 from maestro.settings.keys import KEYS, LEAVES
-from maestro.settings.loading import Loaded, validated
+from maestro.settings.loading import Loaded, validate
 from maestro.settings.model import Settings
-from maestro.settings.problems import translate, unknown_key
+from maestro.settings.problems import translate_errors, unknown_key
 from maestro.store.store import Store
 from maestro.supervision import end
 
@@ -49,7 +49,7 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
 
     An override may have been valid for the release, or together with the file, with which it was set.
     """
-    refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
+    refused = {path: sentence for path in values if (sentence := why_not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
         tree: dict[str, Any] = json.loads(json.dumps(loaded.tree))
         for path, value in wanted.items():
@@ -59,13 +59,13 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
                 section = section.setdefault(name, {})
             section[last] = value
         try:
-            return OverlaidSettings(validated(tree), wanted, refused)
+            return OverlaidSettings(validate(tree), wanted, refused)
         except ValidationError as error:
             refused |= _refused_by(error, wanted)
     return OverlaidSettings(loaded.settings, {}, refused)
 
 
-def not_settable(path: str, loaded: Loaded) -> str | None:
+def why_not_settable(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
     # A list is set as a whole, so a path to an entry stands for its list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
@@ -82,7 +82,7 @@ def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
     """Return the overrides that a validation error concerns, with the reason; all of them if it names none."""
     refused: dict[str, str] = {}
     problems = error.errors(include_url=False, include_input=False)
-    for problem, sentence in zip(problems, translate(error, (), {}), strict=True):
+    for problem, sentence in zip(problems, translate_errors(error, (), {}), strict=True):
         # A problem concerns a key whose location begins it, or which is in the section that it names.
         concerned = [
             path
@@ -105,8 +105,8 @@ class LiveSettings:
         self.loaded = loaded
         self.version = 0
         self.overlaid = OverlaidSettings(loaded.settings, {}, {})
-        self._looking = Lock()
-        self._tell: Callable[[Settings], None] | None = None
+        self._refreshing = Lock()
+        self._on_change: Callable[[Settings], None] | None = None
 
     @classmethod
     def unchanging(cls, settings: Settings) -> "LiveSettings":
@@ -130,26 +130,26 @@ class LiveSettings:
 
         return read
 
-    def look(self, store: Store) -> None:
+    def refresh(self, store: Store) -> None:
         """Apply the changes since the last read; raises ``StoreBusy``."""
-        with self._looking:
+        with self._refreshing:
             with store.view() as tx:
                 newest = tx.system.settings.version()
                 values = tx.system.settings.values() if newest != self.version else None
             if values is None:
                 return
             overlaid = self.overlaid = overlay(self.loaded, values)
-            if self._tell is not None:  # a command of the CLI has no callback and logs nothing
+            if self._on_change is not None:  # a command of the CLI has no callback and logs nothing
                 for key, problem in overlaid.refused.items():
                     log.warning("a value that was set at run time does not count", key=key, problem=problem)
-                self._tell(overlaid.settings)
+                self._on_change(overlaid.settings)
             self.version = newest  # set last, so that an error above is retried at the next read
 
     @contextlib.asynccontextmanager
-    async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
-        """Read now and after each change during the block; ``tell`` is called with the settings of each change."""
-        self._tell = tell
-        await asyncio.to_thread(self.look, store)
+    async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
+        """Read now and after each change during the block; ``on_change`` is called with the settings of each change."""
+        self._on_change = on_change
+        await asyncio.to_thread(self.refresh, store)
         watch = asyncio.create_task(self._watch(store))
         try:
             yield
@@ -162,7 +162,7 @@ class LiveSettings:
                 await changed.wait()
                 changed.clear()
                 try:
-                    await asyncio.to_thread(self.look, store)
+                    await asyncio.to_thread(self.refresh, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
                 # An error here must not end the loop, or the process could not read the change that corrects it.

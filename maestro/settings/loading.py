@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, find_file, read_file, texts, unknown_variables
+from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, env_texts, find_file, read_file, unknown_variables
 from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
-from maestro.settings.problems import describe, refuse, translate, unknown_key
+from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key
 from maestro.settings.sources import ENVIRONMENT, FILE, References, parse, referred_variables, resolve
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
@@ -23,7 +23,7 @@ ACCOUNTS = KEYS["llm.accounts"]
 _ABSENT = object()
 
 
-def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
+def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
     """Remove these locations from the tree; if one is missing, remove its nearest parent that exists.
 
     For a missing key, the whole entry that lacks it is removed. If nothing can be removed, the whole tree is.
@@ -121,7 +121,7 @@ class SettingsDraft:
         resolved = resolve(needed, (), References(environment, file.parent), self._report)
         assert isinstance(resolved, dict)
         self.tree = resolved
-        self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
+        self.origins.update({key.path: "file" for key in LEAVES if _find_value(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
         """Lay the environment over the file, except over the password of the dashboard.
@@ -130,11 +130,11 @@ class SettingsDraft:
         """
         references = References(environment, Path())
         self._problems += unknown_variables(environment, self._referred)
-        for location, (variable, text) in texts(environment, self._problems).items():
+        for location, (variable, text) in env_texts(environment, self._problems).items():
             key = KEYS[".".join(map(str, location))]
             if key is ACCOUNTS and not self._accounts:
                 continue
-            if key is PASSWORD and _lookup(self.tree, PASSWORD.location) not in (_ABSENT, ""):
+            if key is PASSWORD and _find_value(self.tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable
             self._set(key, resolve(self._parse(key, text), location, references, self._report), "environment")
@@ -157,11 +157,11 @@ class SettingsDraft:
     def settings(self) -> Settings:
         """Return the settings; raises ``ConfigurationError`` if there is a problem."""
         try:
-            settings = validated(self.tree)
+            settings = validate(self.tree)
         except ValidationError as error:
-            self._problems += translate(error, self._failed, self._sources)
+            self._problems += translate_errors(error, self._failed, self._sources)
         if self._problems:
-            raise refuse(self._problems)
+            raise configuration_error(self._problems)
         return settings
 
     def sound_settings(self) -> tuple[Settings, list[str]]:
@@ -169,14 +169,14 @@ class SettingsDraft:
         problems: list[str] = []
         while True:
             try:
-                return validated(self.tree), [*self._problems, *problems]
+                return validate(self.tree), [*self._problems, *problems]
             except ValidationError as error:
-                problems = problems or translate(error, self._failed, self._sources)
-                leave_out(self.tree, [found["loc"] for found in error.errors(include_url=False)])
+                problems = problems or translate_errors(error, self._failed, self._sources)
+                remove_at(self.tree, [found["loc"] for found in error.errors(include_url=False)])
 
     def _report(self, location: Location, sentence: str) -> None:
         self._failed.add(location)
-        self._problems.append(describe(location, sentence, self._sources))
+        self._problems.append(describe_problem(location, sentence, self._sources))
 
     def _parse(self, key: Key, text: str) -> object:
         if text.startswith((ENVIRONMENT, FILE)):
@@ -198,13 +198,13 @@ class SettingsDraft:
             self.origins[key.path] = origin
 
 
-def validated(tree: Mapping[str, object]) -> Settings:
+def validate(tree: Mapping[str, object]) -> Settings:
     """Return the tree as settings; raises ``ValidationError``."""
     # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
 
-def _lookup(tree: object, location: Location) -> object:
+def _find_value(tree: object, location: Location) -> object:
     for name in location:
         if not isinstance(tree, dict) or name not in tree:
             return _ABSENT

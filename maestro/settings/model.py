@@ -30,7 +30,7 @@ from maestro.domain.settings.tools import MemorySettings, QuestionSettings, Skil
 from maestro.settings.connectors import ConnectorSettings, unique_bots
 
 
-def _channel(binding: ChannelSettings) -> tuple[str, str, str]:
+def _binding_key(binding: ChannelSettings) -> tuple[str, str, str]:
     return binding.platform, binding.account, binding.channel
 
 
@@ -51,7 +51,7 @@ class Settings(Section):
         tuple[AgentSettings, ...], unique(lambda agent: agent.slug, "two agents have the slug {}; rename one")
     ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
     channels: Annotated[
-        tuple[ChannelSettings, ...], unique(_channel, "the channel {} is bound twice; keep one binding")
+        tuple[ChannelSettings, ...], unique(_binding_key, "the channel {} is bound twice; keep one binding")
     ] = setting((), "channels that belong to an agent")
     clients: Annotated[
         tuple[ClientSettings, ...],

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.keys import KEYS, Location, pattern, show
+from maestro.settings.keys import KEYS, Location, format_location, pattern
 from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
@@ -41,14 +41,14 @@ _SENTENCES = {
 }
 
 
-def _patterns() -> frozenset[str]:
+def _list_key_patterns() -> frozenset[str]:
     """Return the pattern of every key, section and list entry."""
     parts = [key.split(".") for key in KEYS]
     paths = (".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1))
     return frozenset(path.removesuffix("[]") for path in paths)
 
 
-_NODES = _patterns()
+_NODES = _list_key_patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
@@ -59,7 +59,7 @@ def _similar_keys(location: Location) -> list[str]:
     by_lower_case = {name.lower(): name for name in siblings if "." not in name}
     similar = difflib.get_close_matches(str(last).lower(), sorted(by_lower_case), n=1)
     if similar:
-        return [show((*above, by_lower_case[similar[0]]))]
+        return [format_location((*above, by_lower_case[similar[0]]))]
     return sorted(path for path in _NODES if "[]" not in path and path.rpartition(".")[2] == last)
 
 
@@ -75,7 +75,7 @@ def unknown_key(location: Location) -> str:
 
 def unknown_variable(name: str, known: Iterable[str]) -> str:
     """Return the problem of a ``MAESTRO_*`` variable that sets no key."""
-    if any(_words(name).startswith(_words(f"MAESTRO.{key}")) for key in LATER):
+    if any(_normalize_name(name).startswith(_normalize_name(f"MAESTRO.{key}")) for key in LATER):
         return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
     if not nearest:
@@ -83,26 +83,26 @@ def unknown_variable(name: str, known: Iterable[str]) -> str:
     return f"{name}: unknown environment variable, did you mean {nearest[0]}?"
 
 
-def _words(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return the same spelling for a key and its variable: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
-def _sentence(error: Mapping[str, Any]) -> str:
+def _error_sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return unknown_key(error["loc"])
     known = _SENTENCES.get(error["type"])
     return known.format(**error.get("ctx", {})) if known else str(error["msg"])
 
 
-def describe(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
+def describe_problem(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
     """Return a problem as one line: the source of the value or of a section around it, the key, and the fix."""
     around = (location[:depth] for depth in range(len(location), -1, -1))
     source = next((sources[section] for section in around if section in sources), None)
-    return ": ".join(filter(None, (source, show(location), sentence)))
+    return ": ".join(filter(None, (source, format_location(location), sentence)))
 
 
-def translate(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
+def translate_errors(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
     """Return pydantic's errors as sentences without its wording and without values.
 
     ``failed`` are the locations whose value could not be read at all: their problems are reported already.
@@ -113,11 +113,11 @@ def translate(error: ValidationError, failed: Iterable[Location], sources: Mappi
         # A rule about a section concerns values of several sources, so no source is named.
         is_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
         if location not in reported:
-            sentences.append(describe(location, _sentence(found), {} if is_section else sources))
+            sentences.append(describe_problem(location, _error_sentence(found), {} if is_section else sources))
     return sentences
 
 
-def refuse(problems: list[str]) -> ConfigurationError:
+def configuration_error(problems: list[str]) -> ConfigurationError:
     """Return the error that lists all problems; a single problem is given in one line."""
     if len(problems) == 1:
         return ConfigurationError(problems[0])

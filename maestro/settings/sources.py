@@ -108,13 +108,13 @@ def resolve(node: object, location: Location, references: References, report: Re
     if not isinstance(node, str):
         return node
     try:
-        return _value(node, location, references)
+        return _resolve_text(node, location, references)
     except ValueError as error:
         report(location, str(error))
         return None
 
 
-def _value(text: str, location: Location, references: References) -> object:
+def _resolve_text(text: str, location: Location, references: References) -> object:
     referring = text.startswith((ENVIRONMENT, FILE))
     value = references.read(text) if referring else text
     if any("\ud800" <= character <= "\udfff" for character in value):

@@ -42,7 +42,7 @@ def opened(given: Given) -> Iterator[Opened]:
     loaded = configured(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
-        live.look(store)
+        live.refresh(store)
         yield Opened(loaded, store, live)
 
 

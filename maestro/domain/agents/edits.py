@@ -142,7 +142,7 @@ class BindingChange(BindingFields):
         return {name: getattr(self, name) for name in self.given & BindingFields.model_fields.keys()}
 
 
-def changed(before: AgentFields, change: AgentChange) -> AgentFields:
+def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
     """Return an agent's fields after a change."""
     return before.model_copy(update={name: getattr(change, name) for name in change.given})
 

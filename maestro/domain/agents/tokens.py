@@ -72,7 +72,7 @@ class TokenPage(Page[TokenView]):
     """A page of an agent's tokens, newest first."""
 
 
-def digest_of(token: str) -> str:
+def token_digest(token: str) -> str:
     """Return the digest under which a token is stored; a token has 256 random bits, so a salt adds nothing."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 

@@ -42,7 +42,7 @@ def fields_of(agent: Agent, client: str) -> AgentFields:
     )
 
 
-def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
+def write_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
     """Write edited fields into an agent's row; ``client_id`` is the id of the client that the fields name."""
     values = dict(fields)
     lists = {name: " ".join(values[name]) if values[name] is not None else None for name in _LISTS}
@@ -90,7 +90,7 @@ class DiffLine(Value):
     text: str
 
 
-def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
+def diff_field_lines(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
     """Return the removed and added lines of a changed field, with unchanged lines around them.
 
     A list is compared entry by entry. A null value is shown as "(the common setting)". For the first version, all lines
@@ -99,10 +99,10 @@ def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, 
     before, after = [] if is_first else _value_lines(change.before), _value_lines(change.after)
     if max(len(before), len(after)) > MOST_LINES:
         return tuple(chain(_diff_lines(LineKind.GONE, before), _diff_lines(LineKind.NEW, after)))
-    return tuple(_compared(before, after))
+    return tuple(_compare_lines(before, after))
 
 
-def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
+def _compare_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
     groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
     shown_until = 0
     for group in groups:

@@ -13,10 +13,10 @@ from maestro.domain.context.layers import (
     LayerSize,
     Persona,
     TokenRoom,
-    cost,
-    fitting,
-    joined,
-    sizes,
+    join_layers,
+    layer_sizes,
+    take_fitting,
+    tokens_with_separator,
 )
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut
@@ -56,7 +56,7 @@ def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFact
     return _recall_facts(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
-def state(states: Sequence[MemoryState], budget: int) -> Layer:
+def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
     """Return the layer of the agent's state, sorted by key.
 
     If not all of it fits into ``budget`` tokens, the entries set last are chosen.
@@ -64,12 +64,12 @@ def state(states: Sequence[MemoryState], budget: int) -> Layer:
     heading = "What you noted, by key:"
     newest_first = sorted(states, key=lambda entry: (entry.updated_at, entry.key), reverse=True)
     lines = [f"- {quoted(entry.key, MAX_KEY_CHARS)}: {quoted(entry.value, MAX_VALUE_CHARS)}" for entry in newest_first]
-    chosen = fitting(lines, budget - cost(heading))
+    chosen = take_fitting(lines, budget - tokens_with_separator(heading))
     by_key = sorted(zip((entry.key for entry in newest_first), chosen, strict=False))
     return _list_layer(LayerName.STATE, heading, [line for _, line in by_key], len(states))
 
 
-def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
+def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """Return the layer of the conversation's summaries, newest last.
 
     The newest is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older one only
@@ -79,10 +79,10 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
     for compaction in newest_first[:SUMMARIES]:
         heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
         text = f"{heading}\n{quoted_lines(compaction.summary)}"
-        if (chosen and cost(text) > budget) or budget < SHORTEST_SUMMARY:
+        if (chosen and tokens_with_separator(text) > budget) or budget < SHORTEST_SUMMARY:
             break
         chosen.append(cut(text, budget - 1))
-        budget -= cost(chosen[-1])
+        budget -= tokens_with_separator(chosen[-1])
     note = _count_note(len(chosen), len(newest_first[:SUMMARIES]))
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
@@ -92,15 +92,15 @@ def _recall_facts(name: LayerName, heading: str, facts: Sequence[RecalledFact], 
 
     The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.
     """
-    bullets = [_bullet(fact.content) for fact in facts]
-    fits = len(fitting(bullets, budget - cost(heading)))
+    bullets = [_fact_line(fact.content) for fact in facts]
+    fits = len(take_fitting(bullets, budget - tokens_with_separator(heading)))
     chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda pair: pair[0].id)
     layer = _list_layer(name, heading, [bullet for _, bullet in chosen], len(facts))
     return RecalledFacts(layer, tuple(fact for fact, _ in chosen))
 
 
 @lru_cache(maxsize=5_000)
-def _bullet(fact: str) -> str:
+def _fact_line(fact: str) -> str:
     """Return the line of a fact; cached, because most facts recur in message after message."""
     return f"- {quoted(fact, FACT_CHARS)}"
 
@@ -175,27 +175,27 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
     See docs/decisions.md: prompt layers.
     """
     room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
-    moment = room.take(_moment_layer(prompt, today))
-    chat = room.take(Layer(LayerName.CHAT, knowledge.addendum))
-    sticky = _take_facts(room, sticky_facts(knowledge.facts, room.share(4)))
+    moment = room.subtract(_moment_layer(prompt, today))
+    chat = room.subtract(Layer(LayerName.CHAT, knowledge.addendum))
+    sticky = _subtract_facts(room, sticky_facts(knowledge.facts, room.share(4)))
     rendered = render_input(prompt.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
-    skills = room.take(_skill_layer(knowledge.skills, room.share(3)))
-    others = _take_facts(room, other_facts(knowledge.facts, room.share(4)))
-    states = room.take(state(knowledge.states, room.share(4)))
-    summary_layer = room.take(summaries(prompt.summaries, room.share(3)))
+    skills = room.subtract(_skill_layer(knowledge.skills, room.share(3)))
+    others = _subtract_facts(room, other_facts(knowledge.facts, room.share(4)))
+    states = room.subtract(build_state_layer(knowledge.states, room.share(4)))
+    summary_layer = room.subtract(build_summary_layer(prompt.summaries, room.share(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
     # ``stable`` is the length of the beginning that is the same for every message.
-    content = SEPARATOR.join((persona.text, joined(changing)))
+    content = SEPARATOR.join((persona.text, join_layers(changing)))
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(
         messages=(system, *(entry.turn for entry in (*earlier, *rendered))),
         layers=(
             *persona.sizes,
-            *sizes(changing),
+            *layer_sizes(changing),
             _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(prompt.earlier)} messages"),
             _messages_size(LayerName.ASKED, rendered, f"{left_out} characters left out" if left_out else ""),
         ),
@@ -210,8 +210,8 @@ def _moment_layer(prompt: PromptInput, today: date) -> Layer:
     return Layer(LayerName.MOMENT, f"{text}\n\n{prompt.note}" if prompt.note else text)
 
 
-def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
-    room.take(facts.layer)
+def _subtract_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
+    room.subtract(facts.layer)
     return facts
 
 

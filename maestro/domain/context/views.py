@@ -139,7 +139,7 @@ def recorded_call_view(record: RecordedCall) -> RecordedCallView:
             for tool in record.tools
         ),
         messages=tuple(map(_message_view, record.messages)),
-        answer=_answer(call) if call.state is CallState.ANSWERED else None,
+        answer=_answer_view(call) if call.state is CallState.ANSWERED else None,
     )
 
 
@@ -154,7 +154,7 @@ def _message_view(message: PromptMessage) -> TurnView:
     )
 
 
-def _answer(call: LLMCall) -> AnswerView:
+def _answer_view(call: LLMCall) -> AnswerView:
     tool_calls = TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
     return AnswerView(
         text=call.content,

@@ -79,10 +79,10 @@ class Conversation(SQLModel, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime)
     last_message_at: datetime = Field(sa_type=UtcDateTime)
 
-    def key_in(self, channel: str) -> str:
+    def key_for_channel(self, channel: str) -> str:
         """Return the conversation's key for another channel of the same account."""
         parts = self.key.split("/")
-        return "/".join((*parts[:3], _quoted(channel), *parts[4:]))
+        return "/".join((*parts[:3], _escape_key_part(channel), *parts[4:]))
 
 
 class MessageColumns(SQLModel):
@@ -156,10 +156,10 @@ class ArchivedMessage(MessageColumns, table=True):
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:
     """Return the key of a conversation: agent, platform, account, channel, thread, and the user or an empty part."""
     parts = (str(agent_id), address.platform, address.account, address.channel, address.thread, user_id or "")
-    return "/".join(_quoted(part) for part in parts)
+    return "/".join(_escape_key_part(part) for part in parts)
 
 
-def _quoted(part: str) -> str:
+def _escape_key_part(part: str) -> str:
     return part.replace("%", "%25").replace("/", "%2F")
 
 
@@ -229,12 +229,12 @@ def excerpt_budget(window: int) -> int:
     return max(0, prompt_budget(window) - estimate(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
-def output_tokens(window: int, most: int) -> int:
+def output_limit(window: int, most: int) -> int:
     """Return the token limit of facts or a summary: half of the reserve, so that three summaries still fit."""
     return max(1, min(most, reserve(window) // 2))
 
 
-def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
+def compaction_prompt(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
     """Return the prompt that asks the model for facts or a summary of an excerpt."""
     return (
         PromptMessage(role=Role.SYSTEM, content=SYSTEM),

@@ -264,13 +264,13 @@ def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, st
     """
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
-        return _cut(text, 2 * chars), "", ""
+        return _truncate(text, 2 * chars), "", ""
     end = at + len(query)
     before = f"…{text[at - chars : at]}" if at > chars else text[:at]
-    return before, text[at:end], _cut(text[end:], chars)
+    return before, text[at:end], _truncate(text[end:], chars)
 
 
-def _cut(text: str, chars: int) -> str:
+def _truncate(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 
@@ -291,14 +291,14 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id
     yield f"{_plain_name(detail.agent)} and {_plain_name(user)} in {_plain_name(address)}, "
-    yield f"{_time(detail.started_at)} to {_time(detail.last_message_at)}, {detail.status}.\n"
+    yield f"{_utc_text(detail.started_at)} to {_utc_text(detail.last_message_at)}, {detail.status}.\n"
     remaining = list(detail.compactions)
     for message in messages:
         while remaining and remaining[0].created_at < message.created_at:
             yield _compaction_section(remaining.pop(0))
         states = [name for name in ("archived", "superseded") if getattr(message, name)]
         note = f" ({', '.join(states)})" if states else ""
-        yield f"\n## {_plain_name(message.author)}, {_time(message.created_at)}{note}\n\n"
+        yield f"\n## {_plain_name(message.author)}, {_utc_text(message.created_at)}{note}\n\n"
         yield _quoted_text(message.content)
         for file in message.files:
             about = f"{file.content_type}, {file.size} bytes" if file.available else "not available"
@@ -307,7 +307,7 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
 
 
 def _compaction_section(compaction: CompactionView) -> str:
-    heading = f"\n## Compacted, {_time(compaction.created_at)}\n\n"
+    heading = f"\n## Compacted, {_utc_text(compaction.created_at)}\n\n"
     counts = f"{compaction.messages_before} messages became {compaction.messages_after} and this summary:"
     return f"{heading}{counts}\n\n{_quoted_text(compaction.summary)}"
 
@@ -321,5 +321,5 @@ def _plain_name(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))
 
 
-def _time(moment: datetime) -> str:
+def _utc_text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

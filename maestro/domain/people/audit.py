@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from maestro.domain.fields import Moment, SearchText, in_order
+from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.people.people import AuditEntry
 from maestro.domain.values import Page, Value, View, readable_by
@@ -30,7 +30,7 @@ class AuditFilter(Value):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        in_order(self.since, self.until)
+        require_time_order(self.since, self.until)
         return self
 
 

@@ -187,7 +187,7 @@ def new_code(draw: Draw) -> str:
     return "".join(draw(CODE_LETTERS) for _ in range(CODE_LENGTH))
 
 
-def code_of(text: str) -> str:
+def normalize_code(text: str) -> str:
     """Return a code in its stored form: without blanks and hyphens, in upper case."""
     return "".join(text.split()).replace("-", "").upper()
 

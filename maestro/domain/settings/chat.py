@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from maestro.domain.fields import OptionalIdentifier
-from maestro.domain.redaction import AllowList, ScanRules, problem_of_allowed
+from maestro.domain.redaction import AllowList, ScanRules, allow_list_entry_problem
 from maestro.domain.settings.section import Section, live, setting
 
 
@@ -23,7 +23,7 @@ Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_check_pattern)
 
 
 def _check_allowed(entry: str) -> str:
-    problem = problem_of_allowed(entry)
+    problem = allow_list_entry_problem(entry)
     if problem is not None:
         raise ValueError(problem)
     return entry

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.fields import Slug, ToolName
-from maestro.domain.skills.skill import fold, problem_of_pattern
+from maestro.domain.skills.skill import normalize_text, pattern_problem
 
 MAX_FRONT_MATTER = 16_384
 """The longest front matter, in characters: YAML parses this many in a tenth of a second."""
@@ -125,23 +125,23 @@ def read_skill(data: bytes) -> SkillFile:
     An unknown key or an unusable pattern becomes an entry of ``problems``, and the skill works without it; every other
     mistake raises ``InvalidSkill``.
     """
-    front, body = split_header(_text(data))
-    texts = {key: _line(front, key, length) for key, length in _LENGTHS.items()}
-    slug = _line(front, "slug", 63)
-    if not _fits(_SLUG, slug):
+    front, body = split_header(_decode_file(data))
+    texts = {key: _read_line(front, key, length) for key, length in _LENGTHS.items()}
+    slug = _read_line(front, "slug", 63)
+    if not _is_valid(_SLUG, slug):
         raise InvalidSkill("it needs a slug of up to 63 lower-case letters, digits and hyphens, such as code-review")
     if not body:
         raise InvalidSkill("it has no instructions for the model; write them below the front matter")
-    triggers = _triggers(front.get("triggers", ""))
-    keywords = _unique(triggers["keywords"], fold)
-    patterns = _unique(triggers["patterns"], str)
-    _bound("triggers.keywords", keywords, MAX_KEYWORDS, KEYWORD_CHARS)
-    _bound("triggers.patterns", patterns, MAX_PATTERNS)
-    required_tools = _unique(_list("required_tools", front.get("required_tools", "")), str)
-    _bound("required_tools", required_tools, MAX_TOOLS)
-    if not all(_fits(_TOOL, tool) for tool in required_tools):
+    triggers = _parse_triggers(front.get("triggers", ""))
+    keywords = _without_repeats(triggers["keywords"], normalize_text)
+    patterns = _without_repeats(triggers["patterns"], str)
+    _check_limits("triggers.keywords", keywords, MAX_KEYWORDS, KEYWORD_CHARS)
+    _check_limits("triggers.patterns", patterns, MAX_PATTERNS)
+    required_tools = _without_repeats(_parse_list("required_tools", front.get("required_tools", "")), str)
+    _check_limits("required_tools", required_tools, MAX_TOOLS)
+    if not all(_is_valid(_TOOL, tool) for tool in required_tools):
         raise InvalidSkill("required_tools has an entry that is no name of a tool: letters, digits, _ and -")
-    unusable = {pattern: problem for pattern in patterns if (problem := problem_of_pattern(pattern)) is not None}
+    unusable = {pattern: problem for pattern in patterns if (problem := pattern_problem(pattern)) is not None}
     problems = [
         f"the key {key[:60]!r} is not known and changes nothing; known are {', '.join(_KEYS)}"
         for key in sorted(front.keys() - set(_KEYS))
@@ -161,7 +161,7 @@ def read_skill(data: bytes) -> SkillFile:
     )
 
 
-def _text(data: bytes) -> str:
+def _decode_file(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise InvalidSkill(f"it is larger than {MAX_BYTES // 1024} kB; make it shorter")
     try:
@@ -173,7 +173,7 @@ def _text(data: bytes) -> str:
     return text
 
 
-def _line(front: Mapping[str, Any], key: str, length: int) -> str:
+def _read_line(front: Mapping[str, Any], key: str, length: int) -> str:
     value = front.get(key, "")
     if not isinstance(value, str):
         raise InvalidSkill(f"{key} is a list or a mapping; write one line of text")
@@ -184,7 +184,7 @@ def _line(front: Mapping[str, Any], key: str, length: int) -> str:
     return line
 
 
-def _triggers(value: object) -> dict[str, list[str]]:
+def _parse_triggers(value: object) -> dict[str, list[str]]:
     """Parse the triggers: a mapping of two lists, or the other common form, a list of items with one key each."""
     triggers: dict[str, list[str]] = {"keywords": [], "patterns": []}
     items = value if isinstance(value, list) else [value] if value != "" else []
@@ -194,11 +194,11 @@ def _triggers(value: object) -> dict[str, list[str]]:
         for key, trigger in item.items():
             # An item of a list of triggers may hold one text; in a mapping, one text is a mistake: the list is missing.
             single = isinstance(value, list) and isinstance(trigger, str)
-            triggers[_TRIGGERS[key]] += _list(f"triggers.{key}", [trigger] if single else trigger)
+            triggers[_TRIGGERS[key]] += _parse_list(f"triggers.{key}", [trigger] if single else trigger)
     return triggers
 
 
-def _list(key: str, value: object) -> list[str]:
+def _parse_list(key: str, value: object) -> list[str]:
     if value == "":
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -214,20 +214,20 @@ def _check_letters(key: str, text: str) -> None:
         raise InvalidSkill(f"{key} has a control character or half of a character in it; take it out")
 
 
-def _unique(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
+def _without_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
     """Return the items without repeats, compared by ``key``; a repeat would score twice."""
     first = {key(item): item for item in reversed(items)}
     return tuple(item for item in dict.fromkeys(items) if first[key(item)] == item)
 
 
-def _bound(key: str, items: tuple[str, ...], most: int, chars: int | None = None) -> None:
+def _check_limits(key: str, items: tuple[str, ...], most: int, chars: int | None = None) -> None:
     if len(items) > most:
         raise InvalidSkill(f"{key} has more than {most} entries; keep those that people really write")
     if chars is not None and any(len(item) > chars for item in items):
         raise InvalidSkill(f"{key} has an entry of more than {chars} characters; shorten it")
 
 
-def _fits(rule: TypeAdapter[str], text: str) -> bool:
+def _is_valid(rule: TypeAdapter[str], text: str) -> bool:
     try:
         rule.validate_python(text)
     except ValidationError:

@@ -32,7 +32,7 @@ SCORED_CHARS = 32_000
 """Characters scored at each end of a long message: users write their request before or after a pasted text."""
 
 
-def fold(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Normalise a text for comparison: letter case, wide letters and runs of blanks no longer differ."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return " ".join(folded.split())
@@ -44,7 +44,7 @@ class ScoredMessage:
     def __init__(self, message: str) -> None:
         if len(message) > 2 * SCORED_CHARS:
             message = f"{message[:SCORED_CHARS]}\n{message[-SCORED_CHARS:]}"
-        self.text = fold(message)
+        self.text = normalize_text(message)
         self.words = frozenset(_WORD.findall(self.text))
         self.encoded = message.encode("utf-8", "replace")
 
@@ -68,7 +68,7 @@ def _continues_word(outside: str, edge: str) -> bool:
     return outside.isalnum() or outside == "_" or unicodedata.category(outside).startswith("M")
 
 
-def _options(memory: int = 1 << 20) -> re2.Options:
+def _pattern_options(memory: int = 1 << 20) -> re2.Options:
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
@@ -77,7 +77,7 @@ def _options(memory: int = 1 << 20) -> re2.Options:
     return options
 
 
-class _Group:
+class _PatternGroup:
     """Patterns that are searched as one alternation, and split in halves only if it matches: most messages match none.
 
     RE2's ``Set`` is not used: it does not report when it runs out of memory, and would then miss matches.
@@ -99,29 +99,29 @@ class _Group:
     def _combined(self) -> Any | None:
         """All patterns compiled as one alternation, or None if they cannot be combined."""
         if len(self._sources) == 1:
-            return re2.compile(self._sources[0], _options())
+            return re2.compile(self._sources[0], _pattern_options())
         # An unclosed \Q would quote the patterns after it.
         if any(r"\Q" in source for source in self._sources):
             return None
         try:
-            return re2.compile("|".join(f"(?:{source})" for source in self._sources), _options(GROUP_MEMORY))
+            return re2.compile("|".join(f"(?:{source})" for source in self._sources), _pattern_options(GROUP_MEMORY))
         except re2.error:  # the alternation is too large, or two patterns name a group alike
             return None
 
     @cached_property
-    def _halves(self) -> Sequence["_Group"]:
+    def _halves(self) -> Sequence["_PatternGroup"]:
         middle = len(self._sources) // 2
-        return [_Group(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
+        return [_PatternGroup(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
 
 
-def problem_of_pattern(source: str) -> str | None:
+def pattern_problem(source: str) -> str | None:
     """Return why a pattern is not usable, in a few words, or None if it is."""
     if not source.strip():
         return "it is empty"
     if len(source) > PATTERN_CHARS:
         return f"it has more than {PATTERN_CHARS} characters"
     try:
-        compiled = re2.compile(source.encode("utf-8", "replace").decode(), _options())
+        compiled = re2.compile(source.encode("utf-8", "replace").decode(), _pattern_options())
     except re2.error as error:
         detail = error.args[0] if error.args else b""
         text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
@@ -267,13 +267,13 @@ class SkillIndex:
         """The keywords by their longest word; those without words are under the empty text."""
         index: dict[str, list[_IndexedKeyword]] = {"": []}
         for source in dict.fromkeys(chain.from_iterable(skill.keywords for skill in self._skills)):
-            keyword = fold(source)
+            keyword = normalize_text(source)
             words = frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
             if keyword:
                 index.setdefault(max(words, key=len, default=""), []).append(_IndexedKeyword(source, keyword, words))
         return index
 
     @cached_property
-    def _patterns(self) -> _Group:
+    def _patterns(self) -> _PatternGroup:
         sources = dict.fromkeys(chain.from_iterable(skill.patterns for skill in self._skills))
-        return _Group([source for source in sources if problem_of_pattern(source) is None])
+        return _PatternGroup([source for source in sources if pattern_problem(source) is None])

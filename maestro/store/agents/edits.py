@@ -14,11 +14,11 @@ from maestro.domain.agents.edits import (
     BindingFields,
     NewAgent,
     NewBinding,
-    changed,
+    apply_change,
     removes_last_conductor,
 )
 from maestro.domain.agents.tokens import AgentToken
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
+from maestro.domain.agents.versions import diff, fields_at, fields_of, write_fields
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
 from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.connectors import BotInstance
@@ -201,7 +201,7 @@ class AgentEdits(Bindings):
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
-        put_fields(agent, with_prompt(new), self._clients.id_of(new.client))
+        write_fields(agent, with_prompt(new), self._clients.id_of(new.client))
         self.put(agent)
         self._record(agent, actor, reason)
         self._audit.add(actor, "agent.create", agent.slug, reason)
@@ -220,13 +220,13 @@ class AgentEdits(Bindings):
             )
         self.begin_history(agent)
         before = self.fields(agent)
-        after = changed(before, change)
+        after = apply_change(before, change)
         after = after.model_copy(update={"name": after.name or agent.slug})
         differences = diff(before, after)
         if not differences:
             return agent
         self._keep_a_conductor(agent, after, change.force)
-        put_fields(agent, after, self._clients.id_of(after.client))
+        write_fields(agent, after, self._clients.id_of(after.client))
         agent.version += 1
         self.put(agent)
         if agent.status is AgentStatus.ARCHIVED:

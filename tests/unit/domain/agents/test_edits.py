@@ -12,10 +12,10 @@ from maestro.domain.agents.edits import (
     BindingChange,
     NewAgent,
     NewBinding,
-    changed,
+    apply_change,
     removes_last_conductor,
 )
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
+from maestro.domain.agents.versions import diff, fields_at, fields_of, write_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
@@ -118,14 +118,14 @@ def test_bindings_and_clients_have_rules_too(shape: Any, fields: Any, said: str)
 def test_only_what_is_given_changes() -> None:
     change = read(AgentChange, {"systemPrompt": "Be kind.", "tools": None, "version": 3, "force": True})
     assert change.given == {"system_prompt", "tools"}
-    after = changed(WHOLE, change)
+    after = apply_change(WHOLE, change)
     assert {one.field for one in diff(WHOLE, after)} == {"systemPrompt", "tools"}
     assert (after.system_prompt, after.tools, after.role) == ("Be kind.", None, "coder")
 
 
 def test_no_client_may_be_said_in_two_ways() -> None:
-    assert changed(WHOLE, read(AgentChange, {"client": None})).client == ""
-    assert changed(WHOLE, read(AgentChange, {"client": ""})).client == ""
+    assert apply_change(WHOLE, read(AgentChange, {"client": None})).client == ""
+    assert apply_change(WHOLE, read(AgentChange, {"client": ""})).client == ""
 
 
 CONDUCTS = {"role": "conductor"}
@@ -154,7 +154,7 @@ def test_the_only_conductor_is_one_that_nobody_replaces(before: Any, after: Any,
 
 def test_a_row_and_a_snapshot_keep_everything_that_can_be_edited() -> None:
     row = agent()
-    put_fields(row, WHOLE, 7)
+    write_fields(row, WHOLE, 7)
     assert fields_of(row, "Acme") == WHOLE
     assert row.client_id == 7
     kept = AgentVersion(agent_id=1, version=1, at=NOW, actor="operator", snapshot=WHOLE.model_dump_json())

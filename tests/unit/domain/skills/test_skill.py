@@ -13,7 +13,7 @@ from maestro.domain.skills.skill import (
     SkillIndex,
     SkillRow,
     SkillScore,
-    problem_of_pattern,
+    pattern_problem,
 )
 from maestro.domain.skills.views import try_message
 from tests.support.job_rows import MORNING
@@ -178,7 +178,7 @@ def test_patterns_of_one_skill_do_not_meddle_with_each_other(
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){30}b", "([a-z]+)*!", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_no_pattern_is_slow(pattern: str) -> None:
     """Each of these takes longer than the universe has existed, where patterns are searched by trying all ways."""
-    assert problem_of_pattern(pattern) is None
+    assert pattern_problem(pattern) is None
     assert chosen([skill("a", patterns=(pattern,)), skill("b", "zebra")], "a" * 60_000 + "! zebra") in (
         ["b"],
         ["a", "b"],
@@ -200,7 +200,7 @@ def test_no_pattern_is_slow(pattern: str) -> None:
     ],
 )
 def test_a_pattern_that_cannot_be_used_says_why(pattern: str, reason: str) -> None:
-    assert reason in (problem_of_pattern(pattern) or "")
+    assert reason in (pattern_problem(pattern) or "")
 
 
 # Long messages
