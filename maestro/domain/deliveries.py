@@ -119,7 +119,7 @@ class Delivery(SQLModel, table=True):
             reply_to=self.reply_to,
             more=more,
             notice=self.purpose is DeliveryPurpose.NOTICE,
-            # A row of an earlier release has no key.
+            # A row that an earlier release wrote has no key, so the key is computed.
             key=self.key or delivery_key(self.job_id, self.purpose, self.seq),
             filename=self.filename,
             path=path,
@@ -127,7 +127,7 @@ class Delivery(SQLModel, table=True):
             buttons=self.choices,
             unasked=unasked,
             edits=self.edits,
-            # A row of an earlier release has no time of its first attempt, only that of its creation.
+            # A row that an earlier release wrote has no time of the first attempt, only of its creation.
             tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,
         )
 

@@ -95,7 +95,7 @@ def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: 
     unless the answer has taken its message.
     """
     if job.ended:
-        # A draft whose message is being created is placed first, so that it can then be marked as stopped.
+        # A message that is still being created is placed first: only an existing message can be marked as stopped.
         after = {DraftState.SENDING: DraftStep.PLACE, DraftState.SHOWN: DraftStep.END}
         return DraftStep.FORGET if job is JobStatus.COMPLETED else after.get(draft.state, DraftStep.FORGET)
     if job is not JobStatus.RUNNING or not draft.text:

@@ -22,7 +22,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 _SENTENCES = {
     "missing": "is missing; add it",
     "string_type": "expected a text",
-    "string_unicode": "expected whole characters; there is half of one in it",
+    "string_unicode": "expected whole characters; remove the incomplete one",
     "bool_type": "expected true or false",
     "float_type": "expected a number",
     "float_parsing": "expected a number",
@@ -48,7 +48,7 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
         if compiled.fullmatch(text) is None:
             raise ValueError(f"expected {expectation}")
         if _INVISIBLE.search(text):
-            raise ValueError("expected only characters that people can see; take out the others")
+            raise ValueError("expected only visible characters; remove control characters and direction marks")
         return text
 
     return AfterValidator(check)
@@ -56,7 +56,7 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
 
 def _reject_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("expected no NUL characters; take them out")
+        raise ValueError("expected no NUL characters; remove them")
     return text
 
 
@@ -124,7 +124,7 @@ def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -
     """Return Maestro's error message for one error of a pydantic validation."""
     if problem["type"] == "extra_forbidden" and shape is not None:
         known = ", ".join(field.alias or name for name, field in shape.model_fields.items())
-        return f"unknown field; there are {known}"
+        return f"unknown field; the fields are {known}"
     template = _SENTENCES.get(problem["type"])
     return template.format(**problem.get("ctx", {})) if template else str(problem["msg"])
 

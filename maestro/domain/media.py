@@ -60,7 +60,7 @@ def by_magic(head: bytes) -> str:
         ),
         "",
     )
-    # WebM and Ogg files contain audio or video.
+    # WebM and Ogg files contain audio or video; the names of the codecs tell which.
     if content_type == "video/webm" and b"V_" not in head and (b"A_OPUS" in head or b"A_VORBIS" in head):
         return "audio/webm"
     return "video/ogg" if content_type == "audio/ogg" and b"\x80theora" in head else content_type
@@ -153,7 +153,7 @@ def spoken_text(text: str, files: Sequence[MediaFile]) -> str:
 
 
 def _file_line(file: MediaFile) -> str:
-    # Users choose file names, which could imitate other text of the prompt.
+    # Users choose file names, so a file name could imitate other text of the prompt.
     name = "".join(character for character in file.filename if character.isprintable() and character not in "[]")
     about = f"{file.content_type}, {_size_text(file.size)}" if file.digest else "not available"
     return f"[Attachment: {name.strip()[:MAX_NAME_CHARS] or 'file'} ({about})]"

@@ -20,10 +20,10 @@ _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _IPV4_BITS = 0xFFFF_FFFF
 
-# A public address that, inside an Azure machine, is a service of the platform that returns credentials.
+# A public address at which every machine in Azure reaches a service that returns credentials.
 _AZURE_WIRE_SERVER = IPv4Address("168.63.129.16")
 
-# Reserved by IANA, but public to older Pythons. In the first network, Oracle's cloud returns credentials.
+# Reserved networks that older Python versions call public. Oracle's cloud returns credentials in the first one.
 _SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
 _DOCUMENTATION = IPv6Network("3fff::/20")
 
@@ -50,7 +50,7 @@ def host_name(header: str) -> str:
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that a text is, None for any other text."""
+    """Parse a text as an IP address; return None if the text is not one."""
     try:
         return ip_address(text)
     except ValueError:
@@ -70,12 +70,12 @@ class KnownHosts:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "KnownHosts":
-        """Return the given names, which include the bound host, and the names of this machine."""
+        """Return the hosts of a port: the given names, among them the bound host, and the names of this machine."""
         lowered = frozenset(name.lower() for name in names)
         return cls(LOCAL_NAMES | lowered, bool(lowered & WILDCARDS))
 
     def admit(self, headers: Sequence[str]) -> bool:
-        """Return whether a request with these Host headers is accepted; it must have exactly one."""
+        """Return whether a request with these Host headers is accepted; exactly one is required."""
         if len(headers) != 1:
             return False
         host = host_name(headers[0])

@@ -39,7 +39,7 @@ class FirstAnswer:
 class AnswerTimes:
     """The median and the 95th percentile of the time to the first chunk of an answer, in milliseconds.
 
-    ``count`` is the number of measured messages; without any, both are None.
+    ``count`` is the number of measured messages; if it is 0, both times are None.
     """
 
     count: int
@@ -128,7 +128,7 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
             "with a certificate in front, and name it.",
             ("webui.trustedProxies",),
         )
-    # The web connector has no ``dmPolicy`` of this form: its users need a ticket or a key.
+    # The pattern leaves out ``web.dmPolicy``: users of the web connector need a ticket or a key to connect.
     open_policies = tuple(key for key, value in settings.items() if _DM_POLICY_KEY.fullmatch(key) and value == "open")
     if open_policies:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"

@@ -38,7 +38,7 @@ class Precedence(Value):
     """The position of work among waiting work: its priority and, within that, its key and weight in the fair queue.
 
     ``key`` identifies the paying client, else the channel, as an id or a digest of at most 64 bytes; it is empty if
-    there is no fair sharing. A key with a ``weight`` of 2 gets twice as much as one of weight 1.
+    there is no fair sharing. A key with a ``weight`` of 2 is served twice as often as a key of weight 1.
     """
 
     priority: int = Priority.MESSAGE
@@ -137,7 +137,7 @@ class FairQueue(Generic[Item]):
     def _delete_old_due_times(self) -> None:
         """Delete due times that no longer matter: those of keys without items that are not in the future."""
         if not self._items_of:
-            self._weight = 0.0  # rounding errors of the subtractions must not add up
+            self._weight = 0.0  # resets the rounding errors of the subtractions
         if len(self._due) > 2 * len(self._items_of) + MOST_IDLE_KEYS:
             self._due = {key: due for key, due in self._due.items() if key in self._items_of or due > self._now}
 
@@ -169,7 +169,7 @@ IN_HAND = 50
 
 
 class ClaimOrder:
-    """The order in which the dispatcher claims jobs; it keeps the fair queues between two choices.
+    """The order in which the dispatcher claims jobs; its fair queues last from one call of ``choose`` to the next.
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model

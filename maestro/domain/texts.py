@@ -22,7 +22,7 @@ _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of a spreadsheet formula; unknown users may have written the texts of a table."""
+"""The characters that begin a spreadsheet formula; unknown users may have written the exported texts."""
 
 
 def storable(text: str) -> str:
@@ -55,7 +55,7 @@ def quoted_lines(text: str) -> str:
 
 def plain_line(text: str) -> str:
     """Return the text as one line, with single blanks between its words."""
-    # Faster for most texts: a printable text has no line breaks or control characters.
+    # A printable text has no line breaks or control characters, so most texts skip the slow replacement.
     return " ".join((text if text.isprintable() else _blank_control_characters(text)).split())
 
 

@@ -32,7 +32,7 @@ MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
-    """A wrong guess beyond the limits; ``retry_after`` is the time until the next wrong guess is recorded again."""
+    """A wrong guess beyond the limits; ``retry_after`` is the time until wrong guesses are recorded again."""
 
     public = "Too many attempts."
 
@@ -83,7 +83,7 @@ class Throttle:
             next_answer = guesses.next_answer if guesses else now
             self._guesses[network] = _Guesses(count, now, now + _lock_time(count), next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
-                # The dictionary is ordered by the last guess, so its first address has been quiet the longest.
+                # The dictionary is ordered by the last guess, so its first address has the oldest one.
                 del self._guesses[next(iter(self._guesses))]
             while self._recent and now - self._recent[0] >= MINUTE:
                 self._recent.popleft()
@@ -104,7 +104,7 @@ class Throttle:
 def _lock_time(count: int) -> timedelta:
     if count < FREE_ATTEMPTS:
         return timedelta()
-    doublings = min(count - FREE_ATTEMPTS, 32)  # far above the longest lock, but without overflow
+    doublings = min(count - FREE_ATTEMPTS, 32)  # beyond LONGEST_LOCK; prevents an overflow
     lock: timedelta = FIRST_LOCK * 2**doublings
     return min(lock, LONGEST_LOCK)
 

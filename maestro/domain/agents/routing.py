@@ -54,7 +54,7 @@ def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
         return None
     slugs = [(agent.slug.lower(), agent.id) for agent in agents]
     display_names = [(_fold_case(agent.name).strip(), agent.id) for agent in agents]
-    # In reverse, so that the first agent of a name is the one that stays.
+    # The reverse order lets the first agent with a name replace the later ones.
     names = {name: agent_id for name, agent_id in reversed([*slugs, *display_names]) if name}
     lengths = sorted(set(map(len, names)), reverse=True)
     text = _fold_case(content)
@@ -167,7 +167,7 @@ def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: Rou
 
 def dashboard_agent(address: Address) -> int | None:
     """Return the agent id in the name of a dashboard channel, or None for any other channel."""
-    # 19 digits or more may exceed the integers of the database.
+    # A number of 19 digits or more may exceed the integers of the database, so it is no agent id.
     match = re.fullmatch("dashboard-agent-([0-9]{1,18})", address.channel)
     return int(match[1]) if match and address.platform == "web" else None
 

@@ -96,7 +96,7 @@ def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> Agent
 
 def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding]) -> AgentDetail:
     """Return an agent with its editable fields and its bindings."""
-    # No validation: an earlier release may have accepted values that this one rejects.
+    # The values are not validated: an earlier release may have accepted values that this release rejects.
     columns = agent.model_dump(include={"id", "slug", "version", "updated_at", "configured", "created_at"})
     return AgentDetail.model_construct(**{**columns, **dict(fields), "channels": tuple(channels)})
 

@@ -165,7 +165,7 @@ class Composition:
 def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
-    It takes at most ``budget`` tokens, unless the parts that are never cut take more: the persona with the agent's own
+    It has at most ``budget`` tokens, unless the parts that are never cut need more: the persona with the agent's own
     prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of the messages to
     answer. The other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the
     messages to answer, all they need, with the middle left out if they do not fit; skills, a third, each whole or not
@@ -187,7 +187,7 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    # ``stable`` is the length of the beginning that is the same for every message.
+    # ``stable`` is the number of first characters that are the same for every message.
     content = SEPARATOR.join((persona.text, join_layers(changing)))
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)

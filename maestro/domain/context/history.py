@@ -171,7 +171,7 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _model_text(entry, pictures)
     if text != content:
-        # A text that differs from the stored message is stored with the prompt.
+        # A text that differs from the stored message is stored with the prompt, without that message's id.
         tokens, message_id = estimate(text), None
     turn = ComposedTurn(
         role=Role.USER if author else role,

@@ -37,7 +37,7 @@ MOST_COLLEAGUES = 60
 OWNERS = "*"
 """The circle of owners, who may talk to every agent."""
 PUBLIC = ""
-"""The circle of users on no allow-list, and of jobs without a user, as of a schedule."""
+"""The circle of users on no allow-list, and of jobs without a user, such as those of schedules."""
 
 
 class LayerName(StrEnum):
@@ -122,7 +122,7 @@ def take_fitting(texts: Iterable[str], budget: int) -> list[str]:
     The selection ends at the first text that does not fit.
     """
     texts = list(texts)
-    if tokens_with_separator("\n".join(texts)) <= budget:  # the usual case: one estimate instead of one per text
+    if tokens_with_separator("\n".join(texts)) <= budget:  # usually all fit: one estimate instead of one per text
         return texts
     chosen: list[str] = []
     for text in texts:
@@ -234,7 +234,7 @@ def speaker_line(agent: Colleague) -> str:
 
 @dataclass(frozen=True)
 class AgentListing:
-    """An active agent; ``people`` are the users who may talk to it, as ``platform:userId``, None for all."""
+    """An active agent; ``people`` are the users that may talk to it, as ``platform:userId``, None for all."""
 
     agent_id: int
     colleague: Colleague

@@ -20,7 +20,7 @@ INDEXED_COLUMNS = ("superseded", "role", "token_estimate", "inbox_id", "plain_ch
 """The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
 
 RETAINED_MESSAGES = 10
-"""The newest messages, which a compaction never removes."""
+"""The number of newest messages, which a compaction never removes."""
 
 SYSTEM = (
     "You look after the long-term memory of an assistant. You are given the older part of a conversation. "
@@ -52,7 +52,7 @@ class ConversationStatus(StrEnum):
 class Conversation(SQLModel, table=True):
     """A conversation of an agent with a channel, or with one user of it; the counters are sums of its messages.
 
-    ``closed_by_inbox_id`` is the ``/new`` message that closed it: messages received before that one still belong to it.
+    ``closed_by_inbox_id`` is the ``/new`` message that closed it: earlier messages still belong to the conversation.
     """
 
     __tablename__ = "conversations"
@@ -210,7 +210,7 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
     parts: list[str] = []
     remaining = budget
     for message, text in messages:
-        # Each line is quoted, so that none can imitate another speaker or a tag.
+        # Each line is quoted, so that no line can imitate another speaker or a tag.
         lines = [f"[{message.role}]", *(f"> {line}" for line in text.splitlines())]
         part = "" if message.superseded else "\n".join(lines)
         cost = estimate(part) + 1

@@ -27,12 +27,12 @@ class ConversationFilter(Value):
     archived ones included.
     """
 
-    agent: str | None = Field(default=None, description="only those of this agent")
-    platform: str | None = Field(default=None, description="only those of this platform")
-    channel: str | None = Field(default=None, description="only those of this channel")
-    user: str | None = Field(default=None, description="only those that this user began")
-    status: ConversationStatus | None = Field(default=None, description="only those in this state")
-    q: SearchText | None = Field(default=None, description="only those that contain this text")
+    agent: str | None = Field(default=None, description="only conversations of this agent")
+    platform: str | None = Field(default=None, description="only conversations on this platform")
+    channel: str | None = Field(default=None, description="only conversations in this channel")
+    user: str | None = Field(default=None, description="only conversations that this user began")
+    status: ConversationStatus | None = Field(default=None, description="only conversations in this state")
+    q: SearchText | None = Field(default=None, description="only conversations that contain this text")
 
 
 class ConversationView(View):

@@ -22,9 +22,9 @@ class AuditFilter(Value):
     """
 
     actor: SearchText | None = Field(default=None, description="the author, such as operator, viewer or unknown")
-    action: SearchText | None = Field(default=None, description="such as login or job.resume")
+    action: SearchText | None = Field(default=None, description="the action, such as login or job.resume")
     subject: SearchText | None = Field(default=None, description="the changed object, such as the id of a job")
-    q: SearchText | None = Field(default=None, description="a part of any text of an entry, in any case")
+    q: SearchText | None = Field(default=None, description="a part of any text of an entry, upper or lower case")
     since: Moment | None = Field(default=None, description="from this time on, UTC")
     until: Moment | None = Field(default=None, description="before this time, UTC")
 
@@ -83,7 +83,7 @@ def position_of(entry: AuditEntry) -> AuditPosition:
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
-    """Return a page of up to ``limit`` entries; ``entries`` has one more where there is another page."""
+    """Return a page of up to ``limit`` entries; ``entries`` has one more if there is a next page."""
     items = tuple(map(AuditView.model_validate, entries[:limit]))
     cursor = PageCursor(items[-1].at, str(items[-1].id)).encode() if len(entries) > limit else None
     return AuditPage(items=items, next=cursor)

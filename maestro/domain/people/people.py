@@ -25,9 +25,9 @@ KEPT_AFTER_EXPIRY = timedelta(days=1)
 GUESS_PERIOD = timedelta(minutes=10)
 """The period in which wrong codes are counted."""
 MOST_GUESSES = 5
-"""The most wrong codes of one user in that period; further codes of that user are not checked."""
+"""The most wrong codes of one user in ``GUESS_PERIOD``; further codes of that user are not checked."""
 MOST_GUESSES_OF_ALL = 100
-"""The most wrong codes of all users in that period: one person may have many accounts."""
+"""The most wrong codes of all users in ``GUESS_PERIOD``: one person may have many accounts."""
 
 Draw = Callable[[str], str]
 """A function that picks a random character of a text, in a way that cannot be predicted."""

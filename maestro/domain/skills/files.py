@@ -51,26 +51,26 @@ def split_header(text: str) -> tuple[dict[str, Any], str]:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     fence = _FENCE.match(text)
     if fence is None:
-        raise InvalidSkill(f"it has no front matter; {_SHAPE}")
+        raise InvalidSkill(f"the file has no front matter; {_SHAPE}")
     source = fence["yaml"]
     if len(source) > MAX_FRONT_MATTER:
-        raise InvalidSkill(f"its front matter has more than {MAX_FRONT_MATTER} characters; shorten it")
+        raise InvalidSkill(f"the front matter has more than {MAX_FRONT_MATTER} characters; shorten it")
     try:
-        front = yaml.load(source, Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
+        front = yaml.load(source, Loader=_Loader)  # noqa: S506 - _Loader is a subclass of SafeLoader
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
-        raise InvalidSkill(f"its front matter is not valid YAML{line}: {error.problem}; correct it there") from None
+        raise InvalidSkill(f"the front matter is not valid YAML{line}: {error.problem}; correct it there") from None
     except yaml.YAMLError as error:
-        raise InvalidSkill(f"its front matter is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InvalidSkill(f"the front matter is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(front, dict):
-        raise InvalidSkill(f"its front matter has no keys; {_SHAPE}")
+        raise InvalidSkill(f"the front matter has no keys; {_SHAPE}")
     return {str(key): value for key, value in front.items()}, text[fence.end() :].strip()
 
 
 class _Loader(yaml.SafeLoader):
     """A YAML loader for texts, lists and mappings only; it rejects aliases, deep nesting and repeated keys."""
 
-    # No implicit types: the keyword "no" is a text and no boolean, the version 1.10 is a text and no number.
+    # Every value stays a text: the keyword "no" is no boolean, and the version 1.10 is no number.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML reads these class attributes
     yaml_constructors = {kind: yaml.SafeLoader.yaml_constructors[kind] for kind in _YAML_TAGS}  # noqa: RUF012 - as above
     _depth = 0
@@ -81,7 +81,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._mark())
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise yaml.composer.ComposerError(None, None, "it is nested too deeply", self._mark())
+            raise yaml.composer.ComposerError(None, None, "the YAML is nested too deeply", self._mark())
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -129,9 +129,9 @@ def read_skill(data: bytes) -> SkillFile:
     texts = {key: _read_line(front, key, length) for key, length in _LENGTHS.items()}
     slug = _read_line(front, "slug", 63)
     if not _is_valid(_SLUG, slug):
-        raise InvalidSkill("it needs a slug of up to 63 lower-case letters, digits and hyphens, such as code-review")
+        raise InvalidSkill("the skill needs a slug: up to 63 lower-case letters, digits and hyphens, such as my-skill")
     if not body:
-        raise InvalidSkill("it has no instructions for the model; write them below the front matter")
+        raise InvalidSkill("the skill has no instructions for the model; write them below the front matter")
     triggers = _parse_triggers(front.get("triggers", ""))
     keywords = _without_repeats(triggers["keywords"], normalize_text)
     patterns = _without_repeats(triggers["patterns"], str)
@@ -140,15 +140,15 @@ def read_skill(data: bytes) -> SkillFile:
     required_tools = _without_repeats(_parse_list("required_tools", front.get("required_tools", "")), str)
     _check_limits("required_tools", required_tools, MAX_TOOLS)
     if not all(_is_valid(_TOOL, tool) for tool in required_tools):
-        raise InvalidSkill("required_tools has an entry that is no name of a tool: letters, digits, _ and -")
+        raise InvalidSkill("required_tools has an entry that is no name of a tool; use letters, digits, _ and -")
     unusable = {pattern: problem for pattern in patterns if (problem := pattern_problem(pattern)) is not None}
     problems = [
-        f"the key {key[:60]!r} is not known and changes nothing; known are {', '.join(_KEYS)}"
+        f"the key {key[:60]!r} is not known and has no effect; the keys are {', '.join(_KEYS)}"
         for key in sorted(front.keys() - set(_KEYS))
     ]
     problems += (f"the pattern {pattern[:80]!r} is left out: {problem}" for pattern, problem in unusable.items())
     if not keywords and len(unusable) == len(patterns):
-        problems.append("no message can trigger it; give it triggers, keywords or patterns")
+        problems.append("no message can trigger the skill; add keywords or patterns to its triggers")
     return SkillFile(
         slug=slug,
         **{**texts, "name": texts["name"] or slug},
@@ -163,13 +163,13 @@ def read_skill(data: bytes) -> SkillFile:
 
 def _decode_file(data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        raise InvalidSkill(f"it is larger than {MAX_BYTES // 1024} kB; make it shorter")
+        raise InvalidSkill(f"the file is larger than {MAX_BYTES // 1024} kB; shorten it")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidSkill(f"it is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from None
+        raise InvalidSkill(f"the file is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from None
     if "\0" in text:
-        raise InvalidSkill("it has a zero byte in it, so it is no text; save it as UTF-8")
+        raise InvalidSkill("the file contains a zero byte, so it is no text; save it as UTF-8")
     return text
 
 
@@ -190,9 +190,9 @@ def _parse_triggers(value: object) -> dict[str, list[str]]:
     items = value if isinstance(value, list) else [value] if value != "" else []
     for item in items:
         if not isinstance(item, dict) or not item.keys() <= _TRIGGERS.keys():
-            raise InvalidSkill("triggers is not understood; give it the two lists keywords and patterns")
+            raise InvalidSkill("triggers is not valid; write it as the two lists keywords and patterns")
         for key, trigger in item.items():
-            # An item of a list of triggers may hold one text; in a mapping, one text is a mistake: the list is missing.
+            # In a list of triggers, an item may be one text; in a mapping, one text in place of a list is a mistake.
             single = isinstance(value, list) and isinstance(trigger, str)
             triggers[_TRIGGERS[key]] += _parse_list(f"triggers.{key}", [trigger] if single else trigger)
     return triggers
@@ -211,7 +211,7 @@ def _parse_list(key: str, value: object) -> list[str]:
 def _check_letters(key: str, text: str) -> None:
     """Raise ``InvalidSkill`` for lone surrogates, which databases reject, and for control characters."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        raise InvalidSkill(f"{key} has a control character or half of a character in it; take it out")
+        raise InvalidSkill(f"{key} has a control character or an incomplete character; remove it")
 
 
 def _without_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
@@ -279,7 +279,7 @@ def choose_files(files: Iterable[SkillSource], stored: Mapping[str, str]) -> Ski
         problems += ((file.source, problem) for problem in (skill.problems if skill is not None else (file.problem,)))
         if skill is not None and not file.shipped and chosen.setdefault(skill.slug, file) is not file:
             first = chosen[skill.slug].source
-            problems.append((file.source, f"its slug {skill.slug} is that of {first} already; give it another"))
+            problems.append((file.source, f"the file {first} already has the slug {skill.slug}; choose another"))
     invalid = {file.source for file in ordered if file.skill is None}
     retained = frozenset(slug for slug, source in stored.items() if source in invalid and slug not in chosen)
     for file in ordered:

@@ -10,13 +10,13 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import re2  # type: ignore[import-untyped]  # the package has no type hints
+import re2  # type: ignore[import-untyped]  # re2 has no type hints
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
 
 _WORD = re.compile(r"\w+")
-# Scripts without blanks between words: a keyword in them may match anywhere, not only as a whole word.
+# Letters of scripts without blanks between words: a keyword with one may match anywhere, not only as a whole word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 
 PATTERN_CHARS = 500
@@ -64,7 +64,7 @@ def _continues_word(outside: str, edge: str) -> bool:
     """Return whether the character next to the keyword continues a word, so that the match is no whole word."""
     if not outside or _UNSPACED.match(edge):
         return False
-    # Combining marks (vowel signs, accents) belong to the letter before them, so they continue the word.
+    # Combining marks (vowel signs, accents) belong to the letter before them, so a mark continues the word.
     return outside.isalnum() or outside == "_" or unicodedata.category(outside).startswith("M")
 
 
@@ -72,7 +72,7 @@ def _pattern_options(memory: int = 1 << 20) -> re2.Options:
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
-    options.never_capture = True  # only whether a pattern matches is needed; without captures this is ten times faster
+    options.never_capture = True  # a search without captures is ten times faster, and no capture is needed
     options.max_mem = memory
     return options
 
@@ -105,7 +105,7 @@ class _PatternGroup:
             return None
         try:
             return re2.compile("|".join(f"(?:{source})" for source in self._sources), _pattern_options(GROUP_MEMORY))
-        except re2.error:  # the alternation is too large, or two patterns name a group alike
+        except re2.error:  # the alternation is too large, or two patterns use one group name
             return None
 
     @cached_property
@@ -117,9 +117,9 @@ class _PatternGroup:
 def pattern_problem(source: str) -> str | None:
     """Return why a pattern is not usable, in a few words, or None if it is."""
     if not source.strip():
-        return "it is empty"
+        return "the pattern is empty"
     if len(source) > PATTERN_CHARS:
-        return f"it has more than {PATTERN_CHARS} characters"
+        return f"the pattern has more than {PATTERN_CHARS} characters"
     try:
         compiled = re2.compile(source.encode("utf-8", "replace").decode(), _pattern_options())
     except re2.error as error:
@@ -127,11 +127,11 @@ def pattern_problem(source: str) -> str | None:
         text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         if "invalid perl operator" in text or "invalid escape sequence" in text:
             return f"{text} (lookaround and backreferences are not supported)"
-        return text or "it cannot be read"
+        return text or "the pattern cannot be parsed"
     if compiled.programsize > PROGRAM_SIZE:
-        return "it is too large; use fewer or smaller repetitions"
+        return "the pattern is too large; use fewer or smaller repetitions"
     if compiled.search(b"") is not None:
-        return "it matches every message"
+        return "the pattern matches every message"
     return None
 
 
@@ -249,7 +249,7 @@ class SkillIndex:
             )
             for skill in map(self._skills.__getitem__, positions)
         )
-        # A text that is found as a keyword may be only a pattern of this skill, and the reverse.
+        # A found keyword may be only a pattern of this skill, or the reverse; the skill then has no points.
         return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:

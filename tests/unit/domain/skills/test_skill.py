@@ -247,11 +247,11 @@ def test_a_trial_says_what_gave_points_and_why_a_skill_would_not_come() -> None:
     assert [(score.slug, score.points, score.chosen, score.reason) for score in found.items] == [
         ("best", 3, True, ""),
         ("other", 2, True, ""),
-        ("foreign", 1, False, "it is not among the agent's skills"),
-        ("off", 1, False, "it is disabled"),
+        ("foreign", 1, False, "the skill is not among the agent's skills"),
+        ("off", 1, False, "the skill is disabled"),
         ("third", 1, True, ""),
         ("tooled", 1, False, "the agent does not have kettle"),
-        ("unlucky", 1, False, "others have more points"),
+        ("unlucky", 1, False, "other skills have more points"),
     ]
     assert found.items[0].keywords == ("tea", "pot", "cup")
 
