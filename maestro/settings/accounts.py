@@ -18,7 +18,7 @@ _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
-    "and restart to talk to a real one, or add an account with `maestro accounts add`."
+    "and restart to use a real model, or add an account with `maestro accounts add`."
 )
 
 
@@ -30,7 +30,7 @@ ACCOUNT_SOURCES = {
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts that have a provider; without any, the demo model answers.
+    """Return the accounts other than the demo model, which answers if this list is empty.
 
     See docs/decisions.md: demo model.
     """
@@ -75,7 +75,7 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise configuration_error(translate_errors(error, (), {})) from None
     if without_login(entry.base_url) != entry.base_url:
         raise ConfigurationError(
-            "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "
+            "baseUrl: a user name and a password in the address would be shown; leave them out, or write "
             "the account into llm.accounts of the configuration"
         )
     models = " ".join(own_name(entry.provider, model) for model in entry.models)

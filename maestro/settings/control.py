@@ -1,4 +1,4 @@
-"""Shows and changes the settings for operators, and never shows a secret.
+"""The settings as operators see and change them, without secrets.
 
 See docs/decisions.md: secrets at rest.
 """
@@ -35,7 +35,7 @@ _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
 """The parts of an address that may be secret: the user with a password, and the values of a query."""
 
 LONGEST_NOTE = 200
-"""Characters of a value in the audit log."""
+"""The most characters of a value in the audit log."""
 
 
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
@@ -51,7 +51,7 @@ def visible_value(value: Any) -> JsonValue:
         return secret_hint(value.get_secret_value())
     if isinstance(value, Section):
         fields = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
-        # Arguments of programs often hold keys, so none is shown.
+        # Program arguments often contain keys, so no argument is shown.
         return {
             name: [SET for _ in below] if name == "args" else visible_value(below) for name, below in fields.items()
         }
@@ -80,9 +80,9 @@ def read_value(settings: Settings, key: Key) -> Any:
 def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
     default, value = key.field.default, read_value(overlaid.settings, key)
     if key.path in PASSWORDS:
-        # No part of a password is shown: it is short, and users with read-only access see this page too.
+        # No part of a password is shown: passwords are short, and users with read-only access see them too.
         value = SET if value.get_secret_value() else ""
-    # A list's choices are those of its items.
+    # The choices of a list setting are those of its items.
     annotation = key.field.annotation
     choices = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
     return SettingView(

@@ -16,11 +16,11 @@ from maestro.settings.problems import configuration_error, translate_errors, unk
 CONFIG_FILE = f"{PREFIX}_CONFIG"
 TESTS = f"{PREFIX}_TEST_"
 
-# Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; they are no settings.
+# Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; those are no settings.
 _SERVICE_NAME = re.compile(rf"{PREFIX}(_\w+)?_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
 _SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S*")
 
-# For each provider's usual variable: the field that it sets, and the priority of its account.
+# For each provider: the usual environment variable, the account's field that it sets, and the account's priority.
 _PROVIDERS = (
     ("ANTHROPIC_API_KEY", "anthropic", "apiKey", 20),
     ("OPENAI_API_KEY", "openai", "apiKey", 50),
@@ -98,7 +98,7 @@ def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) 
 
 
 def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
-    """Return the variable and its text for each key that the environment sets."""
+    """Return the variable and its text for each key that the environment sets; add conflicts to ``problems``."""
     variables = _maestro_variables(environment)
     by_location: dict[Location, tuple[str, str]] = {}
     for key in LEAVES:
@@ -111,7 +111,7 @@ def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Locat
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` here if there is one.
+    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` if it exists here.
 
     A named file must exist: without it, Maestro would run with other settings than the operator expects.
     """
@@ -119,13 +119,13 @@ def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None
         return _require_existing(named, "--config")
     if environment.get(CONFIG_FILE):
         return _require_existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
-    # lexists: a broken link is a mistake to report, not a missing file.
+    # ``lexists`` also finds a broken link, which is a mistake to report and not a missing file.
     return DEFAULT_FILE if os.path.lexists(DEFAULT_FILE) else None
 
 
 def _require_existing(file: Path, setting: str) -> Path:
     if not os.path.lexists(file):
-        raise ConfigurationError(f"{file}: there is no such file; fix {setting}, or create it with `maestro init`")
+        raise ConfigurationError(f"{file} does not exist; fix {setting}, or create it with `maestro init`")
     return file
 
 
@@ -135,7 +135,7 @@ def read_file(file: Path, problems: list[str]) -> dict[str, object]:
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         repeated = sorted({name for name in names if names.count(name) > 1})
-        problems.extend(f"{file}: the key {name} stands twice in one object; remove one" for name in repeated)
+        problems.extend(f"{file}: the key {name} occurs twice in one object; remove one" for name in repeated)
         return dict(pairs)
 
     try:
@@ -144,7 +144,7 @@ def read_file(file: Path, problems: list[str]) -> dict[str, object]:
         where = f"{file}: line {error.lineno}, column {error.colno}"
         raise ConfigurationError(f"{where}: this is not JSON ({error.msg}); correct it there") from None
     except ValueError:
-        raise ConfigurationError(f"{file}: a number in it is too long; shorten it") from None
+        raise ConfigurationError(f"{file}: a number is too long; shorten it") from None
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{file}: expected an object {{...}} around all settings")
     return tree
@@ -154,6 +154,6 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")  # editors on Windows may write a byte order mark
     except OSError as error:
-        raise ConfigurationError(f"{file}: it cannot be read ({error.strerror}); fix the path or its rights") from None
+        raise ConfigurationError(f"{file} cannot be read ({error.strerror}); fix the path or its rights") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}: it is not a text in UTF-8; save it as UTF-8") from None
+        raise ConfigurationError(f"{file} is not a text in UTF-8; save it as UTF-8") from None

@@ -68,7 +68,7 @@ def _bare_type(annotation: Any) -> Any:
 
 
 def _value_type(annotation: Any) -> type:
-    """Return the Python type of a value; ``str`` for all that the file writes as a text."""
+    """Return the Python type of a value; ``str`` for every value that the file writes as a text."""
     origin = get_origin(annotation)
     if origin in (tuple, dict):
         return tuple if origin is tuple else dict

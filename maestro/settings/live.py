@@ -47,7 +47,7 @@ class OverlaidSettings:
 def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
     """Lay the overrides over the loaded settings; overrides that this release refuses are left out and reported.
 
-    An override may have been valid for the release, or together with the file, with which it was set.
+    An override may have been valid with an earlier release or another configuration file.
     """
     refused = {path: sentence for path in values if (sentence := why_not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
@@ -67,15 +67,15 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
 
 def why_not_settable(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
-    # A list is set as a whole, so a path to an entry stands for its list.
+    # A list is set as a whole, so a path to an entry means the list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
     below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
     if key is None and below is not None:
-        return f"{path}: it is a section; name a key in it, such as {below.path}"
+        return f"{path}: this is a section; name one of its keys, such as {below.path}"
     if key is None:
         return f"{path}: {unknown_key(tuple(path.split('.')))}"
     where = f"in {loaded.file or DEFAULT_FILE} or in {key.variables[0]}"
-    return None if key.live else f"{key.path}: it is read at the start only; set it {where}, and restart Maestro"
+    return None if key.live else f"{key.path}: this key is read only at the start; set it {where}, and restart Maestro"
 
 
 def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
     refused: dict[str, str] = {}
     problems = error.errors(include_url=False, include_input=False)
     for problem, sentence in zip(problems, translate_errors(error, (), {}), strict=True):
-        # A problem concerns a key whose location begins it, or which is in the section that it names.
+        # A problem concerns a key if one of their locations is the beginning of the other.
         concerned = [
             path
             for path in values
@@ -139,11 +139,11 @@ class LiveSettings:
             if values is None:
                 return
             overlaid = self.overlaid = overlay(self.loaded, values)
-            if self._on_change is not None:  # a command of the CLI has no callback and logs nothing
+            if self._on_change is not None:  # a CLI command has no callback and logs nothing
                 for key, problem in overlaid.refused.items():
-                    log.warning("a value that was set at run time does not count", key=key, problem=problem)
+                    log.warning("a value that was set at run time is ignored", key=key, problem=problem)
                 self._on_change(overlaid.settings)
-            self.version = newest  # set last, so that an error above is retried at the next read
+            self.version = newest  # the version is set last, so that the next read retries after an error
 
     @contextlib.asynccontextmanager
     async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
@@ -165,6 +165,6 @@ class LiveSettings:
                     await asyncio.to_thread(self.refresh, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
-                # An error here must not end the loop, or the process could not read the change that corrects it.
+                # An error must not end the loop, or the process would never read the change that corrects the error.
                 except Exception:
                     log.exception("settings.broken")

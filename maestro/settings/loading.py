@@ -1,4 +1,4 @@
-"""Loads the settings in layers: defaults, then file, then environment, then command line."""
+"""The settings, loaded in layers: defaults, then file, then environment, then command line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -26,10 +26,10 @@ _ABSENT = object()
 def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
     """Remove these locations from the tree; if one is missing, remove its nearest parent that exists.
 
-    For a missing key, the whole entry that lacks it is removed. If nothing can be removed, the whole tree is.
+    For a missing key, the entry without the key is removed. If nothing else can be removed, the tree is emptied.
     """
     present = {place for location in locations if (place := _nearest_present(tree, location))}
-    # From the end of each list, so that a removal does not move the entries still to be removed.
+    # Entries are removed from the end of each list, so that a removal does not move the other ones.
     order = sorted(present, key=lambda place: [(part, "") if isinstance(part, int) else (0, part) for part in place])
     for *above, last in reversed(order):
         node: Any = tree
@@ -80,7 +80,7 @@ def load(
 ) -> Loaded:
     """Read the configuration; ``overrides`` are options of the command line by key, None where not given.
 
-    Without ``accounts`` those of model providers are left out: a process that calls no model needs no keys.
+    Without ``accounts``, model accounts are left out: a process that calls no model needs no keys.
 
     Raises ``ConfigurationError`` that names every problem with its key and its fix, but no value.
     """
@@ -97,7 +97,7 @@ def load(
 
 
 class SettingsDraft:
-    """The configuration while its layers are read, and the problems of it."""
+    """A configuration whose layers are being read, with the problems found so far."""
 
     def __init__(self, *, accounts: bool = True) -> None:
         self._accounts = accounts
@@ -140,11 +140,11 @@ class SettingsDraft:
             self._set(key, resolve(self._parse(key, text), location, references, self._report), "environment")
 
     def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
-        """Lay the options of the command line over everything."""
+        """Lay the options of the command line over all other layers."""
         references = References(environment, Path())
         for path, value in overrides.items():
             location = tuple(path.split("."))
-            # The option was not given, and the layer with the value has reported its problem.
+            # None means that the option was not given on the command line.
             if path in self.origins and value is None:
                 continue
             self._sources[location] = "command line"
@@ -191,7 +191,7 @@ class SettingsDraft:
         section: object = self.tree
         *above, last = key.location
         for name in above:
-            # If the file has something other than an object here, the value is dropped; validation reports the file.
+            # If the file's section is not an object, the value is dropped, and validation reports the section.
             section = section.setdefault(name, {}) if isinstance(section, dict) else None
         if isinstance(section, dict):
             section[last] = value
@@ -238,10 +238,10 @@ def survey_settings(file: Path | None, environment: Mapping[str, str], overrides
         if file is not None:
             draft.add_file(file, environment)
     except (ConfigurationError, RecursionError) as error:
-        deep = f"{file}: it is nested too deeply; no key needs more than four levels"
+        deep = f"{file}: the configuration is nested too deeply; no key needs more than four levels"
         unread = (deep if isinstance(error, RecursionError) else str(error),)
-        # Without a readable file, variables that it refers to would be reported as unknown; only known ones are
-        # checked.
+        # Variables to which an unreadable file refers would be reported as unknown, so only variables of
+        # settings are checked.
         environment = {name: text for name, text in environment.items() if name in VARIABLES}
     draft.add_environment(environment)
     draft.add_overrides(overrides, environment)

@@ -1,4 +1,4 @@
-"""What can be set: one frozen section per part of Maestro, each key with its default, unit and meaning."""
+"""The model of all settings: a frozen section for each part of Maestro, each key with default, unit and meaning."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,11 +35,9 @@ def _binding_key(binding: ChannelSettings) -> tuple[str, str, str]:
 
 
 class Settings(Section):
-    """Everything that can be set."""
+    """All settings of Maestro."""
 
-    data_dir: Folder = setting(
-        Path("data"), "the folder for everything Maestro keeps, from the folder it is started in"
-    )
+    data_dir: Folder = setting(Path("data"), "the folder for all data of Maestro, relative to the working directory")
     store: StoreSettings = StoreSettings()
     temporal: TemporalSettings = TemporalSettings()
     webui: WebuiSettings = WebuiSettings()
@@ -52,12 +50,12 @@ class Settings(Section):
     ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
     channels: Annotated[
         tuple[ChannelSettings, ...], unique(_binding_key, "the channel {} is bound twice; keep one binding")
-    ] = setting((), "channels that belong to an agent")
+    ] = setting((), "channels that are bound to an agent")
     clients: Annotated[
         tuple[ClientSettings, ...],
         unique(lambda client: client.name, "two clients have the name {}; rename one"),
         unique(lambda client: client.slug, "two clients have the slug {}; change one"),
-    ] = setting((), "who pays: agents and channels may name one of them")
+    ] = setting((), "clients that pay for answers; agents and channels may name a client")
     connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()
     budgets: BudgetSettings = BudgetSettings()

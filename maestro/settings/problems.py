@@ -1,4 +1,4 @@
-"""Describes problems of a configuration in sentences that name the key and the fix and never show a value."""
+"""Problems of a configuration, as sentences that name the key and the fix and never show a value."""
 
 import difflib
 import re
@@ -37,7 +37,7 @@ _SENTENCES = {
     "string_too_short": "must have {min_length} or more characters",
     "string_too_long": "must have at most {max_length} characters",
     "value_error": "{error}",
-    "json_invalid": "a text in it is not UTF-8, or it is nested too deeply; correct it",
+    "json_invalid": "a text is not UTF-8, or the configuration is nested too deeply; correct it",
 }
 
 

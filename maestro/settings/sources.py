@@ -1,4 +1,4 @@
-"""Texts as values of keys: those of environment variables, and those that ``env:NAME`` and ``file:PATH`` refer to."""
+"""Conversion of texts to values of keys: environment variables, and the targets of ``env:NAME`` and ``file:PATH``."""
 
 import json
 import re
@@ -23,7 +23,7 @@ EXPECTATIONS = {
 
 ENVIRONMENT = "env:"
 FILE = "file:"
-LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device without an end
+LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device that never ends
 
 Report = Callable[[Location, str], None]
 
@@ -41,7 +41,7 @@ def _parse_list(text: str, of_objects: bool) -> list[object]:
 
 
 def parse(text: str, kind: type, of_objects: bool = False) -> object:
-    """Read the text as a value of that kind; lists as JSON, lists of texts with commas too.
+    """Parse a text as a value of a type; a list is JSON, and a list of texts may also be separated by commas.
 
     Raises ``ValueError`` with a sentence that does not quote the text, which may be a misplaced secret.
     """

@@ -53,7 +53,7 @@ class ScannerSettings(Section):
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
         ("memory", "tools", "logs"),
-        "what is scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
+        "the texts scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
     )
 
     @cached_property
