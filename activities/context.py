@@ -23,7 +23,7 @@ from maestro.domain.jobs.job import Job, StepRef, edits_of, model_for
 from maestro.domain.jobs.replay import what_if_input
 from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
-from maestro.domain.media import spoken_text
+from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.permissions import Person
 from maestro.store.cache import CachedRows
@@ -120,7 +120,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     turns: list[HistoryEntry] = []
     for row in rows:
         row_files, message = files.get(row.id or 0, ()), recorded[row.id]
-        text = message.content if message is not None else spoken_text(row.content, row_files)
+        text = message.content if message is not None else add_transcripts(row.content, row_files)
         message_id = message.id if message is not None else None
         quote = quotes.get(row.id, "")
         entry = HistoryEntry(Role.USER, text, estimate(text), message_id, tuple(row_files), quote=quote)

@@ -140,7 +140,7 @@ class UnreadPosts:
         return self.messages[-1].id if self.messages else self.after
 
 
-def author_of(slug: str) -> str:
+def chat_author(slug: str) -> str:
     """Return the author name under which an agent posts."""
     return f"@{slug}"
 
@@ -162,7 +162,7 @@ def author_problem(author: str, agent: Agent | None) -> str:
     """
     if author == HUMAN:
         return ""
-    if agent is None or author != author_of(agent.slug):
+    if agent is None or author != chat_author(agent.slug):
         return f"{quoted(author, NAME_CHARS)} is no author: name {HUMAN} or an agent, such as @coder-1"
     if not takes_part(agent):
         return f"{author} takes no part in {CHANNEL}: architects, inactive agents and reserved names may not"
@@ -217,7 +217,7 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
     texts: list[str] = []
     upto = unread.after
     for post in unread.messages:
-        if post.author != author_of(slug):
+        if post.author != chat_author(slug):
             text = _quoted_post(post, room, may_cut=may_cut and not texts)
             if not text or estimate(text) > room:
                 break

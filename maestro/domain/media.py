@@ -50,7 +50,7 @@ MAX_TRANSCRIPT_CHARS = 20_000
 MAX_NAME_CHARS = 120
 
 
-def by_magic(head: bytes) -> str:
+def detect_type(head: bytes) -> str:
     """Return the content type that the first bytes of a file indicate, empty if they indicate no known type."""
     content_type = next(
         (
@@ -138,7 +138,7 @@ def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int]
     return "\n".join([*([text] if text.strip() or not named else []), *map(_file_line, named)])
 
 
-def spoken_text(text: str, files: Sequence[MediaFile]) -> str:
+def add_transcripts(text: str, files: Sequence[MediaFile]) -> str:
     """Return the text of a message after the transcripts of its recordings.
 
     A transcript is one quoted line, so that nothing in it can imitate other parts of the prompt. A recording without a

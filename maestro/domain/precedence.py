@@ -182,10 +182,10 @@ class ClaimOrder:
         self.in_hand = in_hand
         self._queues: dict[int, FairQueue[ClaimCandidate]] = {}
 
-    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, room: int) -> list[ClaimCandidate]:
-        """Return up to ``at_most`` jobs to claim, the most urgent first, with up to ``room`` background jobs.
+    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, background_room: int) -> list[ClaimCandidate]:
+        """Return up to ``at_most`` jobs to claim, the most urgent first, ``background_room`` of them background jobs.
 
-        Without room, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
+        At a ``background_room`` of 0, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
         """
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
             priority: {} for priority in self._queues
@@ -194,14 +194,14 @@ class ClaimOrder:
             key = (job.client_id or (job.platform, job.account, job.channel)) if self.fair else None
             waiting.setdefault(job.priority, {}).setdefault(key, []).append((job.weight or 1.0, job))
         chosen: list[ClaimCandidate] = []
-        has_room = room > 0
+        has_room = background_room > 0
         for priority in sorted(waiting):
             background = is_background_priority(priority)
             if background and not has_room:
                 continue
             queue = self._queues.setdefault(priority, FairQueue())
             queue.replace_items(waiting[priority])
-            while queue and len(chosen) < at_most and (room > 0 or not background):
+            while queue and len(chosen) < at_most and (background_room > 0 or not background):
                 chosen.append(queue.serve())
-                room -= background
+                background_room -= background
         return chosen

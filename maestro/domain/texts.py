@@ -42,10 +42,10 @@ def replace_unstorable(value: Any) -> Any:
     return [replace_unstorable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def quoted(text: str, longest: int) -> str:
-    """Return the text as a JSON string on one line, cut to ``longest`` characters; quotes and escapes do not count."""
+def quoted(text: str, max_chars: int) -> str:
+    """Return the text as a JSON string on one line, cut to ``max_chars``; quotes and escapes do not count."""
     plain = plain_line(text)
-    return _as_json(plain if len(plain) <= longest else f"{plain[: longest - 1]}…")
+    return _as_json(plain if len(plain) <= max_chars else f"{plain[: max_chars - 1]}…")
 
 
 def quoted_lines(text: str) -> str:

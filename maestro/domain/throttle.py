@@ -101,10 +101,10 @@ class Throttle:
         return error
 
 
-def _lock_time(count: int) -> timedelta:
-    if count < FREE_ATTEMPTS:
+def _lock_time(wrong_guesses: int) -> timedelta:
+    if wrong_guesses < FREE_ATTEMPTS:
         return timedelta()
-    doublings = min(count - FREE_ATTEMPTS, 32)  # beyond LONGEST_LOCK; prevents an overflow
+    doublings = min(wrong_guesses - FREE_ATTEMPTS, 32)  # 2**32 is beyond LONGEST_LOCK and does not overflow
     lock: timedelta = FIRST_LOCK * 2**doublings
     return min(lock, LONGEST_LOCK)
 

@@ -113,7 +113,7 @@ class ConnectorSettings(Section):
         return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
 
-def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
+def check_unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
     """Raise ``ValueError`` if two bots of a platform share an account name, or a bot is the web connector."""
     names = [(name, section.account) for name, section in connectors.sections.items() if section.enabled]
     repeated = first_repeated([*names, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.settings.entries import AccountSettings
 from maestro.settings.keys import LEAVES, PREFIX, VARIABLES, Location
-from maestro.settings.problems import configuration_error, translate_errors, unknown_variable
+from maestro.settings.problems import configuration_error, translate_errors, unknown_variable_problem
 
 CONFIG_FILE = f"{PREFIX}_CONFIG"
 TESTS = f"{PREFIX}_TEST_"
@@ -53,7 +53,7 @@ def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...
     Raises ``ConfigurationError`` for a variable with an invalid value.
     """
     return tuple(
-        _found_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
+        _build_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
         for variable, provider, field, priority in _PROVIDERS
         for shared in ({"provider": provider, "priority": priority},)
         for tail in _TAILS
@@ -66,7 +66,7 @@ def variable_of(account: AccountSettings) -> str:
     return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 
 
-def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
+def _build_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     url = fields.get("baseUrl")
     if isinstance(url, str) and "://" not in url:
         fields["baseUrl"] = f"http://{url}"  # Ollama also accepts host:port without a scheme
@@ -94,7 +94,7 @@ def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) 
     """Return a problem for each ``MAESTRO_*`` variable that sets no key and that no key refers to."""
     known = {*VARIABLES, CONFIG_FILE}
     unknown = sorted(set(_maestro_variables(environment)) - known - referred)
-    return [unknown_variable(name, known) for name in unknown]
+    return [unknown_variable_problem(name, known) for name in unknown]
 
 
 def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:

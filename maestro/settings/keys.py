@@ -55,7 +55,7 @@ def format_location(location: Location) -> str:
     return text.removeprefix(".")
 
 
-def pattern(location: Location) -> str:
+def key_of(location: Location) -> str:
     """Return the location without the positions in lists: ``llm.accounts[].apiKey``."""
     return re.sub(r"\[\d+\]", "[]", format_location(location))
 

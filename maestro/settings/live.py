@@ -18,7 +18,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.settings.keys import KEYS, LEAVES
 from maestro.settings.loading import Loaded, validate
 from maestro.settings.model import Settings
-from maestro.settings.problems import translate_errors, unknown_key
+from maestro.settings.problems import translate_errors, unknown_key_problem
 from maestro.store.store import Store
 from maestro.supervision import end
 
@@ -73,7 +73,7 @@ def why_not_settable(path: str, loaded: Loaded) -> str | None:
     if key is None and below is not None:
         return f"{path}: this is a section; name one of its keys, such as {below.path}"
     if key is None:
-        return f"{path}: {unknown_key(tuple(path.split('.')))}"
+        return f"{path}: {unknown_key_problem(tuple(path.split('.')))}"
     where = f"in {loaded.file or DEFAULT_FILE} or in {key.variables[0]}"
     return None if key.live else f"{key.path}: this key is read only at the start; set it {where}, and restart Maestro"
 

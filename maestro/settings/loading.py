@@ -13,7 +13,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, env_texts, find_file, read_file, unknown_variables
 from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
-from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key
+from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key_problem
 from maestro.settings.sources import ENVIRONMENT, FILE, References, parse, referred_variables, resolve
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
@@ -149,7 +149,7 @@ class SettingsDraft:
                 continue
             self._sources[location] = "command line"
             if path not in self.origins:
-                self._report(location, unknown_key(location))
+                self._report(location, unknown_key_problem(location))
             else:
                 plain = str(value) if isinstance(value, Path) else value
                 self._set(KEYS[path], resolve(plain, location, references, self._report), "command line")
@@ -164,7 +164,7 @@ class SettingsDraft:
             raise configuration_error(self._problems)
         return settings
 
-    def sound_settings(self) -> tuple[Settings, list[str]]:
+    def valid_settings(self) -> tuple[Settings, list[str]]:
         """Return the settings without the invalid values, and the problems of these values."""
         problems: list[str] = []
         while True:
@@ -245,5 +245,5 @@ def survey_settings(file: Path | None, environment: Mapping[str, str], overrides
         environment = {name: text for name, text in environment.items() if name in VARIABLES}
     draft.add_environment(environment)
     draft.add_overrides(overrides, environment)
-    settings, problems = draft.sound_settings()
+    settings, problems = draft.valid_settings()
     return Survey(settings, (*unread, *problems), file, draft.written)

@@ -27,7 +27,7 @@ from maestro.domain.settings.process import (
 )
 from maestro.domain.settings.section import Folder, Section, setting, unique
 from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
-from maestro.settings.connectors import ConnectorSettings, unique_bots
+from maestro.settings.connectors import ConnectorSettings, check_unique_bots
 
 
 def _binding_key(binding: ChannelSettings) -> tuple[str, str, str]:
@@ -56,7 +56,7 @@ class Settings(Section):
         unique(lambda client: client.name, "two clients have the name {}; rename one"),
         unique(lambda client: client.slug, "two clients have the slug {}; change one"),
     ] = setting((), "clients that pay for answers; agents and channels may name a client")
-    connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
+    connectors: Annotated[ConnectorSettings, AfterValidator(check_unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()
     budgets: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()

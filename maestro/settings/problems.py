@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.keys import KEYS, Location, format_location, pattern
+from maestro.settings.keys import KEYS, Location, format_location, key_of
 from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
@@ -54,7 +54,7 @@ _NODES = _list_key_patterns()
 def _similar_keys(location: Location) -> list[str]:
     """Return the keys similar to an unknown one: a similar name in its section, else the same name elsewhere."""
     *above, last = location
-    parent = f"{pattern(tuple(above))}." if above else ""
+    parent = f"{key_of(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
     by_lower_case = {name.lower(): name for name in siblings if "." not in name}
     similar = difflib.get_close_matches(str(last).lower(), sorted(by_lower_case), n=1)
@@ -63,9 +63,9 @@ def _similar_keys(location: Location) -> list[str]:
     return sorted(path for path in _NODES if "[]" not in path and path.rpartition(".")[2] == last)
 
 
-def unknown_key(location: Location) -> str:
+def unknown_key_problem(location: Location) -> str:
     """Return the sentence about a key that does not exist."""
-    if pattern(location) in LATER:
+    if key_of(location) in LATER:
         return _NOT_YET
     similar = _similar_keys(location)
     if not similar:
@@ -73,7 +73,7 @@ def unknown_key(location: Location) -> str:
     return f"unknown key, did you mean {' or '.join(similar)}?"
 
 
-def unknown_variable(name: str, known: Iterable[str]) -> str:
+def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
     """Return the problem of a ``MAESTRO_*`` variable that sets no key."""
     if any(_normalize_name(name).startswith(_normalize_name(f"MAESTRO.{key}")) for key in LATER):
         return f"{name}: {_NOT_YET}"
@@ -90,7 +90,7 @@ def _normalize_name(name: str) -> str:
 
 def _error_sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return unknown_key(error["loc"])
+        return unknown_key_problem(error["loc"])
     known = _SENTENCES.get(error["type"])
     return known.format(**error.get("ctx", {})) if known else str(error["msg"])
 
@@ -111,7 +111,7 @@ def translate_errors(error: ValidationError, failed: Iterable[Location], sources
     for found in error.errors(include_url=False, include_input=False):
         location: Location = found["loc"]
         # A rule about a section concerns values of several sources, so no source is named.
-        is_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
+        is_section = found["type"] == "value_error" and key_of(location) not in KEYS and key_of(location) in _NODES
         if location not in reported:
             sentences.append(describe_problem(location, _error_sentence(found), {} if is_section else sources))
     return sentences

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from maestro.settings.keys import KEYS, Location, pattern
+from maestro.settings.keys import KEYS, Location, key_of
 
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
@@ -119,7 +119,7 @@ def _resolve_text(text: str, location: Location, references: References) -> obje
     value = references.read(text) if referring else text
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("is not a text in UTF-8")
-    key = KEYS.get(pattern(location))
+    key = KEYS.get(key_of(location))
     return parse(value, key.kind, key.entry is not None) if referring and key else value
 
 

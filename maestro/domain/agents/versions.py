@@ -30,7 +30,7 @@ class FieldChange(View):
     after: JsonValue
 
 
-def fields_of(agent: Agent, client: str) -> AgentFields:
+def agent_fields(agent: Agent, client: str) -> AgentFields:
     """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
 
     The values are not validated again: an earlier release may have accepted what this one rejects.
@@ -53,7 +53,7 @@ def write_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> No
     agent.client_id = client_id
 
 
-def fields_at(version: AgentVersion) -> AgentFields:
+def version_fields(version: AgentVersion) -> AgentFields:
     """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
     stored = json.loads(version.snapshot)
     lists = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
@@ -63,7 +63,7 @@ def fields_at(version: AgentVersion) -> AgentFields:
     )
 
 
-def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
+def diff_fields(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
     """Return the changed fields in their order; without ``before`` (the first version) all fields, with null before."""
     old = before.model_dump(mode="json", by_alias=False) if before is not None else {}
     new = after.model_dump(mode="json", by_alias=False)
@@ -98,7 +98,7 @@ def diff_field_lines(change: FieldChange, *, is_first: bool = False) -> tuple[Di
     """
     before, after = [] if is_first else _value_lines(change.before), _value_lines(change.after)
     if max(len(before), len(after)) > MOST_LINES:
-        return tuple(chain(_diff_lines(LineKind.GONE, before), _diff_lines(LineKind.NEW, after)))
+        return tuple(chain(_lines_of_kind(LineKind.GONE, before), _lines_of_kind(LineKind.NEW, after)))
     return tuple(_compare_lines(before, after))
 
 
@@ -110,16 +110,16 @@ def _compare_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[Diff
             yield DiffLine(kind=LineKind.GAP, text="")
         for kind, begin, end, new_begin, new_end in group:
             if kind == "equal":
-                yield from _diff_lines(LineKind.SAME, before[begin:end])
+                yield from _lines_of_kind(LineKind.SAME, before[begin:end])
                 continue
-            yield from _diff_lines(LineKind.GONE, before[begin:end])
-            yield from _diff_lines(LineKind.NEW, after[new_begin:new_end])
+            yield from _lines_of_kind(LineKind.GONE, before[begin:end])
+            yield from _lines_of_kind(LineKind.NEW, after[new_begin:new_end])
         shown_until = group[-1][2]
     if shown_until < len(before):
         yield DiffLine(kind=LineKind.GAP, text="")
 
 
-def _diff_lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
+def _lines_of_kind(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
     return (DiffLine(kind=kind, text=line) for line in lines)
 
 

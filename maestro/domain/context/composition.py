@@ -47,13 +47,13 @@ class RecalledFacts:
 def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of sticky facts, with as many as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
-    return _recall_facts(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
+    return _facts_layer(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
 def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
-    return _recall_facts(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
+    return _facts_layer(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
 def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
@@ -87,7 +87,7 @@ def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Laye
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
 
-def _recall_facts(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
+def _facts_layer(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return a layer with the best facts that fit, in the order in which they were learned.
 
     The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.

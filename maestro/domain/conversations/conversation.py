@@ -229,9 +229,9 @@ def excerpt_budget(window: int) -> int:
     return max(0, prompt_budget(window) - estimate(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
-def output_limit(window: int, most: int) -> int:
-    """Return the token limit of facts or a summary: half of the reserve, so that three summaries still fit."""
-    return max(1, min(most, reserve(window) // 2))
+def output_limit(window: int, configured: int) -> int:
+    """Return the token limit of facts or a summary: ``configured``, or half of the reserve, so that three summaries fit."""
+    return max(1, min(configured, reserve(window) // 2))
 
 
 def compaction_prompt(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:

@@ -274,7 +274,7 @@ def _truncate(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 
-def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
+def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
     for number, message in enumerate(messages):
@@ -282,7 +282,7 @@ def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> I
     yield "\n]}\n"
 
 
-def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
+def markdown_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the Markdown export in parts: a heading for each message, and its text below.
 
     Each line of a message begins with ``>``, so that no text can imitate another message.
@@ -290,7 +290,7 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
     address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id
-    yield f"{_plain_name(detail.agent)} and {_plain_name(user)} in {_plain_name(address)}, "
+    yield f"{_escape_name(detail.agent)} and {_escape_name(user)} in {_escape_name(address)}, "
     yield f"{_utc_text(detail.started_at)} to {_utc_text(detail.last_message_at)}, {detail.status}.\n"
     remaining = list(detail.compactions)
     for message in messages:
@@ -298,25 +298,25 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
             yield _compaction_section(remaining.pop(0))
         states = [name for name in ("archived", "superseded") if getattr(message, name)]
         note = f" ({', '.join(states)})" if states else ""
-        yield f"\n## {_plain_name(message.author)}, {_utc_text(message.created_at)}{note}\n\n"
-        yield _quoted_text(message.content)
+        yield f"\n## {_escape_name(message.author)}, {_utc_text(message.created_at)}{note}\n\n"
+        yield _block_quote(message.content)
         for file in message.files:
             about = f"{file.content_type}, {file.size} bytes" if file.available else "not available"
-            yield f"\nFile: {_plain_name(file.filename) or 'without a name'} ({_plain_name(about)})\n"
+            yield f"\nFile: {_escape_name(file.filename) or 'without a name'} ({_escape_name(about)})\n"
     yield from map(_compaction_section, remaining)
 
 
 def _compaction_section(compaction: CompactionView) -> str:
     heading = f"\n## Compacted, {_utc_text(compaction.created_at)}\n\n"
     counts = f"{compaction.messages_before} messages became {compaction.messages_after} and this summary:"
-    return f"{heading}{counts}\n\n{_quoted_text(compaction.summary)}"
+    return f"{heading}{counts}\n\n{_block_quote(compaction.summary)}"
 
 
-def _quoted_text(text: str) -> str:
+def _block_quote(text: str) -> str:
     return "".join(f"> {line}".rstrip() + "\n" for line in text.splitlines() or [""])
 
 
-def _plain_name(text: str) -> str:
+def _escape_name(text: str) -> str:
     """Return a name on one line, with Markdown characters escaped."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))
 

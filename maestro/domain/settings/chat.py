@@ -22,14 +22,14 @@ def _check_pattern(pattern: str) -> str:
 Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_check_pattern)]
 
 
-def _check_allowed(entry: str) -> str:
+def _check_allow_entry(entry: str) -> str:
     problem = allow_list_entry_problem(entry)
     if problem is not None:
         raise ValueError(problem)
     return entry
 
 
-Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allowed)]
+Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allow_entry)]
 
 
 class ChatLimits(Section):

@@ -43,7 +43,7 @@ class InvalidSkill(ConfigurationError):
     public = "The skill is not valid."
 
 
-def split_header(text: str) -> tuple[dict[str, Any], str]:
+def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Split a skill file into its front matter, with every scalar as text, and its body.
 
     Raises ``InvalidSkill``.
@@ -78,10 +78,10 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Build a node; raises ``YAMLError`` for an alias (it could expand endlessly) or nesting above 6 levels."""
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._mark())
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._position())
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise yaml.composer.ComposerError(None, None, "the YAML is nested too deeply", self._mark())
+            raise yaml.composer.ComposerError(None, None, "the YAML is nested too deeply", self._position())
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -96,7 +96,7 @@ class _Loader(yaml.SafeLoader):
                 )
         return super().construct_mapping(node, deep=deep)
 
-    def _mark(self) -> yaml.Mark | None:
+    def _position(self) -> yaml.Mark | None:
         mark: yaml.Mark | None = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         return mark
 
@@ -125,7 +125,7 @@ def read_skill(data: bytes) -> SkillFile:
     An unknown key or an unusable pattern becomes an entry of ``problems``, and the skill works without it; every other
     mistake raises ``InvalidSkill``.
     """
-    front, body = split_header(_decode_file(data))
+    front, body = split_front_matter(_decode_file(data))
     texts = {key: _read_line(front, key, length) for key, length in _LENGTHS.items()}
     slug = _read_line(front, "slug", 63)
     if not _is_valid(_SLUG, slug):
@@ -173,14 +173,14 @@ def _decode_file(data: bytes) -> str:
     return text
 
 
-def _read_line(front: Mapping[str, Any], key: str, length: int) -> str:
+def _read_line(front: Mapping[str, Any], key: str, max_chars: int) -> str:
     value = front.get(key, "")
     if not isinstance(value, str):
         raise InvalidSkill(f"{key} is a list or a mapping; write one line of text")
     line = " ".join(value.split())
-    if len(line) > length:
-        raise InvalidSkill(f"{key} has more than {length} characters; shorten it")
-    _check_letters(key, line)
+    if len(line) > max_chars:
+        raise InvalidSkill(f"{key} has more than {max_chars} characters; shorten it")
+    _check_characters(key, line)
     return line
 
 
@@ -204,11 +204,11 @@ def _parse_list(key: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InvalidSkill(f"{key} is not a list of texts; write it as [one, two]")
     items = [item.strip() for item in value if item.strip()]
-    _check_letters(key, "".join(items))
+    _check_characters(key, "".join(items))
     return items
 
 
-def _check_letters(key: str, text: str) -> None:
+def _check_characters(key: str, text: str) -> None:
     """Raise ``InvalidSkill`` for lone surrogates, which databases reject, and for control characters."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise InvalidSkill(f"{key} has a control character or an incomplete character; remove it")
@@ -220,11 +220,11 @@ def _without_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, 
     return tuple(item for item in dict.fromkeys(items) if first[key(item)] == item)
 
 
-def _check_limits(key: str, items: tuple[str, ...], most: int, chars: int | None = None) -> None:
-    if len(items) > most:
-        raise InvalidSkill(f"{key} has more than {most} entries; keep those that people really write")
-    if chars is not None and any(len(item) > chars for item in items):
-        raise InvalidSkill(f"{key} has an entry of more than {chars} characters; shorten it")
+def _check_limits(key: str, items: tuple[str, ...], max_items: int, max_chars: int | None = None) -> None:
+    if len(items) > max_items:
+        raise InvalidSkill(f"{key} has more than {max_items} entries; keep those that people really write")
+    if max_chars is not None and any(len(item) > max_chars for item in items):
+        raise InvalidSkill(f"{key} has an entry of more than {max_chars} characters; shorten it")
 
 
 def _is_valid(rule: TypeAdapter[str], text: str) -> bool:

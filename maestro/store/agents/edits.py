@@ -18,7 +18,7 @@ from maestro.domain.agents.edits import (
     removes_last_conductor,
 )
 from maestro.domain.agents.tokens import AgentToken
-from maestro.domain.agents.versions import diff, fields_at, fields_of, write_fields
+from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
 from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.connectors import BotInstance
@@ -67,7 +67,7 @@ class AgentVersions(Repository):
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
-        return fields_at(version) if version is not None else None
+        return version_fields(version) if version is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
@@ -222,7 +222,7 @@ class AgentEdits(Bindings):
         before = self.fields(agent)
         after = apply_change(before, change)
         after = after.model_copy(update={"name": after.name or agent.slug})
-        differences = diff(before, after)
+        differences = diff_fields(before, after)
         if not differences:
             return agent
         self._keep_a_conductor(agent, after, change.force)
@@ -239,7 +239,7 @@ class AgentEdits(Bindings):
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Make a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
-        old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
+        old = version_fields(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
@@ -265,7 +265,7 @@ class AgentEdits(Bindings):
 
     def fields(self, agent: Agent) -> AgentFields:
         """Return the editable fields of an agent."""
-        return fields_of(agent, self._clients.name_of(agent.client_id))
+        return agent_fields(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent without versions as its first version."""

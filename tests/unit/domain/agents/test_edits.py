@@ -15,7 +15,7 @@ from maestro.domain.agents.edits import (
     apply_change,
     removes_last_conductor,
 )
-from maestro.domain.agents.versions import diff, fields_at, fields_of, write_fields
+from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
@@ -119,7 +119,7 @@ def test_only_what_is_given_changes() -> None:
     change = read(AgentChange, {"systemPrompt": "Be kind.", "tools": None, "version": 3, "force": True})
     assert change.given == {"system_prompt", "tools"}
     after = apply_change(WHOLE, change)
-    assert {one.field for one in diff(WHOLE, after)} == {"systemPrompt", "tools"}
+    assert {one.field for one in diff_fields(WHOLE, after)} == {"systemPrompt", "tools"}
     assert (after.system_prompt, after.tools, after.role) == ("Be kind.", None, "coder")
 
 
@@ -155,26 +155,26 @@ def test_the_only_conductor_is_one_that_nobody_replaces(before: Any, after: Any,
 def test_a_row_and_a_snapshot_keep_everything_that_can_be_edited() -> None:
     row = agent()
     write_fields(row, WHOLE, 7)
-    assert fields_of(row, "Acme") == WHOLE
+    assert agent_fields(row, "Acme") == WHOLE
     assert row.client_id == 7
     kept = AgentVersion(agent_id=1, version=1, at=NOW, actor="operator", snapshot=WHOLE.model_dump_json())
-    assert fields_at(kept) == WHOLE
+    assert version_fields(kept) == WHOLE
 
 
 def test_a_difference_names_the_field_as_in_json_with_both_values() -> None:
     after = WHOLE.model_copy(update={"tools": ("search",), "daily_budget_usd": None})
-    assert [(one.field, one.before, one.after) for one in diff(WHOLE, after)] == [
+    assert [(one.field, one.before, one.after) for one in diff_fields(WHOLE, after)] == [
         ("tools", ["calculate", "search"], ["search"]),
         ("dailyBudgetUsd", 0, None),
     ]
-    assert diff(WHOLE, WHOLE) == ()
+    assert diff_fields(WHOLE, WHOLE) == ()
 
 
 def test_the_first_version_differs_from_nothing_in_every_field() -> None:
-    first = diff(None, WHOLE)
+    first = diff_fields(None, WHOLE)
     assert len(first) == len(AgentFields.model_fields)
     assert {one.before for one in first} == {None}
 
 
 def test_what_an_earlier_release_let_people_write_is_read_all_the_same() -> None:
-    assert fields_of(agent(description="x" * 5_000), "").description == "x" * 5_000
+    assert agent_fields(agent(description="x" * 5_000), "").description == "x" * 5_000
