@@ -183,9 +183,10 @@ class ClaimOrder:
         self._queues: dict[int, FairQueue[ClaimCandidate]] = {}
 
     def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, background_room: int) -> list[ClaimCandidate]:
-        """Return up to ``at_most`` jobs to claim, the most urgent first, ``background_room`` of them background jobs.
+        """Return up to ``at_most`` jobs to claim, the most urgent first.
 
-        At a ``background_room`` of 0, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
+        At most ``background_room`` of them are background jobs; the others keep their positions in the fair queues,
+        whether ``candidates`` has them or not.
         """
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
             priority: {} for priority in self._queues

@@ -230,7 +230,7 @@ def excerpt_budget(window: int) -> int:
 
 
 def output_limit(window: int, configured: int) -> int:
-    """Return the token limit of facts or a summary: ``configured``, or half of the reserve, so that three summaries fit."""
+    """Return the token limit of facts or a summary: at most half of the reserve, so that three summaries still fit."""
     return max(1, min(configured, reserve(window) // 2))
 
 
