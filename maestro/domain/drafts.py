@@ -12,7 +12,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
 
 PLACEHOLDER = "…"
-"""The text of a draft's message until the platform has returned its id; after a crash, only this may remain."""
+"""The text of a draft's message until the platform has returned its id; a crash may leave the message with it."""
 STOPPED = " … [stopped]"
 IN_FILES = "The answer follows."
 """The text that replaces a draft if the answer has files but no text."""

@@ -165,8 +165,8 @@ def is_public(text: str) -> bool:
 def is_plain_host(host: str) -> bool:
     """Return whether a host, given without brackets, is a name or an IP address in its usual form.
 
-    Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: they are used
-    to hide it.
+    Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: attackers use
+    these forms to hide an address.
     """
     address = parse_address(host)
     if isinstance(address, IPv6Address):

@@ -38,7 +38,7 @@ def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> lis
 
 
 def account_of(settings: AccountSettings) -> Account:
-    """Return the account that an entry of the configuration describes."""
+    """Convert an account of the configuration for model calls."""
     return Account(
         name=settings.name,
         provider=settings.provider,
@@ -63,12 +63,12 @@ def without_login(address: str) -> str:
 
 
 def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
-    """Return the models that accounts name, with their providers."""
+    """Return the models of the accounts, as ``provider/model``."""
     return [f"{account.provider}/{model}" for account in accounts for model in (account.model, *account.models.split())]
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns of an account; raises ``ConfigurationError``, which names the key of the configuration."""
+    """Return the table columns of an account; raises ``ConfigurationError``, which names the invalid key."""
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
@@ -91,7 +91,7 @@ def describe_unknown_window(model: str) -> str:
 
 
 def describe_accounts(accounts: Sequence[ModelAccount]) -> str:
-    """Return a sentence about the answering account, shown before any paid call (docs/decisions.md: demo model)."""
+    """Return a sentence about the account that answers, shown before any paid call (docs/decisions.md: demo model)."""
     if not accounts:
         return NO_ACCOUNT
     first = min(accounts, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))

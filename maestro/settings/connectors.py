@@ -1,4 +1,4 @@
-"""The settings of platforms: one section for each that Maestro connects itself, and a list for every other bot."""
+"""The settings of platforms: a section for each platform that comes with Maestro, and a list of further bots."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, 
 
 
 class PlatformSettings(Section):
-    """The settings of every platform."""
+    """The settings that all platforms have."""
 
     enabled: bool = setting(False, "whether the bot is connected")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
@@ -83,7 +83,7 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
 
 
 class BotSettings(Section):
-    """One more bot: a second one on a platform, or one of a platform that an installed package connects."""
+    """A further bot: a second bot on a platform, or a bot on a platform that an installed package connects."""
 
     platform: Word = Field(description="the platform, as the package names it")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice, unique on the platform")
@@ -109,7 +109,7 @@ class ConnectorSettings(Section):
 
     @property
     def sections(self) -> dict[str, OwnSettings]:
-        """The section of each platform that has one, by its name."""
+        """The sections of platforms, by the platform's name."""
         return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
 

@@ -28,7 +28,7 @@ SET = "set"
 PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
 VISIBLE_CHARACTERS = 4
 LONG_ENOUGH = 16
-"""A secret with fewer characters is not shown even in part."""
+"""The fewest characters of a secret of which the end is shown."""
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
@@ -39,7 +39,7 @@ LONGEST_NOTE = 200
 
 
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
-    """Return every key with its present value."""
+    """Return all settings with their present values."""
     return SettingsPage(
         items=tuple(_key_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
     )
@@ -66,7 +66,7 @@ def visible_value(value: Any) -> JsonValue:
 
 
 def secret_hint(secret: str) -> str:
-    """Return a hint by which operators recognise a secret: its end if it is long enough, else that it is set."""
+    """Return a hint by which operators recognise a secret: the end of a long secret, else ``set``."""
     if not secret:
         return ""
     return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
@@ -107,7 +107,7 @@ class EffectiveSettings:
         self._live = live
 
     def page(self, store: Store) -> SettingsPage:
-        """Return every key with its present value."""
+        """Return all settings with their present values."""
         self._live.refresh(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
@@ -141,7 +141,7 @@ class EffectiveSettings:
 
 
 def flatten_changes(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the changes by path, even if they are written as nested objects as in the file."""
+    """Return the changes by path; nested objects, as in the file, are flattened."""
     by_path: dict[str, JsonValue] = {}
     for path, value in changes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):

@@ -33,7 +33,7 @@ PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVID
 """The environment variable with the key or the address of each provider."""
 
 MORE_ACCOUNTS = 50
-"""The most further accounts of a provider, each with a number behind the variable: ``OPENAI_API_KEY_2``."""
+"""The most further accounts of a provider, from numbered variables such as ``OPENAI_API_KEY_2``."""
 
 _TAILS = ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
 
@@ -46,7 +46,7 @@ def read_environment() -> Mapping[str, str]:
 
 
 def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
-    """Return the accounts of the provider keys in the environment, by priority; used if none is configured.
+    """Return the accounts of the provider keys in the environment, by priority; used if no account is configured.
 
     ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be missing.
 
@@ -130,7 +130,7 @@ def _require_existing(file: Path, setting: str) -> Path:
 
 
 def read_file(file: Path, problems: list[str]) -> dict[str, object]:
-    """Return the object in the file; a repeated key is a problem, because only one of its values would count."""
+    """Return the object in the file; a repeated key is added to ``problems``."""
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]

@@ -41,7 +41,7 @@ class Key:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables, the usual one first; keys deeper than a section have the ``__`` form only."""
+        """The key's environment variables, the usual one first; keys below a subsection have the ``__`` form only."""
         if "[]" in self.path:
             return ()
         names = [name.upper() for name in self.names]
@@ -50,18 +50,18 @@ class Key:
 
 
 def format_location(location: Location) -> str:
-    """Return the location as a text: ``llm.accounts[0].apiKey``."""
+    """Return a location as a text: ``llm.accounts[0].apiKey``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".")
 
 
 def key_of(location: Location) -> str:
-    """Return the location without the positions in lists: ``llm.accounts[].apiKey``."""
+    """Return the key of a location, without positions in lists: ``llm.accounts[].apiKey``."""
     return re.sub(r"\[\d+\]", "[]", format_location(location))
 
 
 def _bare_type(annotation: Any) -> Any:
-    """Return the type without its rules and without None, which is no value in a file."""
+    """Return a field's type without validation rules and without None, which is no value in a file."""
     if get_origin(annotation) in (UnionType, Union):
         (annotation,) = (member for member in get_args(annotation) if member is not NoneType)
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

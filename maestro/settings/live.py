@@ -1,4 +1,4 @@
-"""The effective settings: those read at the start, and over them the values that operators set at run time.
+"""The effective settings: the settings read at the start, overridden by values that operators set at run time.
 
 See docs/invariants.md: live settings.
 """
@@ -30,14 +30,14 @@ Values = Mapping[str, object]
 Chosen = TypeVar("Chosen")
 
 LOOK_SECONDS = 0.5
-"""Seconds until a process applies a change that another process made, at most."""
+"""The most seconds until a process applies a change that another process made."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class OverlaidSettings:
-    """The effective settings, the overrides that count in them, and the reason why each other override does not."""
+    """The effective settings, the overrides that are in effect, and the reason for each refused override."""
 
     settings: Settings
     values: Values
@@ -66,7 +66,7 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
 
 
 def why_not_settable(path: str, loaded: Loaded) -> str | None:
-    """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
+    """Return why a key cannot be set while Maestro runs and where to set it, or None if the key can be set."""
     # A list is set as a whole, so a path to an entry means the list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
     below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
@@ -79,7 +79,7 @@ def why_not_settable(path: str, loaded: Loaded) -> str | None:
 
 
 def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
-    """Return the overrides that a validation error concerns, with the reason; all of them if it names none."""
+    """Return the overrides that a validation error concerns, with the reason; all overrides if none is concerned."""
     refused: dict[str, str] = {}
     problems = error.errors(include_url=False, include_input=False)
     for problem, sentence in zip(problems, translate_errors(error, (), {}), strict=True):
@@ -96,8 +96,8 @@ def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
 class LiveSettings:
     """The effective settings of a process, readable from any thread (docs/invariants.md: live settings).
 
-    Reading them costs nothing, because the store is read in the background. ``start`` holds the settings of the start;
-    only keys that need a restart may be read from it.
+    Reading the settings costs nothing, because the store is read in the background. ``start`` has the settings read at
+    the start; only keys that need a restart may be read from it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -114,7 +114,7 @@ class LiveSettings:
         return cls(Loaded(settings, {}, None))
 
     def current(self) -> Settings:
-        """Return the present settings; the caller must not store them, because they may be replaced."""
+        """Return the present settings; the caller must not store the result, because a change replaces it."""
         return self.overlaid.settings
 
     def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:

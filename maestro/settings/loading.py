@@ -24,7 +24,7 @@ _ABSENT = object()
 
 
 def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
-    """Remove these locations from the tree; if one is missing, remove its nearest parent that exists.
+    """Remove these locations from the tree; for a missing location, remove its nearest existing parent.
 
     For a missing key, the entry without the key is removed. If nothing else can be removed, the tree is emptied.
     """
@@ -49,7 +49,7 @@ def without_accounts(tree: dict[str, object]) -> dict[str, object]:
 
 
 def _nearest_present(tree: Any, location: Location) -> Location:
-    """Return the location, or the longest beginning of it that exists."""
+    """Return the location, or its longest beginning that exists in the tree."""
     for depth, part in enumerate(location):
         in_list = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
         if not in_list and not (isinstance(tree, dict) and part in tree):
@@ -112,7 +112,7 @@ class SettingsDraft:
         self._failed: set[Location] = set()
 
     def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
-        """Add the file; its references are relative to its folder."""
+        """Add the values of the file; paths in its references are relative to its folder."""
         tree = read_file(file, self._problems)
         self.written = tree
         self._sources[()] = str(file)
@@ -199,7 +199,7 @@ class SettingsDraft:
 
 
 def validate(tree: Mapping[str, object]) -> Settings:
-    """Return the tree as settings; raises ``ValidationError``."""
+    """Validate a tree of values and return it as settings; raises ``ValidationError``."""
     # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
@@ -226,7 +226,7 @@ class Survey:
 
 
 def named_file(option: Path | None, environment: Mapping[str, str]) -> Path:
-    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; it need not exist."""
+    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; the file need not exist."""
     return option or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
 
 

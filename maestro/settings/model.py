@@ -75,5 +75,5 @@ class Settings(Section):
 
     @property
     def database(self) -> Path:
-        """The file of the store, with the default filled in."""
+        """The path of the SQLite file: the configured one, or the default in the data folder."""
         return Path(self.store.url.removeprefix("sqlite:///")) if self.store.url else self.data_dir / "maestro.db"

@@ -52,7 +52,7 @@ _NODES = _list_key_patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
-    """Return the keys similar to an unknown one: a similar name in its section, else the same name elsewhere."""
+    """Return the keys similar to an unknown key: a similar name in its section, else the same name elsewhere."""
     *above, last = location
     parent = f"{key_of(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
@@ -64,7 +64,7 @@ def _similar_keys(location: Location) -> list[str]:
 
 
 def unknown_key_problem(location: Location) -> str:
-    """Return the sentence about a key that does not exist."""
+    """Return the sentence that reports a key that does not exist."""
     if key_of(location) in LATER:
         return _NOT_YET
     similar = _similar_keys(location)
@@ -74,7 +74,7 @@ def unknown_key_problem(location: Location) -> str:
 
 
 def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
-    """Return the problem of a ``MAESTRO_*`` variable that sets no key."""
+    """Return the sentence that reports a ``MAESTRO_*`` variable that sets no key."""
     if any(_normalize_name(name).startswith(_normalize_name(f"MAESTRO.{key}")) for key in LATER):
         return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
@@ -84,7 +84,7 @@ def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
 
 
 def _normalize_name(name: str) -> str:
-    """Return the same spelling for a key and its variable: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
+    """Return a spelling that a key and its variable share: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
@@ -103,7 +103,7 @@ def describe_problem(location: Location, sentence: str, sources: Mapping[Locatio
 
 
 def translate_errors(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
-    """Return pydantic's errors as sentences without its wording and without values.
+    """Return the errors of pydantic as Maestro's sentences, which contain no values.
 
     ``failed`` are the locations whose value could not be read at all: their problems are reported already.
     """

@@ -51,7 +51,7 @@ further accounts. If one cannot answer, the next one does. If there are none eit
 
 
 def _as_json(value: Any) -> str:
-    """Return a default as the file would spell it."""
+    """Return a default value as JSON in Markdown."""
     match value:
         case SecretStr():
             value = value.get_secret_value()

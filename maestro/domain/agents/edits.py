@@ -34,8 +34,8 @@ PayingClient = Annotated[ClientName, BeforeValidator(lambda name: "" if name is 
 class AgentFields(View):
     """The editable fields of an agent, used by configuration, pages, commands and directives.
 
-    None means the common setting, an empty ``name`` the slug. The dashboard's form shows a field with a ``title`` as a
-    line of text, with the first of its ``examples`` as the placeholder.
+    A field of None has the common setting; an empty ``name`` means the slug. The dashboard's form shows a field with a
+    ``title`` as a line of text, with the first of its ``examples`` as the placeholder.
     """
 
     name: DisplayName = Field(

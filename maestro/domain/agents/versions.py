@@ -33,7 +33,7 @@ class FieldChange(View):
 def agent_fields(agent: Agent, client: str) -> AgentFields:
     """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
 
-    The values are not validated again: an earlier release may have accepted what this one rejects.
+    The values are not validated again: an earlier release may have accepted values that this release rejects.
     """
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
     lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}

@@ -72,8 +72,8 @@ def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
 def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """Return the layer of the conversation's summaries, newest last.
 
-    The newest is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older one only
-    if it fits whole.
+    The newest summary is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older
+    summary only if it fits whole.
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
@@ -116,9 +116,9 @@ def _count_note(included: int, available: int) -> str:
 
 @dataclass(frozen=True)
 class PromptInput:
-    """The input of a prompt: the messages to answer, oldest first, and the earlier ones, newest first.
+    """The input of a prompt: the messages to answer, oldest first, and the earlier messages, newest first.
 
-    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the user who asks. ``note``
+    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the asking user. ``note``
     reports the outcomes of the tags in the last answer.
     """
 

@@ -128,8 +128,8 @@ def select_history(
 ) -> tuple[RenderedEntry, ...]:
     """Return the newest earlier messages that fit into ``room`` tokens, oldest first.
 
-    The first message that does not fit ends the selection, so that the history has no gaps. It begins with a user's
-    message: an answer without its question is of little use, and some providers refuse a history that begins with one.
+    The first message that does not fit ends the selection, so that the history has no gaps. The history begins with a
+    user's message: an answer without its question is of little use, and some providers refuse it as the first message.
     """
     chosen: list[RenderedEntry] = []
     for entry in newest_first:
@@ -165,7 +165,7 @@ def _render_with_images(entry: HistoryEntry, room: int, images: int) -> Rendered
 
 
 def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
-    """Render a message with these images; its other files are named in the text."""
+    """Render a message with the given images; its other files are named in the text."""
     role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
@@ -185,7 +185,7 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
 def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     """Return the text for the model; the text of another agent is under its name, each line quoted.
 
-    A line of a user's message that looks like such a name is quoted too, so that no user can impersonate an agent.
+    A line of a user's message that looks like an agent's name line is quoted too, so that no user can imitate an agent.
     """
     role, text, _, _, files, author, _, quote = entry
     if author:

@@ -43,7 +43,7 @@ PUBLIC = ""
 class LayerName(StrEnum):
     """The names of all layers, in the order of the prompt.
 
-    Those up to ``agents`` are the same from message to message.
+    The layers up to ``agents`` are the same from message to message.
     """
 
     IDENTITY = "identity"
@@ -96,7 +96,7 @@ LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
 
 
 class TokenRoom:
-    """The remaining tokens of a budget, from which each layer in turn takes its own."""
+    """The remaining tokens of a budget, from which the tokens of each layer are subtracted."""
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining

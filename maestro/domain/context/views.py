@@ -45,7 +45,7 @@ class ToolCallView(View):
 class TurnView(View):
     """One message of the request; ``tokens`` are estimated.
 
-    ``message_id`` is the message of the conversation whose text this is, null for other texts. For a tool's result,
+    ``message_id`` is the conversation's message with this text, null for other texts. For a tool's result,
     ``call_id`` and ``tool`` name the tool call. ``cache`` means that the provider was asked to cache the prompt up to
     this message. The first ``stable_characters`` of the text are the same from message to message.
     """

@@ -50,7 +50,7 @@ class ConversationStatus(StrEnum):
 
 
 class Conversation(SQLModel, table=True):
-    """A conversation of an agent with a channel, or with one user of it; the counters are sums of its messages.
+    """A conversation of an agent with a channel, or with one user there; the counters are sums over its messages.
 
     ``closed_by_inbox_id`` is the ``/new`` message that closed it: earlier messages still belong to the conversation.
     """
@@ -201,10 +201,10 @@ def removable_messages(messages: Sequence[Message], answering: Collection[int | 
 
 
 def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
-    """Return the oldest messages that fit into ``budget`` tokens, at least one, each with the text given for it.
+    """Return an excerpt of the oldest messages that fit into ``budget`` tokens, at least one message.
 
-    The other messages stay in the conversation for a later compaction. A single message that is too long is cut. A
-    superseded answer is removed without its text.
+    ``messages`` are pairs of a message and its text for the model. Messages that do not fit stay for a later
+    compaction. A single message that is too long is cut. A superseded answer is removed without its text.
     """
     ids: list[int] = []
     parts: list[str] = []

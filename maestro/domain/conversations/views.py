@@ -135,7 +135,7 @@ class ConversationCursor:
 
     @classmethod
     def decode(cls, text: str) -> "ConversationCursor":
-        """Parse the text of a cursor; raises ``ValueError`` if it is not one."""
+        """Parse the text of a cursor; raises ``ValueError`` if the text is not a cursor."""
         moment, _, number = text.partition(".")
         if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
             raise ValueError("this is not a cursor from an earlier answer")
@@ -151,7 +151,7 @@ class ListedConversation:
     cost_usd: float | None = None
 
     @property
-    def mark(self) -> ConversationCursor:
+    def cursor(self) -> ConversationCursor:
         """The cursor of a page that ends with this conversation."""
         return ConversationCursor(self.conversation.last_message_at, self.conversation.id or 0)
 
@@ -211,8 +211,8 @@ def message_view(authored: AuthoredMessage) -> MessageView:
 class MessageRange:
     """Consecutive messages of a conversation, oldest first.
 
-    ``older`` says whether earlier messages exist, ``following`` is the first message after the range, None if it ends
-    with the newest.
+    ``older`` says whether earlier messages exist. ``following`` is the first message after the range, None if there is
+    none.
     """
 
     messages: Sequence[AuthoredMessage]

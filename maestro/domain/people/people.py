@@ -193,7 +193,7 @@ def normalize_code(text: str) -> str:
 
 
 class PairingStatus(StrEnum):
-    """The state of a pairing; a pending one past its time counts as expired."""
+    """The state of a pairing; a pending pairing past ``expires_at`` counts as expired."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -213,7 +213,7 @@ class KnownPerson(SQLModel, table=True):
 
 
 class Pairing(SQLModel, table=True):
-    """An unknown user's request for access: the user got the code and gives it to an operator, who approves it."""
+    """An unknown user's request for access: the user gives the code to an operator, and the operator approves it."""
 
     __tablename__ = "pairings"
     __table_args__ = (

@@ -54,11 +54,11 @@ class Person:
 
 
 def access_refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
-    """Return why a user may not talk to an agent, None if the user may.
+    """Return why a user may not talk to an agent, None if access is allowed.
 
-    An owner always may. For others, a given ``binding`` must have full permission, and the agent's user list, if it has
-    one, must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the ``binding``
-    decides whether control words are obeyed.
+    Owners always have access. For other users, a given ``binding`` must have full permission, and a user list of the
+    agent must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the
+    ``binding`` decides whether control words are obeyed.
     """
     if person.is_owner:
         return None

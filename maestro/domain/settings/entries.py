@@ -132,7 +132,7 @@ class AccountSettings(Section):
     @field_validator("provider", mode="before")
     @classmethod
     def _default_provider(cls, provider: object, info: ValidationInfo) -> object:
-        """Set the provider of a `cli` account, which may leave it out; raise if another account does so."""
+        """Set the provider of a `cli` account that names none; raise if another account names no provider."""
         if provider != "":
             return provider
         if info.data.get("type") != "cli":

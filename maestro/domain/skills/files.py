@@ -46,7 +46,7 @@ class InvalidSkill(ConfigurationError):
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Split a skill file into its front matter, with every scalar as text, and its body.
 
-    Raises ``InvalidSkill``.
+    Raises ``InvalidSkill`` if the front matter is missing or not valid.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     fence = _FENCE.match(text)
@@ -246,7 +246,7 @@ class SkillSource:
 
     @classmethod
     def read(cls, source: str, data: bytes, *, shipped: bool) -> "SkillSource":
-        """Parse a skill file; an invalid one gives a source with its problem."""
+        """Parse a skill file; for an invalid file, return a source with the problem."""
         try:
             return cls(source, shipped, skill=read_skill(data))
         except InvalidSkill as error:
@@ -268,8 +268,8 @@ class SkillSet:
 def choose_files(files: Iterable[SkillSource], stored: Mapping[str, str]) -> SkillSet:
     """Choose one file for each slug; ``stored`` has the file of each stored skill, by slug.
 
-    A user's skill replaces a shipped one with the same slug; of two of the user's, the first by path wins. If a file is
-    no longer valid, its stored skill stays.
+    A user's skill replaces a shipped one with the same slug; of two user skills with one slug, the first by path wins.
+    If a file is no longer valid, its stored skill stays.
     """
     ordered = sorted(files, key=lambda file: file.source)
     chosen: dict[str, SkillSource] = {}

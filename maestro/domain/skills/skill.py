@@ -78,7 +78,7 @@ def _pattern_options(memory: int = 1 << 20) -> re2.Options:
 
 
 class _PatternGroup:
-    """Patterns that are searched as one alternation, and split in halves only if it matches: most messages match none.
+    """Patterns that are searched as one alternation, and in halves only after a match: most messages match none.
 
     RE2's ``Set`` is not used: it does not report when it runs out of memory, and would then miss matches.
     """
@@ -115,7 +115,7 @@ class _PatternGroup:
 
 
 def pattern_problem(source: str) -> str | None:
-    """Return why a pattern is not usable, in a few words, or None if it is."""
+    """Return why a pattern is not usable, in a few words; None for a usable pattern."""
     if not source.strip():
         return "the pattern is empty"
     if len(source) > PATTERN_CHARS:
@@ -253,7 +253,7 @@ class SkillIndex:
         return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:
-        """Return the keywords that occur in the message; only those with their longest word in it are compared."""
+        """Return the keywords that occur in the message; a keyword is compared only if its longest word occurs."""
         words = self._keywords_by_word.keys() & message.words
         candidates = chain.from_iterable(self._keywords_by_word[word] for word in ("", *words))
         return {
@@ -264,7 +264,7 @@ class SkillIndex:
 
     @cached_property
     def _keywords_by_word(self) -> Mapping[str, Sequence[_IndexedKeyword]]:
-        """The keywords by their longest word; those without words are under the empty text."""
+        """The keywords by their longest word; keywords without words are under the empty text."""
         index: dict[str, list[_IndexedKeyword]] = {"": []}
         for source in dict.fromkeys(chain.from_iterable(skill.keywords for skill in self._skills)):
             keyword = normalize_text(source)
