@@ -63,7 +63,7 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 
 
 class RowVersion(SQLModel, table=True):
-    """The version of all rows of one kind; database triggers change it with every change of such a row.
+    """The version of all rows of one kind; database triggers change it with every change of a row.
 
     ``stamp`` is drawn at random for every change, so that an old value never occurs again: neither after a rollback nor
     with a restored backup of the file.

@@ -51,10 +51,9 @@ class Delivery(SQLModel, table=True):
     """A chunk of an outgoing message; its id grows in the order of sending, so that a repeated send has the same id.
 
     With a ``filename`` the content is sent as a file; with a ``digest`` the stored file of this digest is sent, with
-    the content as its caption. ``tried_at`` is the time of the first send whose result is unknown, None if no such send
-    is open. ``repeats`` counts the times the chunk was sent again although the platform may have had it: so many
-    duplicates are possible. ``standing`` is the last state that the platform reported on its own. ``edits`` is the
-    platform's id of the message that the chunk replaces.
+    the content as its caption. ``tried_at`` is the time of the first send without a known result, None if there is
+    none. ``repeats`` counts the repeated sends of the chunk, each a possible duplicate. ``standing`` is the last state
+    that the platform reported on its own. ``edits`` is the platform's id of the message that the chunk replaces.
     """
 
     __tablename__ = "deliveries"

@@ -131,7 +131,7 @@ def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int]
     """Return the text of a message for a model, with a line for each file that is not attached as an image.
 
     ``attached`` has the positions (``seq``) of the attached images; they get a line only if the message has no text.
-    Transcribed recordings get no line, because ``text`` contains their transcripts.
+    Transcribed recordings get no line, because ``text`` contains the transcripts.
     """
     others = [file for file in files if not file.is_voice or file.lacks_transcript]
     named = [file for file in others if file.seq not in attached or not text.strip()]

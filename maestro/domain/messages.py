@@ -79,7 +79,7 @@ class IncomingMessage(Value):
     reply_to: str = ""
     addressing: Addressing = Addressing.NOBODY
     edit_of: str = Field(
-        default="", max_length=256, description="the id of the message whose text this replaces; empty for a new one"
+        default="", max_length=256, description="the id of the message that this edit replaces; empty for a new message"
     )
 
 
@@ -122,7 +122,7 @@ class Receipt(Value):
 
 
 class ReceiptState(StrEnum):
-    """The last state that a platform reported for a message of Maestro, in the order in which they occur."""
+    """The last state that a platform reported for a message of Maestro; the states are in the order of time."""
 
     UNKNOWN = ""
     SENT = "sent"

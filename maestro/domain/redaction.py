@@ -41,7 +41,7 @@ _ANY_FINDING = "Aa0-_/+=.:@#$!? é" * 4
 class AllowList:
     """The operator's exceptions from secret scanning: texts that are no secrets, and patterns of such texts.
 
-    Patterns are regular expressions of RE2, whose running time grows only linearly with the text.
+    Patterns are regular expressions of RE2: the running time of RE2 grows only linearly with the text.
     """
 
     entries: tuple[str, ...] = ()

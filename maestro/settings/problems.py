@@ -105,7 +105,7 @@ def describe_problem(location: Location, sentence: str, sources: Mapping[Locatio
 def translate_errors(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
     """Return the errors of pydantic as Maestro's sentences, which contain no values.
 
-    ``failed`` are the locations whose value could not be read at all: their problems are reported already.
+    ``failed`` are the locations of unreadable values, which are reported already.
     """
     reported, sentences = set(failed), []
     for found in error.errors(include_url=False, include_input=False):

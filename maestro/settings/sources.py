@@ -100,7 +100,7 @@ class References:
 
 
 def resolve(node: object, location: Location, references: References, report: Report) -> object:
-    """Replace references by their values; report each location whose reference cannot be read."""
+    """Replace references by their values; report each location of an unreadable reference."""
     if isinstance(node, dict):
         return {name: resolve(below, (*location, name), references, report) for name, below in node.items()}
     if isinstance(node, list):

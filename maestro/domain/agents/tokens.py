@@ -84,5 +84,5 @@ def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:
 
 
 def is_use_due(token: AgentToken, now: datetime) -> bool:
-    """Return whether the use of a token now must be recorded, because the last recorded use is a minute old."""
+    """Return whether the use of a token now must be recorded, because none was recorded in the last minute."""
     return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY

@@ -35,7 +35,7 @@ MOST_COLLEAGUES = 60
 """The most agents in a prompt: more names do not improve the model's choice."""
 
 OWNERS = "*"
-"""The circle of owners, who may talk to every agent."""
+"""The circle of owners, which may talk to every agent."""
 PUBLIC = ""
 """The circle of users on no allow-list, and of jobs without a user, such as those of schedules."""
 

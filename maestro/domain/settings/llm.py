@@ -40,7 +40,7 @@ class TranscriptionSettings(Section):
     """Transcription of voice messages."""
 
     enabled: bool = live(True, "whether voice messages are transcribed")
-    provider: str = live("openai", "the provider whose accounts transcribe")
+    provider: str = live("openai", "the provider that transcribes")
     model: ModelName = live("whisper-1", "the model for transcription")
     max_seconds: Seconds = live(60, "seconds one transcription may take")
 
@@ -51,13 +51,13 @@ class LlmSettings(Section):
     accounts: Annotated[
         tuple[AccountSettings, ...],
         unique(lambda account: account.name, "two accounts have the name {}; rename one"),
-    ] = setting((), "the accounts to call; empty: those whose keys are found in the environment")
+    ] = setting((), "the accounts to call; empty: accounts with a key in the environment")
     models: tuple[ModelSettings, ...] = setting((), "context windows and prices that replace those in Maestro's table")
     total_timeout_seconds: Seconds = live(180, "seconds one request to an account may take in all")
     max_output_tokens: int = live(4096, "tokens of the longest answer", ge=1, le=1_000_000)
     max_answer_bytes: int = live(
         16 * 1024**2,
-        "bytes of the largest answer read from a provider, unpacked; a call whose answer is larger fails. A stream may"
+        "bytes of the largest answer read from a provider, unpacked; a call with a larger answer fails. A stream may"
         " take four times as many, because each part of it arrives in a separate frame",
         ge=64 * 1024,
         le=1024**3,

@@ -82,7 +82,7 @@ class TemporalSettings(Section):
         shared = self.task_queue == self.llm_queue
         if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
             raise ValueError(
-                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin as the queues of "
+                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin like the queues of "
                 "connectors do (temporal.connectorQueue); correct one of the names"
             )
         return self
@@ -134,10 +134,10 @@ class WebuiSettings(Section):
         if self.viewer_password and not self.password:
             raise ValueError(
                 "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): "
-                "without that every visitor is the operator"
+                "without webui.password every visitor has operator rights"
             )
         if self.viewer_password and self.viewer_password.get_secret_value() == self.password.get_secret_value():
-            raise ValueError("webui.viewerPassword must be another password than webui.password")
+            raise ValueError("webui.viewerPassword must differ from webui.password")
         return self
 
     @model_validator(mode="after")

@@ -255,7 +255,7 @@ class SkillSource:
 
 @dataclass(frozen=True)
 class SkillSet:
-    """The result of a scan of all files: the skills to store by slug, and the slugs whose stored row stays.
+    """The result of a scan of all files: the skills to store by slug, and the slugs of stored rows that stay.
 
     ``problems`` are pairs of a file path and a sentence.
     """

@@ -193,7 +193,7 @@ def test_a_key_that_cannot_be_one_is_named() -> None:
 
 
 def test_a_viewer_has_another_password_than_the_operator() -> None:
-    assert "webui.viewerPassword must be another password" in problem(
+    assert "webui.viewerPassword must differ from webui.password" in problem(
         {"webui": {"password": SECRET, "viewerPassword": SECRET}}
     )
     settings = loaded(
