@@ -24,7 +24,7 @@ NO_ACCOUNT = (
 
 ACCOUNT_SOURCES = {
     AccountSource.CONFIGURATION: "llm.accounts",
-    AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
+    AccountSource.ENVIRONMENT: "a key found in the environment; calls with this key are paid",
     AccountSource.API: "an account that was added while Maestro ran",
 }
 
@@ -95,5 +95,5 @@ def describe_accounts(accounts: Sequence[ModelAccount]) -> str:
     if not accounts:
         return NO_ACCOUNT
     first = min(accounts, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
-    others = f" {len(accounts) - 1} more may answer in its place." if len(accounts) > 1 else ""
+    others = f" {len(accounts) - 1} more may answer instead." if len(accounts) > 1 else ""
     return f"Answers come from {first.provider}/{first.model} ({ACCOUNT_SOURCES[first.source]}).{others}"

@@ -85,7 +85,7 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
 class BotSettings(Section):
     """A further bot: a second bot on a platform, or a bot on a platform that an installed package connects."""
 
-    platform: Word = Field(description="the platform, as the package names it")
+    platform: Word = Field(description="the platform, as its package names the platform")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice, unique on the platform")
     enabled: bool = setting(True, "whether the bot is connected")
     agent: OptionalSlug = setting(

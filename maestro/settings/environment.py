@@ -142,7 +142,7 @@ def read_file(file: Path, problems: list[str]) -> dict[str, object]:
         tree = json.loads(_read_text(file), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         where = f"{file}: line {error.lineno}, column {error.colno}"
-        raise ConfigurationError(f"{where}: this is not JSON ({error.msg}); correct it there") from None
+        raise ConfigurationError(f"{where}: the file is not JSON ({error.msg}); correct it there") from None
     except ValueError:
         raise ConfigurationError(f"{file}: a number is too long; shorten it") from None
     if not isinstance(tree, dict):

@@ -69,7 +69,7 @@ def unknown_key_problem(location: Location) -> str:
         return _NOT_YET
     similar = _similar_keys(location)
     if not similar:
-        return "unknown key; docs/configuration.md lists all of them"
+        return "unknown key; docs/configuration.md lists all keys"
     return f"unknown key, did you mean {' or '.join(similar)}?"
 
 
@@ -79,7 +79,7 @@ def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
         return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
     if not nearest:
-        return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all of them"
+        return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all variables"
     return f"{name}: unknown environment variable, did you mean {nearest[0]}?"
 
 

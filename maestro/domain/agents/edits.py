@@ -45,15 +45,15 @@ class AgentFields(View):
     description: Description = ""
     voice: Voice = Field(
         default="",
-        title="How it speaks",
+        title="How the agent speaks",
         examples=["casual, professional …"],
         description="how the agent speaks, such as casual or professional",
     )
     language: DisplayName = Field(
         default="",
-        title="Language of its answers",
+        title="Language of the agent's answers",
         examples=["that of the message"],
-        description="the language of its answers, such as German; '' for that of the message",
+        description="the language of the agent's answers, such as German; '' for that of the message",
     )
     quirks: Quirks = Field(default=(), description="a habit of the agent's speech, a sentence; '' for none")
     system_prompt: SystemPrompt = ""
@@ -87,7 +87,7 @@ class AgentChange(AgentFields):
     force: bool = False
 
     @property
-    def given(self) -> frozenset[str]:
+    def given_fields(self) -> frozenset[str]:
         """The names of the agent's fields in the request."""
         return frozenset(self.model_fields_set & AgentFields.model_fields.keys())
 
@@ -132,19 +132,19 @@ class BindingChange(BindingFields):
     agent: Slug = ""
 
     @property
-    def given(self) -> frozenset[str]:
+    def given_fields(self) -> frozenset[str]:
         """The names of the fields in the request."""
         return frozenset(self.model_fields_set)
 
     @property
     def fields(self) -> dict[str, object]:
         """The changed values, except the agent."""
-        return {name: getattr(self, name) for name in self.given & BindingFields.model_fields.keys()}
+        return {name: getattr(self, name) for name in self.given_fields & BindingFields.model_fields.keys()}
 
 
 def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
     """Return an agent's fields after a change."""
-    return before.model_copy(update={name: getattr(change, name) for name in change.given})
+    return before.model_copy(update={name: getattr(change, name) for name in change.given_fields})
 
 
 def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> bool:

@@ -50,7 +50,7 @@ class AgentSettings(Section):
     role: Word = setting("assistant", "`conductor`, `assistant`, `coder`, `architect` or another")
     description: Description = setting("", "the agent's purpose, in a sentence")
     voice: Voice = setting("", "how the agent speaks, such as `casual` or `professional`")
-    language: DisplayName = setting("", "the language of its answers, such as `German`; empty: that of the message")
+    language: DisplayName = setting("", "the language of answers, such as `German`; empty: that of the message")
     quirks: Quirks = setting((), "habits of the agent's speech, each a sentence")
     model: PreferredModel = setting("", "the preferred model; empty: the account's")
     fallbacks: Fallbacks = setting((), "models to try, in order, when no account for `model` can be called")

@@ -22,7 +22,7 @@ _EXPECTED = {
     "boolean": "true or false",
     "integer": "a whole number",
     "number": "a number",
-    "secret": "a reference in the configuration; a secret is not set here",
+    "secret": "a reference in the configuration file; a secret cannot be set at run time",
 }
 
 

@@ -115,7 +115,9 @@ class Bindings(Agents):
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
-        Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
+        Audit(self._link, self._now).add(
+            actor, "channel.change", place(binding), ", ".join(sorted(change.given_fields))
+        )
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:

@@ -117,7 +117,7 @@ def test_bindings_and_clients_have_rules_too(shape: Any, fields: Any, said: str)
 
 def test_only_what_is_given_changes() -> None:
     change = read(AgentChange, {"systemPrompt": "Be kind.", "tools": None, "version": 3, "force": True})
-    assert change.given == {"system_prompt", "tools"}
+    assert change.given_fields == {"system_prompt", "tools"}
     after = apply_change(WHOLE, change)
     assert {one.field for one in diff_fields(WHOLE, after)} == {"systemPrompt", "tools"}
     assert (after.system_prompt, after.tools, after.role) == ("Be kind.", None, "coder")
