@@ -83,7 +83,7 @@ class Throttle:
             next_answer = guesses.next_answer if guesses else now
             self._guesses[network] = _Guesses(count, now, now + _lock_time(count), next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
-                # The dictionary is ordered by the last guess, so its first address has the oldest one.
+                # The dictionary is ordered by the last guess, so its first address has the oldest guess.
                 del self._guesses[next(iter(self._guesses))]
             while self._recent and now - self._recent[0] >= MINUTE:
                 self._recent.popleft()

@@ -80,7 +80,7 @@ def read_value(settings: Settings, key: Key) -> Any:
 def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
     default, value = key.field.default, read_value(overlaid.settings, key)
     if key.path in PASSWORDS:
-        # No part of a password is shown: passwords are short, and users with read-only access see them too.
+        # No part of a password is shown: passwords are short, and users with read-only access see this page.
         value = SET if value.get_secret_value() else ""
     # The choices of a list setting are those of its items.
     annotation = key.field.annotation

@@ -69,7 +69,7 @@ def variable_of(account: AccountSettings) -> str:
 def _build_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     url = fields.get("baseUrl")
     if isinstance(url, str) and "://" not in url:
-        fields["baseUrl"] = f"http://{url}"  # Ollama also accepts host:port without a scheme
+        fields["baseUrl"] = f"http://{url}"  # Ollama's variable may be host:port without a scheme
     try:
         return AccountSettings.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     except ValidationError as error:

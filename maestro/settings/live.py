@@ -143,7 +143,7 @@ class LiveSettings:
                 for key, problem in overlaid.refused.items():
                     log.warning("a value that was set at run time is ignored", key=key, problem=problem)
                 self._on_change(overlaid.settings)
-            self.version = newest  # the version is set last, so that the next read retries after an error
+            self.version = newest  # the version is set last: after an error, the next read tries again
 
     @contextlib.asynccontextmanager
     async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:

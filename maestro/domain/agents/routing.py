@@ -54,7 +54,7 @@ def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
         return None
     slugs = [(agent.slug.lower(), agent.id) for agent in agents]
     display_names = [(_fold_case(agent.name).strip(), agent.id) for agent in agents]
-    # The reverse order lets the first agent with a name replace the later ones.
+    # The names are added in reverse, so that the first agent with a name replaces the later ones.
     names = {name: agent_id for name, agent_id in reversed([*slugs, *display_names]) if name}
     lengths = sorted(set(map(len, names)), reverse=True)
     text = _fold_case(content)

@@ -187,7 +187,7 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    # ``stable`` is the number of first characters that are the same for every message.
+    # ``stable`` is the number of first characters that are the same in the prompts for all messages.
     content = SEPARATOR.join((persona.text, join_layers(changing)))
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)

@@ -122,7 +122,7 @@ def take_fitting(texts: Iterable[str], budget: int) -> list[str]:
     The selection ends at the first text that does not fit.
     """
     texts = list(texts)
-    if tokens_with_separator("\n".join(texts)) <= budget:  # usually all fit: one estimate instead of one per text
+    if tokens_with_separator("\n".join(texts)) <= budget:  # usually all texts fit: one estimate is enough
         return texts
     chosen: list[str] = []
     for text in texts:

@@ -117,7 +117,7 @@ class Message(MessageColumns, table=True):
     __tablename__ = "messages"
     __table_args__ = (
         partial_index("ux_messages_answer_of_job", "job_id", unique=True, where="role = 'assistant'"),
-        # A covering index: for most messages a prompt needs only these columns and does not read the row.
+        # A covering index: for most messages a prompt needs only the indexed columns, so the row is not read.
         Index("ix_messages_conversation", "conversation_id", "id", *INDEXED_COLUMNS),
         {"sqlite_autoincrement": True},
     )

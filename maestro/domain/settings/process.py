@@ -95,7 +95,7 @@ class TemporalSettings(Section):
     @property
     def heartbeat(self) -> timedelta:
         """The heartbeat timeout of activities (docs/decisions.md: heartbeat timeout)."""
-        # A worker on a loaded machine may be silent for several seconds. A remote server may bill each heartbeat.
+        # A loaded machine may delay heartbeats by several seconds, and Temporal Cloud bills each heartbeat.
         return timedelta(seconds=self.heartbeat_seconds or (10 if self.embedded else 30))
 
 
