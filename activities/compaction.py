@@ -12,10 +12,10 @@ from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
     Compaction,
     Excerpt,
+    compaction_prompt,
     excerpt,
     excerpt_budget,
-    instruct,
-    output_tokens,
+    output_limit,
     removable_messages,
 )
 from maestro.domain.jobs.flow import CompactionOutcome
@@ -49,7 +49,7 @@ class CompactionPlan:
             key=CallKey(job_id=self.held.get(purpose, self.job.id), number=self.excerpt.ids[-1], purpose=purpose),
             platform=self.job.platform,
             model=self.model,
-            messages=instruct(purpose, self.excerpt.text),
+            messages=compaction_prompt(purpose, self.excerpt.text),
             max_output_tokens=self.max_output_tokens,
             precedence=self.precedence,
         )
@@ -107,7 +107,7 @@ class CompactionActivities:
                 excerpt=part,
                 held={call.purpose: call.job_id for call in answers},
                 model=agent.model,
-                max_output_tokens=output_tokens(tokens, rules.max_output_tokens),
+                max_output_tokens=output_limit(tokens, rules.max_output_tokens),
             )
 
     def _store_facts(self, job: Job, answer: str) -> int:
@@ -154,7 +154,7 @@ def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> 
     if not part.ids or part.ids[-1] != call.number:
         return False
     request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
-    sent, expected = tx.llm.prompts.unpack(request.turns), instruct(call.purpose, part.text)
+    sent, expected = tx.llm.prompts.unpack(request.turns), compaction_prompt(call.purpose, part.text)
     return sent == expected or sent == redact_messages(expected, redact)
 
 

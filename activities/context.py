@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol
 from temporalio import activity
 
 from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
-from maestro.domain.agent_chat import addendum
+from maestro.domain.agent_chat import chat_addendum
 from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.conducting.conductor import outcomes_note
 from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
-from maestro.domain.context.layers import Colleague, Persona, persona, speaker_line
+from maestro.domain.context.layers import Colleague, Persona, build_persona, speaker_line
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage, conversation_key
 from maestro.domain.jobs.delegations import MAX_DEPTH
 from maestro.domain.jobs.flow import ContextOutcome
@@ -23,7 +23,7 @@ from maestro.domain.jobs.job import Job, StepRef, edits_of, model_for
 from maestro.domain.jobs.replay import what_if_input
 from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
-from maestro.domain.media import spoken_text
+from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.permissions import Person
 from maestro.store.cache import CachedRows
@@ -120,7 +120,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     turns: list[HistoryEntry] = []
     for row in rows:
         row_files, message = files.get(row.id or 0, ()), recorded[row.id]
-        text = message.content if message is not None else spoken_text(row.content, row_files)
+        text = message.content if message is not None else add_transcripts(row.content, row_files)
         message_id = message.id if message is not None else None
         quote = quotes.get(row.id, "")
         entry = HistoryEntry(Role.USER, text, estimate(text), message_id, tuple(row_files), quote=quote)
@@ -262,7 +262,7 @@ class ContextActivities:
             skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, scope_key),
             states=tx.memory.states(agent.id or 0, scope_key),
-            addendum=addendum(agent) if rules.chat else "",
+            addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
         if job.depth < MAX_DEPTH:  # a task at this depth cannot be delegated further, so no agent is offered
@@ -277,7 +277,7 @@ class ContextActivities:
         def build() -> Persona:
             agent_id, circle = agent.id or 0, key.circle
             colleagues = tx.agents.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
-            return persona(agent, key.tools, colleagues, key.budget)
+            return build_persona(agent, key.tools, colleagues, key.budget)
 
         if not tx.system.versions.are_cacheable:
             return build()

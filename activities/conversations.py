@@ -25,7 +25,7 @@ from maestro.domain.jobs.steps import PREPARATION, StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
-from maestro.domain.media import spoken_text
+from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
@@ -74,7 +74,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
         # A voice message without a transcript is only mentioned, and is not transcribed later either.
         for voice in tx.inbox.media.untranscribed([row.id or 0]):
             tx.inbox.media.set_transcript(voice.id, "")
-        content = spoken_text(content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
+        content = add_transcripts(content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
     return tx.conversations.add(
         MessageColumns(
             conversation_id=conversation.id or 0,

@@ -14,7 +14,7 @@ from maestro.domain.jobs.flow import MediaOutcome, VoiceOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.usage import VOICE, UsageRow
-from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, by_magic, is_text
+from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, detect_type, is_text
 from maestro.domain.messages import Address, Attachment
 from maestro.llm.middleware.limits import StopWatch
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
@@ -102,7 +102,7 @@ async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> 
 def content_type(path: Path) -> str:
     """Return the content type found in a file's bytes; the platform's statement is ignored."""
     with path.open("rb") as file:
-        known = by_magic(file.read(HEAD_BYTES))
+        known = detect_type(file.read(HEAD_BYTES))
         file.seek(0)
         return known or (TEXT if is_text(iter(lambda: file.read(BLOCK_BYTES), b"")) else UNKNOWN)
 

@@ -15,7 +15,7 @@ from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
-from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, refusal
+from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, access_refusal
 from maestro.domain.precedence import priority_of
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store
@@ -119,7 +119,7 @@ def who_answers(
         agent, reason = tx.agents.read(route.agent.id), route.reason
     person = access.person(tx, message, binding)
     policy = access.turned_away(person, agent, message, binding)
-    refused = UNKNOWN_USER_REASONS[policy] if policy is not None else refusal(person, agent, binding)
+    refused = UNKNOWN_USER_REASONS[policy] if policy is not None else access_refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
 
 

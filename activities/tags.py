@@ -37,7 +37,7 @@ from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
 from maestro.domain.memory.facts import read_fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
-from maestro.domain.people.permissions import refusal as may_not_talk
+from maestro.domain.people.permissions import access_refusal as may_not_talk
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, keep_text
@@ -257,14 +257,14 @@ def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     update = read_agent_update(tag, by.address)
     agent = tx.agents.named(update.slug)
-    if agent.id == by.agent.id and update.change.given & OWN_STANDING:
+    if agent.id == by.agent.id and update.change.given_fields & OWN_STANDING:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.fields(agent)
     tx.agents.change(agent, update.change, by.actor, by.reason)
     for channel in update.channels:
         _bind(tx, agent, channel, by)
     after = tx.agents.fields(agent)
-    different = [name for name in sorted(update.change.given) if getattr(before, name) != getattr(after, name)]
+    different = [name for name in sorted(update.change.given_fields) if getattr(before, name) != getattr(after, name)]
     if not different and not update.channels:
         tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
         return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)

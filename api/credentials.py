@@ -62,7 +62,7 @@ class TokenAuthentication:
         A valid token is never locked out with the wrong ones of its address: one machine may run many agents, and 256
         random bits cannot be guessed.
         """
-        self._throttle.refuse(address)
+        self._throttle.record_failure(address)
         with self._store.begin() as tx:
             tx.system.audit.add("unknown", "token.failed", address)
 
@@ -127,7 +127,7 @@ class SignatureAuthentication:
         of all senders.
         """
         address = request.client.host if request.client else ""
-        self._throttle.refuse(address)
+        self._throttle.record_failure(address)
         self._hooks.refuse(webhook, reason, address)
 
 

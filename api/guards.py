@@ -200,7 +200,7 @@ class RequestAccess:
         role = self._passwords.role_of(user, password) if user else self._passwords.role_by(password)
         if role is not None:
             return role
-        self._throttle.refuse(address)
+        self._throttle.record_failure(address)
         await asyncio.to_thread(self.add_audit_entry, UNKNOWN, "login.failed")
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 

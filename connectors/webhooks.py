@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 
 from connectors.base import Connector, HasRoutes
 from maestro.domain.errors import MaestroError
-from maestro.domain.texts import tidied
+from maestro.domain.texts import replace_unstorable
 
 MAX_BODY = 1024 * 1024
 """The largest body that is read, in bytes."""
@@ -48,7 +48,7 @@ def parse_object(body: bytes) -> dict[str, Any] | Response:
     block later requests.
     """
     try:
-        payload = tidied(json.loads(body))
+        payload = replace_unstorable(json.loads(body))
     except (ValueError, RecursionError):  # RecursionError: the JSON is nested thousands of levels deep
         return PlainTextResponse("the body is not JSON", HTTPStatus.BAD_REQUEST)
     if not isinstance(payload, dict):

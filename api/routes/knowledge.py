@@ -11,7 +11,7 @@ from api.guards import OPERATOR
 from api.parts import ApiParts
 from api.routes.dependencies import Number, Parts
 from api.routes.operation_router import OperationAPIRouter
-from maestro.domain.conversations.views import ConversationDetail, MessageView, json_parts, markdown_parts
+from maestro.domain.conversations.views import ConversationDetail, MessageView, json_export_parts, markdown_export_parts
 from maestro.domain.skills.views import SkillDetail
 from maestro.operations.conversations import MOST, ConversationOperations
 from maestro.operations.memory import MemoryOperations
@@ -48,7 +48,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as one JSON object."""
-    return _download(parts, conversation_id, json_parts, "json")
+    return _download(parts, conversation_id, json_export_parts, "json")
 
 
 @conversations.get(
@@ -56,7 +56,7 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as Markdown."""
-    return _download(parts, conversation_id, markdown_parts, "md")
+    return _download(parts, conversation_id, markdown_export_parts, "md")
 
 
 conversations.serve("POST", "/{conversation_id}/close", ConversationOperations.close, "close_conversation")

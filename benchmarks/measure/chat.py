@@ -14,7 +14,7 @@ from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, figure
 from maestro.bootstrap.rules import build_chat, build_scanner
 from maestro.chat import ChatService
-from maestro.domain.agent_chat import HUMAN, author_of
+from maestro.domain.agent_chat import HUMAN, chat_author
 from maestro.domain.agents.agent import Agent
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
@@ -82,7 +82,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         took = {"posting": Took(), f"reading {UNREAD} new posts": Took(), "posting the longest": Took()}
         posting, reading, longest = took.values()
         for number in range(posts):
-            author, text = author_of(slugs[number % AGENTS]), _text(words, CHARACTERS)
+            author, text = chat_author(slugs[number % AGENTS]), _text(words, CHARACTERS)
             posting.note(partial(service.post, author, text))
             if number % UNREAD == 0:
                 reading.note(partial(_read, service))

@@ -19,7 +19,7 @@ from connectors.telegram.receive import (
     press_message,
 )
 from maestro.domain.messages import IncomingMessage
-from maestro.domain.texts import tidied
+from maestro.domain.texts import replace_unstorable
 
 Group = Sequence[RawUpdate]
 """The updates of one message: the parts of an album, or a single update."""
@@ -162,7 +162,7 @@ class TelegramInbound:
 
     def _read(self, update: RawUpdate) -> TelegramEvent:
         try:
-            parsed = telegram.Update.de_json(tidied(dict(update)), None)
+            parsed = telegram.Update.de_json(replace_unstorable(dict(update)), None)
             return migration_in(parsed) or press_in(parsed, self._bot) or message_in(parsed, self._bot)
         except UNREADABLE as error:
             # A malformed update is skipped: a retry would fail again and block the updates after it.

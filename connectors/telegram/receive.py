@@ -22,7 +22,7 @@ from telegram import (
 
 from connectors.telegram.config import PLATFORM
 from maestro.domain.messages import PAIR, Address, Addressing, Attachment, IncomingMessage, control_word, pairing_code
-from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, code_of
+from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, normalize_code
 
 File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
 
@@ -247,7 +247,7 @@ def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
     if control_word(rest) is not None or pairing_code(rest) is not None:
         return rest
     word, _, argument = text.partition(" ")
-    code = code_of(argument)
+    code = normalize_code(argument)
     is_code = len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
     return f"{PAIR} {argument.strip()}" if word.lower() == START and is_code else text
 

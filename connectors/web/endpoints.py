@@ -26,7 +26,7 @@ from connectors.web.errors import TooLarge, UnsupportedMedia, explain, to_client
 from connectors.web.identity import WebUser
 from connectors.web.session import WebServices, client_address
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
-from maestro.domain.media import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
+from maestro.domain.media import HEAD_BYTES, TEXT, detect_type, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts
 
@@ -131,7 +131,7 @@ def delete_stale_uploads(folder: Path, until: float) -> None:
 def detect_type(source: BinaryIO) -> str:
     """Return the content type of a file by its bytes; raises ``UnsupportedMedia`` for markup and unknown types."""
     head = source.read(HEAD_BYTES)
-    known = by_magic(head)
+    known = detect_type(head)
     if known:
         return known
     if is_markup(head):

@@ -14,7 +14,7 @@ import httpx
 from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.network import LOCAL_NAMES
-from maestro.domain.texts import tidied
+from maestro.domain.texts import replace_unstorable
 
 PAIR = 131056
 WINDOW_CLOSED = 131047
@@ -239,7 +239,7 @@ async def _read_answer(response: httpx.Response) -> Fields:
         if len(body) > MAX_ANSWER:
             return {}
     try:
-        answer = tidied(json.loads(body))
+        answer = replace_unstorable(json.loads(body))
     except (ValueError, RecursionError):  # RecursionError: the JSON is nested thousands of levels deep
         return {}
     return answer if isinstance(answer, dict) else {}

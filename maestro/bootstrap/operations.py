@@ -74,7 +74,7 @@ def open_operator(loaded: Loaded) -> Iterator[Operator]:
     live = LiveSettings(loaded)
     jobs = build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
     try:
-        live.look(store)
+        live.refresh(store)
         yield Operator(store, jobs, dashboard_url(loaded.settings))
     finally:
         store.close()

@@ -105,7 +105,7 @@ class Process(ABC):
                 await asyncio.to_thread(store.keep_reserve)
                 await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
-                async with self.live.watching(store, partial(_apply_settings, store)):
+                async with self.live.refreshing(store, partial(_apply_settings, store)):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing

@@ -140,7 +140,7 @@ class UnreadPosts:
         return self.messages[-1].id if self.messages else self.after
 
 
-def author_of(slug: str) -> str:
+def chat_author(slug: str) -> str:
     """Return the author name under which an agent posts."""
     return f"@{slug}"
 
@@ -162,19 +162,19 @@ def author_problem(author: str, agent: Agent | None) -> str:
     """
     if author == HUMAN:
         return ""
-    if agent is None or author != author_of(agent.slug):
-        return f"{quoted(author, NAME_CHARS)} is no author: posts are from {HUMAN} or an agent, as @coder-1"
+    if agent is None or author != chat_author(agent.slug):
+        return f"{quoted(author, NAME_CHARS)} is no author: name {HUMAN} or an agent, such as @coder-1"
     if not takes_part(agent):
-        return f"{author} takes no part in {CHANNEL}: architects, agents that are not active and reserved names do not"
+        return f"{author} takes no part in {CHANNEL}: architects, inactive agents and reserved names may not"
     return ""
 
 
-def addendum(agent: Agent) -> str:
-    """Return the prompt text about the chat for an agent; empty for all agents except coders that take part."""
+def chat_addendum(agent: Agent) -> str:
+    """Return the prompt text about the chat for an agent; empty unless it is a coder that may read the chat."""
     return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER and may_read_chat(agent.slug, agent.role) else ""
 
 
-def chat_only(calls: Sequence[ToolCall]) -> bool:
+def calls_chat_only(calls: Sequence[ToolCall]) -> bool:
     """Return whether an answer called chat tools and no other tool."""
     return bool(calls) and all(call.name in CHAT_TOOLS for call in calls)
 
@@ -194,15 +194,15 @@ class Feed:
 def receives_feed(request: LLMRequest) -> bool:
     """Return whether a request gets the unread posts: an answer call of an agent that may read the chat.
 
-    Compactions get none. A what-if does not move the cursor, so that each of its calls would find the same posts: only
+    Compactions get no posts. A what-if does not move the cursor, so each of its calls would find the same posts: only
     its first call gets them.
     """
     again = request.what_if and request.key.number > 1
     return request.key.purpose is CallPurpose.ANSWER and not again and may_read_chat(request.agent, request.role)
 
 
-def most_posts(room: int) -> int:
-    """Return the most unread posts to load for ``room`` tokens: as many as may fit, but at least one."""
+def max_posts(room: int) -> int:
+    """Return the largest number of unread posts that may fit into ``room`` tokens, at least 1."""
     return max(room // SMALLEST_POST, 1)
 
 
@@ -217,7 +217,7 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
     texts: list[str] = []
     upto = unread.after
     for post in unread.messages:
-        if post.author != author_of(slug):
+        if post.author != chat_author(slug):
             text = _quoted_post(post, room, may_cut=may_cut and not texts)
             if not text or estimate(text) > room:
                 break
@@ -259,7 +259,7 @@ def scan_post(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -
     first = scanner.scan(text[: limit + LOOK_AHEAD], rules)
     spans = [TextSpan(span.start, min(span.end, cut_at)) for span in first.spans if span.start < cut_at]
     clean = redact(text[:cut_at], spans)
-    # No second scan after a failed one: after a timeout it would time out again and double the wait.
+    # A text whose first scan failed is not scanned again: a second timeout would double the wait.
     second = ScanResult(clean) if first.error else scanner.scan(clean, rules)
     redacted = bool(spans) or second.redacted
     stored = second.text + TRUNCATED if truncated else second.text

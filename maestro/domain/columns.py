@@ -1,4 +1,4 @@
-"""Column types and indexes that the tables share, and the row versions that end cached values."""
+"""Column types and indexes that the tables share, and the row versions that invalidate cached values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,11 +22,11 @@ class UtcDateTime(TypeDecorator[datetime]):
         return dialect.type_descriptor(String(32) if dialect.name == "sqlite" else DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> Any:
-        """Convert a time to UTC for storage; raises ``ValueError`` for one without a time zone, which is ambiguous."""
+        """Convert a time to UTC for storage; raises ``ValueError`` for a time without a time zone."""
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time without a zone cannot be stored")
+            raise ValueError("a time without a time zone cannot be stored; add its time zone")
         moment = value.astimezone(UTC)
         return moment.isoformat(timespec="microseconds") if dialect.name == "sqlite" else moment
 
@@ -63,7 +63,7 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 
 
 class RowVersion(SQLModel, table=True):
-    """The version of all rows of one kind; database triggers change it with every change of such a row.
+    """The version of all rows of one kind; database triggers change it with every change of a row.
 
     ``stamp`` is drawn at random for every change, so that an old value never occurs again: neither after a rollback nor
     with a restored backup of the file.

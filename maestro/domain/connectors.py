@@ -145,9 +145,9 @@ class ConnectorPage(Page[ConnectorView]):
 
 
 class NewConnector(View):
-    """A connector to add; each secret is the secret itself, stored encrypted, or ``env:NAME`` or ``file:PATH``.
+    """A connector to add; a secret is given as its value, stored encrypted, or as ``env:NAME`` or ``file:PATH``.
 
-    ``options`` have the names of the keys in the platform's section of the configuration.
+    ``options`` are named like the keys in the platform's section of the configuration.
     """
 
     platform: Word

@@ -51,10 +51,9 @@ class Delivery(SQLModel, table=True):
     """A chunk of an outgoing message; its id grows in the order of sending, so that a repeated send has the same id.
 
     With a ``filename`` the content is sent as a file; with a ``digest`` the stored file of this digest is sent, with
-    the content as its caption. ``tried_at`` is the time of the first send whose result is unknown, None if no such send
-    is open. ``repeats`` counts the times the chunk was sent again although the platform may have had it: so many
-    duplicates are possible. ``standing`` is the last state that the platform reported on its own. ``edits`` is the
-    platform's id of the message that the chunk replaces.
+    the content as its caption. ``tried_at`` is the time of the first send without a known result, None if there is
+    none. ``repeats`` counts the repeated sends of the chunk, each a possible duplicate. ``standing`` is the last state
+    that the platform reported on its own. ``edits`` is the platform's id of the message that the chunk replaces.
     """
 
     __tablename__ = "deliveries"
@@ -119,7 +118,7 @@ class Delivery(SQLModel, table=True):
             reply_to=self.reply_to,
             more=more,
             notice=self.purpose is DeliveryPurpose.NOTICE,
-            # A row of an earlier release has no key.
+            # A row that an earlier release wrote has no key, so the key is computed.
             key=self.key or delivery_key(self.job_id, self.purpose, self.seq),
             filename=self.filename,
             path=path,
@@ -127,7 +126,7 @@ class Delivery(SQLModel, table=True):
             buttons=self.choices,
             unasked=unasked,
             edits=self.edits,
-            # A row of an earlier release has no time of its first attempt, only that of its creation.
+            # A row that an earlier release wrote has no time of the first attempt, only of its creation.
             tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,
         )
 

@@ -12,7 +12,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
 
 PLACEHOLDER = "…"
-"""The text of a draft's message until the platform has returned its id; after a crash, only this may remain."""
+"""The text of a draft's message until the platform has returned its id; a crash may leave the message with it."""
 STOPPED = " … [stopped]"
 IN_FILES = "The answer follows."
 """The text that replaces a draft if the answer has files but no text."""
@@ -95,7 +95,7 @@ def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: 
     unless the answer has taken its message.
     """
     if job.ended:
-        # A draft whose message is being created is placed first, so that it can then be marked as stopped.
+        # A message that is still being created is placed first: only an existing message can be marked as stopped.
         after = {DraftState.SENDING: DraftStep.PLACE, DraftState.SHOWN: DraftStep.END}
         return DraftStep.FORGET if job is JobStatus.COMPLETED else after.get(draft.state, DraftStep.FORGET)
     if job is not JobStatus.RUNNING or not draft.text:

@@ -29,7 +29,7 @@ class MaestroError(Exception):
     workflow history. ``str(error)`` may contain details; it appears in logs, rows and responses to the operator.
     """
 
-    public = "Maestro could not do this."
+    public = "Maestro could not complete the operation."
     retryable = False
     retry_after: timedelta | None = None
     source = FailureSource.MAESTRO
@@ -117,7 +117,7 @@ class InvalidMessage(MaestroError):
 class InvalidEdit(MaestroError):
     """A request to create or change something breaks a rule; the message names the field and the fix."""
 
-    public = "What was asked for is not valid."
+    public = "The request is not valid."
 
 
 class NotFound(MaestroError):
@@ -129,7 +129,7 @@ class NotFound(MaestroError):
 class Conflict(MaestroError):
     """The request does not fit the current state of its object; the message names that state."""
 
-    public = "This does not fit the present state."
+    public = "The request does not fit the present state of its object."
 
 
 class NeedsRestart(Conflict):

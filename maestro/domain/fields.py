@@ -22,7 +22,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 _SENTENCES = {
     "missing": "is missing; add it",
     "string_type": "expected a text",
-    "string_unicode": "expected whole characters; there is half of one in it",
+    "string_unicode": "expected whole characters; remove the incomplete one",
     "bool_type": "expected true or false",
     "float_type": "expected a number",
     "float_parsing": "expected a number",
@@ -48,15 +48,15 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
         if compiled.fullmatch(text) is None:
             raise ValueError(f"expected {expectation}")
         if _INVISIBLE.search(text):
-            raise ValueError("expected only characters that people can see; take out the others")
+            raise ValueError("expected only visible characters; remove control characters and direction marks")
         return text
 
     return AfterValidator(check)
 
 
-def _without_nul(text: str) -> str:
+def _reject_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("expected no NUL characters; take them out")
+        raise ValueError("expected no NUL characters; remove them")
     return text
 
 
@@ -72,7 +72,7 @@ AccountName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "up to 63 letters, digits, dots, hyphens and underscores")
 ]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
-SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]
+SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_reject_nul)]
 """A search text without NUL: a database would ignore the text after a NUL and find too much."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]
@@ -81,12 +81,10 @@ ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: 
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 
 DisplayName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "up to 64 characters without a blank at either end")]
-Description = Annotated[str, Field(max_length=2_000), AfterValidator(_without_nul)]
-Voice = Annotated[str, Field(max_length=200), AfterValidator(_without_nul)]
-Quirks = Annotated[
-    tuple[Annotated[str, Field(max_length=500), AfterValidator(_without_nul)], ...], Field(max_length=20)
-]
-SystemPrompt = Annotated[str, Field(max_length=100_000), AfterValidator(_without_nul)]
+Description = Annotated[str, Field(max_length=2_000), AfterValidator(_reject_nul)]
+Voice = Annotated[str, Field(max_length=200), AfterValidator(_reject_nul)]
+Quirks = Annotated[tuple[Annotated[str, Field(max_length=500), AfterValidator(_reject_nul)], ...], Field(max_length=20)]
+SystemPrompt = Annotated[str, Field(max_length=100_000), AfterValidator(_reject_nul)]
 PreferredModel = Annotated[str, matching(r"\S{0,200}", "the name of a model without blanks, or nothing")]
 Fallbacks = Annotated[tuple[ModelName, ...], Field(max_length=20)]
 ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]
@@ -95,16 +93,16 @@ PeopleIds = Annotated[tuple[OwnerId, ...], Field(max_length=1_000)]
 ClientName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "the name of a client, or nothing")]
 
 
-def _in_year_range(moment: datetime) -> datetime:
+def _require_year_in_range(moment: datetime) -> datetime:
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(f"expected a time from {FIRST_YEAR} to {LAST_YEAR}")
     return moment
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_in_year_range)]
+Moment = Annotated[AwareDatetime, AfterValidator(_require_year_in_range)]
 
 
-def in_order(since: datetime | None, until: datetime | None) -> None:
+def require_time_order(since: datetime | None, until: datetime | None) -> None:
     """Raise ``ValueError`` if ``since`` is after ``until``; None for either is valid."""
     if since is not None and until is not None and since > until:
         raise ValueError("since: expected a time that is not after until")
@@ -126,7 +124,7 @@ def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -
     """Return Maestro's error message for one error of a pydantic validation."""
     if problem["type"] == "extra_forbidden" and shape is not None:
         known = ", ".join(field.alias or name for name, field in shape.model_fields.items())
-        return f"unknown field; there are {known}"
+        return f"unknown field; the fields are {known}"
     template = _SENTENCES.get(problem["type"])
     return template.format(**problem.get("ctx", {})) if template else str(problem["msg"])
 

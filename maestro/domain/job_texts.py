@@ -10,7 +10,7 @@ from maestro.domain.messages import InboxRow
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """The answer of a job; ``superseded`` means that a restart has answered since.
+    """The answer of a job; ``superseded`` means that a restarted job wrote a newer answer.
 
     ``at`` is None for a job without a conversation, because the time of its answer is not stored.
     """

@@ -50,7 +50,7 @@ MAX_TRANSCRIPT_CHARS = 20_000
 MAX_NAME_CHARS = 120
 
 
-def by_magic(head: bytes) -> str:
+def detect_type(head: bytes) -> str:
     """Return the content type that the first bytes of a file indicate, empty if they indicate no known type."""
     content_type = next(
         (
@@ -60,7 +60,7 @@ def by_magic(head: bytes) -> str:
         ),
         "",
     )
-    # WebM and Ogg files contain audio or video.
+    # WebM and Ogg files contain audio or video; the names of the codecs tell which.
     if content_type == "video/webm" and b"V_" not in head and (b"A_OPUS" in head or b"A_VORBIS" in head):
         return "audio/webm"
     return "video/ogg" if content_type == "audio/ogg" and b"\x80theora" in head else content_type
@@ -131,14 +131,14 @@ def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int]
     """Return the text of a message for a model, with a line for each file that is not attached as an image.
 
     ``attached`` has the positions (``seq``) of the attached images; they get a line only if the message has no text.
-    Transcribed recordings get no line, because ``text`` contains their transcripts.
+    Transcribed recordings get no line, because ``text`` contains the transcripts.
     """
     others = [file for file in files if not file.is_voice or file.lacks_transcript]
     named = [file for file in others if file.seq not in attached or not text.strip()]
     return "\n".join([*([text] if text.strip() or not named else []), *map(_file_line, named)])
 
 
-def spoken_text(text: str, files: Sequence[MediaFile]) -> str:
+def add_transcripts(text: str, files: Sequence[MediaFile]) -> str:
     """Return the text of a message after the transcripts of its recordings.
 
     A transcript is one quoted line, so that nothing in it can imitate other parts of the prompt. A recording without a
@@ -153,7 +153,7 @@ def spoken_text(text: str, files: Sequence[MediaFile]) -> str:
 
 
 def _file_line(file: MediaFile) -> str:
-    # Users choose file names, which could imitate other text of the prompt.
+    # Users choose file names, so a file name could imitate other text of the prompt.
     name = "".join(character for character in file.filename if character.isprintable() and character not in "[]")
     about = f"{file.content_type}, {_size_text(file.size)}" if file.digest else "not available"
     return f"[Attachment: {name.strip()[:MAX_NAME_CHARS] or 'file'} ({about})]"

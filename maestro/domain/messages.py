@@ -79,7 +79,7 @@ class IncomingMessage(Value):
     reply_to: str = ""
     addressing: Addressing = Addressing.NOBODY
     edit_of: str = Field(
-        default="", max_length=256, description="the id of the message whose text this replaces; empty for a new one"
+        default="", max_length=256, description="the id of the message that this edit replaces; empty for a new message"
     )
 
 
@@ -102,16 +102,16 @@ class OutgoingMessage(Value):
     content: str
     reply_to: str = ""
     more: bool = Field(default=False, description="whether another chunk of the same text follows")
-    notice: bool = Field(default=False, description="whether this is a notice of Maestro itself")
+    notice: bool = Field(default=False, description="whether the message is a notice of Maestro")
     key: str = Field(default="", max_length=25, description="ASCII letters and digits, the same at every attempt")
     filename: str = Field(default="", description="the name of the file that the content is sent as; empty: as a text")
     path: Path | None = Field(default=None, description="the path of the stored file; None: the content is sent")
     content_type: str = Field(default="", description="the content type of the stored file")
     buttons: tuple[Button, ...] = ()
-    unasked: bool = Field(default=False, description="whether no user waits for it, as for a scheduled post")
-    edits: str = Field(default="", description="the platform's id of the message that it replaces; empty: none")
+    unasked: bool = Field(default=False, description="whether no user waits for the message, as for a scheduled post")
+    edits: str = Field(default="", description="the platform's id of the message to replace; empty: none")
     tried_at: datetime | None = Field(
-        default=None, description="when it was first sent without a receipt; None: the platform does not have it"
+        default=None, description="when the message was first sent without a receipt; None: never"
     )
 
 
@@ -122,7 +122,7 @@ class Receipt(Value):
 
 
 class ReceiptState(StrEnum):
-    """The last state that a platform reported for a message of Maestro, in the order in which they occur."""
+    """The last state that a platform reported for a message of Maestro; the states are in the order of time."""
 
     UNKNOWN = ""
     SENT = "sent"

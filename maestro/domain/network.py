@@ -20,10 +20,10 @@ _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _IPV4_BITS = 0xFFFF_FFFF
 
-# A public address that, inside an Azure machine, is a service of the platform that returns credentials.
+# A public address at which every machine in Azure reaches a service that returns credentials.
 _AZURE_WIRE_SERVER = IPv4Address("168.63.129.16")
 
-# Reserved by IANA, but public to older Pythons. In the first network, Oracle's cloud returns credentials.
+# Reserved networks that older Python versions call public. Oracle's cloud returns credentials in the first one.
 _SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
 _DOCUMENTATION = IPv6Network("3fff::/20")
 
@@ -50,7 +50,7 @@ def host_name(header: str) -> str:
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that a text is, None for any other text."""
+    """Parse a text as an IP address; return None if the text is not one."""
     try:
         return ip_address(text)
     except ValueError:
@@ -70,12 +70,12 @@ class KnownHosts:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "KnownHosts":
-        """Return the given names, which include the bound host, and the names of this machine."""
+        """Return the hosts of a port: the given names, among them the bound host, and the names of this machine."""
         lowered = frozenset(name.lower() for name in names)
         return cls(LOCAL_NAMES | lowered, bool(lowered & WILDCARDS))
 
     def admit(self, headers: Sequence[str]) -> bool:
-        """Return whether a request with these Host headers is accepted; it must have exactly one."""
+        """Return whether a request with these Host headers is accepted; exactly one is required."""
         if len(headers) != 1:
             return False
         host = host_name(headers[0])
@@ -113,14 +113,14 @@ class TrustedProxies:
         if not self.include(peer.address):
             return peer
         nearest = peer.address
-        for text in reversed(_items(forwarded_for)):
+        for text in reversed(_header_items(forwarded_for)):
             address = _forwarded_address(text)
             if address is None:
                 break
             nearest = str(address)
             if not self.include(nearest):
                 break
-        scheme = next(reversed(_items(forwarded_proto)), "").lower()
+        scheme = next(reversed(_header_items(forwarded_proto)), "").lower()
         return RequestOrigin(nearest, scheme if scheme in SCHEMES else peer.scheme)
 
     def include(self, text: str) -> bool:
@@ -129,7 +129,7 @@ class TrustedProxies:
         return address is not None and any(address in network for network in self.networks)
 
 
-def _items(headers: Sequence[str]) -> Sequence[str]:
+def _header_items(headers: Sequence[str]) -> Sequence[str]:
     return [item.strip() for header in headers for item in header.split(",")]
 
 
@@ -165,8 +165,8 @@ def is_public(text: str) -> bool:
 def is_plain_host(host: str) -> bool:
     """Return whether a host, given without brackets, is a name or an IP address in its usual form.
 
-    Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: they are used
-    to hide it.
+    Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: attackers use
+    these forms to hide an address.
     """
     address = parse_address(host)
     if isinstance(address, IPv6Address):

@@ -39,7 +39,7 @@ class FirstAnswer:
 class AnswerTimes:
     """The median and the 95th percentile of the time to the first chunk of an answer, in milliseconds.
 
-    ``count`` is the number of measured messages; without any, both are None.
+    ``count`` is the number of measured messages; if it is 0, both times are None.
     """
 
     count: int
@@ -94,7 +94,7 @@ class PageOrigin:
 
 @dataclass(frozen=True)
 class ExposureWarning:
-    """A security warning about settings that let others get in, listen or spend, with the keys that fix it."""
+    """A security warning about settings that let others log in, listen or spend, with the keys that fix it."""
 
     words: str
     keys: tuple[str, ...] = ()
@@ -119,21 +119,21 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
     """Yield the security warnings; ``settings`` are the current values by key."""
     if not settings["webui.password"]:
         yield ExposureWarning(
-            "No password is set: every user of this machine who reaches this port is the operator.",
+            "No password is set: every user of this machine that reaches this port has operator rights.",
             ("webui.password",),
         )
     if not reached.secure and not is_local(reached.host):
         yield ExposureWarning(
-            "This page comes over plain http from another machine, so the password can be read on the way. Put a proxy "
-            "with a certificate in front, and name it.",
+            "This page is sent over plain HTTP, so others can read the password on the network. Put a proxy "
+            "with a TLS certificate in front, and set its address.",
             ("webui.trustedProxies",),
         )
-    # The web connector has no ``dmPolicy`` of this form: its users need a ticket or a key.
+    # The pattern leaves out ``web.dmPolicy``: users of the web connector need a ticket or a key to connect.
     open_policies = tuple(key for key, value in settings.items() if _DM_POLICY_KEY.fullmatch(key) and value == "open")
     if open_policies:
-        budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"
+        budget = "" if settings["budgets.dayUsd"] else ", and no budget limits this cost"
         yield ExposureWarning(
-            f"Unknown users who write a direct message are answered at your cost{budget}.",
+            f"Direct messages of unknown users are answered at your cost{budget}.",
             (*open_policies, "budgets.dayUsd"),
         )
     if settings["chat.enabled"] and not settings["chat.scanner.enabled"]:
@@ -142,7 +142,7 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
         )
     address = str(settings["temporal.address"])
     if address and not settings["temporal.tls"] and not is_local(address.rpartition(":")[0] or address):
-        yield ExposureWarning("Temporal is on another machine, and the connection has no TLS.", ("temporal.tls",))
+        yield ExposureWarning("Temporal runs on another machine, and its connection has no TLS.", ("temporal.tls",))
 
 
 def is_local(host: str) -> bool:

@@ -38,7 +38,7 @@ class Precedence(Value):
     """The position of work among waiting work: its priority and, within that, its key and weight in the fair queue.
 
     ``key`` identifies the paying client, else the channel, as an id or a digest of at most 64 bytes; it is empty if
-    there is no fair sharing. A key with a ``weight`` of 2 gets twice as much as one of weight 1.
+    there is no fair sharing. A key with a ``weight`` of 2 is served twice as often as a key of weight 1.
     """
 
     priority: int = Priority.MESSAGE
@@ -93,7 +93,7 @@ class FairQueue(Generic[Item]):
         self._due[key] = max(self._due.get(key, 0.0), self._now)
         self._enqueue_key(key, deque([(weight, item)]))
 
-    def renew(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
+    def replace_items(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
         """Replace all items of the queue; keys that were waiting before keep their due times."""
         before, self._items_of = self._items_of.keys(), {}
         self._order, self._weight = [], 0.0
@@ -137,7 +137,7 @@ class FairQueue(Generic[Item]):
     def _delete_old_due_times(self) -> None:
         """Delete due times that no longer matter: those of keys without items that are not in the future."""
         if not self._items_of:
-            self._weight = 0.0  # rounding errors of the subtractions must not add up
+            self._weight = 0.0  # resets the rounding errors of earlier subtractions
         if len(self._due) > 2 * len(self._items_of) + MOST_IDLE_KEYS:
             self._due = {key: due for key, due in self._due.items() if key in self._items_of or due > self._now}
 
@@ -169,7 +169,7 @@ IN_HAND = 50
 
 
 class ClaimOrder:
-    """The order in which the dispatcher claims jobs; it keeps the fair queues between two choices.
+    """The order in which the dispatcher claims jobs; its fair queues last from one call of ``choose`` to the next.
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
@@ -182,10 +182,11 @@ class ClaimOrder:
         self.in_hand = in_hand
         self._queues: dict[int, FairQueue[ClaimCandidate]] = {}
 
-    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, room: int) -> list[ClaimCandidate]:
-        """Return up to ``at_most`` jobs to claim, the most urgent first, with up to ``room`` background jobs.
+    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, background_room: int) -> list[ClaimCandidate]:
+        """Return up to ``at_most`` jobs to claim, the most urgent first.
 
-        Without room, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
+        At most ``background_room`` of them are background jobs; the others keep their positions in the fair queues,
+        whether ``candidates`` has them or not.
         """
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
             priority: {} for priority in self._queues
@@ -194,14 +195,14 @@ class ClaimOrder:
             key = (job.client_id or (job.platform, job.account, job.channel)) if self.fair else None
             waiting.setdefault(job.priority, {}).setdefault(key, []).append((job.weight or 1.0, job))
         chosen: list[ClaimCandidate] = []
-        has_room = room > 0
+        has_room = background_room > 0
         for priority in sorted(waiting):
             background = is_background_priority(priority)
             if background and not has_room:
                 continue
             queue = self._queues.setdefault(priority, FairQueue())
-            queue.renew(waiting[priority])
-            while queue and len(chosen) < at_most and (room > 0 or not background):
+            queue.replace_items(waiting[priority])
+            while queue and len(chosen) < at_most and (background_room > 0 or not background):
                 chosen.append(queue.serve())
-                room -= background
+                background_room -= background
         return chosen

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-import re2  # type: ignore[import-untyped]  # the package has no type hints
+import re2  # type: ignore[import-untyped]  # re2 has no type hints
 
 from maestro.domain.llm.prompts import PromptMessage
 
@@ -17,10 +17,10 @@ REDACTED = "[redacted]"
 """The mark in place of a secret."""
 
 LOOK_AHEAD = 16_384
-"""The characters scanned beyond a length limit: a secret is recognised only as a whole, even if the limit cuts it."""
+"""The characters scanned beyond a length limit: a secret that the limit would cut is recognised only as a whole."""
 
 Redact = Callable[[str], str]
-"""A function that returns a text with ``REDACTED`` in place of each secret, and without the note of posts."""
+"""A function that returns a text with ``REDACTED`` in place of each secret; it adds no note to the text."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +41,7 @@ _ANY_FINDING = "Aa0-_/+=.:@#$!? é" * 4
 class AllowList:
     """The operator's exceptions from secret scanning: texts that are no secrets, and patterns of such texts.
 
-    Patterns are regular expressions of RE2, whose running time grows only linearly with the text.
+    Patterns are regular expressions of RE2: the running time of RE2 grows only linearly with the text.
     """
 
     entries: tuple[str, ...] = ()
@@ -56,25 +56,25 @@ class AllowList:
 
     @cached_property
     def _patterns(self) -> tuple[Any, ...]:
-        return tuple(_compiled(entry) for entry in self.entries if entry.startswith(ALLOW_PATTERN))
+        return tuple(_compile_entry(entry) for entry in self.entries if entry.startswith(ALLOW_PATTERN))
 
 
-def problem_of_allowed(entry: str) -> str | None:
+def allow_list_entry_problem(entry: str) -> str | None:
     """Return why an entry of the allow-list is not valid, None if it is."""
     if not entry.startswith(ALLOW_PATTERN):
         return None
     try:
-        pattern = _compiled(entry)
+        pattern = _compile_entry(entry)
     except re2.error:
-        return "expected a regular expression as RE2 reads it behind re: (no lookaround, no backreferences)"
+        return "expected a regular expression in RE2 syntax after re: (no lookaround, no backreferences)"
     if pattern.programsize > _PROGRAM_SIZE:
-        return "is too large a pattern; use fewer or smaller repetitions"
+        return "the pattern is too large; use fewer or smaller repetitions"
     if pattern.fullmatch(_ANY_FINDING):
-        return "matches every finding; to search for no secrets, set chat.scanner.enabled to false"
+        return "the pattern matches every finding; to turn the scanner off, set chat.scanner.enabled to false"
     return None
 
 
-def _compiled(entry: str) -> Any:
+def _compile_entry(entry: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True

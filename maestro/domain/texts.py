@@ -22,7 +22,7 @@ _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of a spreadsheet formula; unknown users may have written the texts of a table."""
+"""The characters that begin a spreadsheet formula; unknown users may have written the exported texts."""
 
 
 def storable(text: str) -> str:
@@ -30,7 +30,7 @@ def storable(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
-def tidied(value: Any) -> Any:
+def replace_unstorable(value: Any) -> Any:
     """Return a JSON value with a replacement character for each NUL character and each lone surrogate in its texts.
 
     Texts keep their length, because some platforms give the positions of names and links as character offsets.
@@ -38,28 +38,28 @@ def tidied(value: Any) -> Any:
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {name: tidied(entry) for name, entry in value.items()}
-    return [tidied(entry) for entry in value] if isinstance(value, list) else value
+        return {name: replace_unstorable(entry) for name, entry in value.items()}
+    return [replace_unstorable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def quoted(text: str, longest: int) -> str:
-    """Return the text as a JSON string on one line, cut to ``longest`` characters; quotes and escapes do not count."""
+def quoted(text: str, max_chars: int) -> str:
+    """Return the text as a JSON string on one line, cut to ``max_chars``; quotes and escapes do not count."""
     plain = plain_line(text)
-    return _as_json(plain if len(plain) <= longest else f"{plain[: longest - 1]}…")
+    return _as_json(plain if len(plain) <= max_chars else f"{plain[: max_chars - 1]}…")
 
 
 def quoted_lines(text: str) -> str:
     """Return the text with ``>`` before each line, so that no line can imitate Maestro's own text in a prompt."""
-    return "\n".join(f"> {_plain(line)}" for line in text.splitlines())
+    return "\n".join(f"> {_blank_control_characters(line)}" for line in text.splitlines())
 
 
 def plain_line(text: str) -> str:
     """Return the text as one line, with single blanks between its words."""
-    # Faster for most texts: a printable text has no line breaks or control characters.
-    return " ".join((text if text.isprintable() else _plain(text)).split())
+    # A printable text has no line breaks or control characters, so most texts skip the slow replacement.
+    return " ".join((text if text.isprintable() else _blank_control_characters(text)).split())
 
 
-def _plain(text: str) -> str:
+def _blank_control_characters(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(" ", text)
 
 
@@ -67,11 +67,11 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield each row as a line of CSV; a text that looks like a formula is escaped."""
     for row in rows:
         line = io.StringIO()
-        csv.writer(line).writerow(map(inert, row))
+        csv.writer(line).writerow(map(escape_formula, row))
         yield line.getvalue()
 
 
-def inert(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Return the text with an apostrophe before it if a spreadsheet would execute it as a formula."""
     is_number = text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isdecimal()
     return f"'{text}" if text.startswith(FORMULAS) and not is_number else text

@@ -32,7 +32,7 @@ MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
-    """A wrong guess beyond the limits; ``retry_after`` is the time until the next wrong guess is recorded again."""
+    """A wrong guess beyond the limits; ``retry_after`` is the time until wrong guesses are recorded again."""
 
     public = "Too many attempts."
 
@@ -60,56 +60,56 @@ class Throttle:
         """Return the delay before the next answer to this address, whether its guess is right or wrong."""
         now = self._clock()
         with self._lock:
-            guesses = self._recent_guesses(_network(address), now)
+            guesses = self._recent_guesses(_guesser_network(address), now)
             if guesses is None or guesses.count < FREE_ATTEMPTS:
                 return timedelta()
             guesses.next_answer = min(max(guesses.next_answer, now) + ANSWER_INTERVAL, now + LONGEST_DELAY)
             return guesses.next_answer - now
 
-    def refuse(self, address: str) -> None:
+    def record_failure(self, address: str) -> None:
         """Count a wrong guess; raises ``TooManyAttempts`` if the guess should not be recorded in the audit log.
 
         From the fifth wrong guess on, each one locks the address for further wrong guesses, for twice as long each
         time. Guesses above the limit for all addresses together are counted too: otherwise answers to their addresses
         would never be delayed.
         """
-        now, network = self._clock(), _network(address)
+        now, network = self._clock(), _guesser_network(address)
         with self._lock:
             guesses = self._recent_guesses(network, now)
             if guesses is not None and guesses.locked_until > now:
-                raise self._locked(guesses.locked_until - now)
+                raise self._too_many_attempts(guesses.locked_until - now)
             count = guesses.count + 1 if guesses else 1
             self._guesses.pop(network, None)
             next_answer = guesses.next_answer if guesses else now
-            self._guesses[network] = _Guesses(count, now, now + _lock_after(count), next_answer)
+            self._guesses[network] = _Guesses(count, now, now + _lock_time(count), next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
-                # The dictionary is ordered by the last guess, so its first address has been quiet the longest.
+                # The dictionary is ordered by the last guess, so its first address has the oldest guess.
                 del self._guesses[next(iter(self._guesses))]
             while self._recent and now - self._recent[0] >= MINUTE:
                 self._recent.popleft()
             if len(self._recent) >= MOST_PER_MINUTE:
-                raise self._locked(self._recent[0] + MINUTE - now)
+                raise self._too_many_attempts(self._recent[0] + MINUTE - now)
             self._recent.append(now)
 
     def _recent_guesses(self, network: str, now: datetime) -> _Guesses | None:
         guesses = self._guesses.get(network)
         return guesses if guesses and now - guesses.last < FORGOTTEN_AFTER else None
 
-    def _locked(self, wait: timedelta) -> TooManyAttempts:
+    def _too_many_attempts(self, wait: timedelta) -> TooManyAttempts:
         error = TooManyAttempts(f"Too many wrong {self._noun}; wait before the next attempt.")
         error.retry_after = wait
         return error
 
 
-def _lock_after(count: int) -> timedelta:
-    if count < FREE_ATTEMPTS:
+def _lock_time(wrong_guesses: int) -> timedelta:
+    if wrong_guesses < FREE_ATTEMPTS:
         return timedelta()
-    doublings = min(count - FREE_ATTEMPTS, 32)  # far above the longest lock, but without overflow
+    doublings = min(wrong_guesses - FREE_ATTEMPTS, 32)  # 2**32 is beyond LONGEST_LOCK and does not overflow
     lock: timedelta = FIRST_LOCK * 2**doublings
     return min(lock, LONGEST_LOCK)
 
 
-def _network(address: str) -> str:
+def _guesser_network(address: str) -> str:
     """Return the network that one attacker controls: an IPv4 address, or the /64 network of an IPv6 address."""
     parsed = parse_address(address)
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:

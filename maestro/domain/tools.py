@@ -28,11 +28,11 @@ INTERNAL_TOOLS = frozenset(
 """The tools whose results are from this installation's users and agents; other tools may return text of outsiders."""
 
 UNKNOWN_OUTCOME = (
-    "The outcome of this call is unknown: its process died before the result was stored. It was not made again, "
-    "because making it twice could do harm. Check what it did before you decide what to do next."
+    "The outcome of this call is unknown: the process died before the result was stored. The call was not repeated, "
+    "because a second call could do harm. Check the effect of the call before you decide what to do next."
 )
 FAILED_REPEATEDLY = (
-    "This very call failed three times in a row in the same way and was not made again. Change the arguments, use "
+    "This call failed three times in a row with the same error and was not repeated. Change the arguments, use "
     "another tool, or answer without it."
 )
 

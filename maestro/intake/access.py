@@ -10,7 +10,7 @@ from maestro.domain.agents.routing import Route, route
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, new_notice_job
 from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
 from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, is_unknown, refusal
+from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, access_refusal, is_unknown
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
 from maestro.domain.settings.access import RoutingSettings
@@ -144,4 +144,4 @@ class AccessControl:
         """Return why this user's commands are refused here, or None; without an agent, the channel decides."""
         if person.is_owner:
             return None
-        return refusal(person, self.agent(tx, message, binding), binding)
+        return access_refusal(person, self.agent(tx, message, binding), binding)

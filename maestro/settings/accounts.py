@@ -12,25 +12,25 @@ from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, Acco
 from maestro.domain.llm.models import FALLBACK_WINDOW, api_name
 from maestro.llm.protocols import Account
 from maestro.settings import AccountSettings, Settings
-from maestro.settings.problems import refuse, translate
+from maestro.settings.problems import configuration_error, translate_errors
 
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
-    "and restart to talk to a real one, or add an account with `maestro accounts add`."
+    "and restart to use a real model, or add an account with `maestro accounts add`."
 )
 
 
 ACCOUNT_SOURCES = {
     AccountSource.CONFIGURATION: "llm.accounts",
-    AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
+    AccountSource.ENVIRONMENT: "a key found in the environment; calls with this key are paid",
     AccountSource.API: "an account that was added while Maestro ran",
 }
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts that have a provider; without any, the demo model answers.
+    """Return the accounts other than the demo model, which answers if this list is empty.
 
     See docs/decisions.md: demo model.
     """
@@ -38,7 +38,7 @@ def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> lis
 
 
 def account_of(settings: AccountSettings) -> Account:
-    """Return the account that an entry of the configuration describes."""
+    """Convert an account of the configuration for model calls."""
     return Account(
         name=settings.name,
         provider=settings.provider,
@@ -63,19 +63,19 @@ def without_login(address: str) -> str:
 
 
 def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
-    """Return the models that accounts name, with their providers."""
+    """Return the models of the accounts, as ``provider/model``."""
     return [f"{account.provider}/{model}" for account in accounts for model in (account.model, *account.models.split())]
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns of an account; raises ``ConfigurationError``, which names the key of the configuration."""
+    """Return the table columns of an account; raises ``ConfigurationError``, which names the invalid key."""
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
-        raise refuse(translate(error, (), {})) from None
+        raise configuration_error(translate_errors(error, (), {})) from None
     if without_login(entry.base_url) != entry.base_url:
         raise ConfigurationError(
-            "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "
+            "baseUrl: a user name and a password in the address would be shown; leave them out, or write "
             "the account into llm.accounts of the configuration"
         )
     models = " ".join(api_name(entry.provider, model) for model in entry.models)
@@ -91,9 +91,9 @@ def describe_unknown_window(model: str) -> str:
 
 
 def describe_accounts(accounts: Sequence[ModelAccount]) -> str:
-    """Return a sentence about the answering account, shown before any paid call (docs/decisions.md: demo model)."""
+    """Return a sentence about the account that answers, shown before any paid call (docs/decisions.md: demo model)."""
     if not accounts:
         return NO_ACCOUNT
     first = min(accounts, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
-    others = f" {len(accounts) - 1} more may answer in its place." if len(accounts) > 1 else ""
+    others = f" {len(accounts) - 1} more may answer instead." if len(accounts) > 1 else ""
     return f"Answers come from {first.provider}/{first.model} ({ACCOUNT_SOURCES[first.source]}).{others}"

@@ -46,7 +46,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 def address_lines(settings: Settings) -> list[str]:
-    """Return the address of each service, a line each."""
+    """Return the lines, one for each service, that tell operators its address."""
     lines = []
     if settings.webui.enabled:
         lines.append(f"  Chat and dashboard   {dashboard_url(settings)}")

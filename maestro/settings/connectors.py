@@ -1,4 +1,4 @@
-"""The settings of platforms: one section for each that Maestro connects itself, and a list for every other bot."""
+"""The settings of platforms: a section for each platform that comes with Maestro, and a list of further bots."""
 
 from typing import Literal
 
@@ -15,17 +15,17 @@ from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, 
 
 
 class PlatformSettings(Section):
-    """The settings of every platform."""
+    """The settings that all platforms have."""
 
     enabled: bool = setting(False, "whether the bot is connected")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
     agent: OptionalSlug = setting(
-        "", "the slug of the agent that answers all that is said to this bot; empty: the rules of routing"
+        "", "the slug of the agent that answers all messages to this bot; empty: the routing rules choose"
     )
     dm_policy: Literal["pairing", "allowlist", "open"] = live(
         "pairing",
-        "who is answered in direct messages besides the people we know: those who were paired, only those on the "
-        "agent's list, or everybody",
+        "the access policy for direct messages of unknown users: `pairing` answers after an operator's approval, "
+        "`allowlist` answers only users on the agent's list, `open` answers all",
     )
 
 
@@ -45,7 +45,7 @@ class SlackSettings(PlatformSettings, SlackOptions):
 
     bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
     app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
-    signing_secret: SecretStr = setting(NO_SECRET, "what requests of the Events API are signed with")
+    signing_secret: SecretStr = setting(NO_SECRET, "the key with which Slack signs requests of the Events API")
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
@@ -58,7 +58,7 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
     webhook_secret: SecretStr = setting(
-        NO_SECRET, "what Telegram proves itself with in webhook mode; a word of your own"
+        NO_SECRET, "the secret, of your choice, that Telegram sends with each request in webhook mode"
     )
 
     @property
@@ -71,9 +71,9 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     """WhatsApp, with a number of your own."""
 
     access_token: SecretStr = setting(NO_SECRET, 'the token of a system user, best as `"env:NAME"`')
-    app_secret: SecretStr = setting(NO_SECRET, "what Meta's requests are signed with")
+    app_secret: SecretStr = setting(NO_SECRET, "the key with which Meta signs its requests")
     verify_token: SecretStr = setting(
-        NO_SECRET, "the word that Meta says when the webhook is set up; of your own choice"
+        NO_SECRET, "the token, of your choice, that Meta sends when the webhook is set up"
     )
 
     @property
@@ -83,23 +83,23 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
 
 
 class BotSettings(Section):
-    """One more bot: a second one on a platform, or one of a platform that an installed package connects."""
+    """A further bot: a second bot on a platform, or a bot on a platform that an installed package connects."""
 
-    platform: Word = Field(description="the platform, as the package names it")
+    platform: Word = Field(description="the platform, as its package names the platform")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice, unique on the platform")
     enabled: bool = setting(True, "whether the bot is connected")
     agent: OptionalSlug = setting(
-        "", "the slug of the agent that answers all that is said to this bot; empty: the rules of routing"
+        "", "the slug of the agent that answers all messages to this bot; empty: the routing rules choose"
     )
-    secrets: dict[str, SecretStr] = setting({}, 'its secrets by name, such as `{"token": "env:SECOND_TOKEN"}`')
-    options: dict[str, object] = setting({}, "what the platform lets one set, with the names that its section has")
+    secrets: dict[str, SecretStr] = setting({}, 'the bot\'s secrets by name, such as `{"token": "env:SECOND_TOKEN"}`')
+    options: dict[str, object] = setting({}, "options of the platform, named like the keys of the platform's section")
 
 
 OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
 
 
 class ConnectorSettings(Section):
-    """Platforms besides the web connector."""
+    """The platforms besides the web connector."""
 
     discord: DiscordSettings = DiscordSettings()
     slack: SlackSettings = SlackSettings()
@@ -109,16 +109,16 @@ class ConnectorSettings(Section):
 
     @property
     def sections(self) -> dict[str, OwnSettings]:
-        """The section of each platform that has one, by its name."""
+        """The sections of platforms, by the platform's name."""
         return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
 
-def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
-    """Check that no two bots of a platform share a name, and that none is the web connector."""
+def check_unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
+    """Raise ``ValueError`` if two bots of a platform share an account name, or a bot is the web connector."""
     names = [(name, section.account) for name, section in connectors.sections.items() if section.enabled]
     repeated = first_repeated([*names, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
     if repeated is not None:
         raise ValueError(f"two bots have the name {'/'.join(repeated)}; give one of them another account")
     if any(bot.platform == "web" for bot in connectors.bots):
-        raise ValueError("the web connector has a section of its own, web; take it out of connectors.bots")
+        raise ValueError("the web connector has its own section, web; remove it from connectors.bots")
     return connectors

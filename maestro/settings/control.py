@@ -1,4 +1,4 @@
-"""Shows and changes the settings for operators, and never shows a secret.
+"""The settings as operators see and change them, without secrets.
 
 See docs/decisions.md: secrets at rest.
 """
@@ -18,30 +18,30 @@ from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key
-from maestro.settings.live import LiveSettings, OverlaidSettings, not_settable, overlay
+from maestro.settings.live import LiveSettings, OverlaidSettings, overlay, why_not_settable
 from maestro.settings.loading import Loaded
 from maestro.settings.model import Settings
-from maestro.settings.reference import limits
+from maestro.settings.reference import limits_text
 from maestro.store.store import Store
 
 SET = "set"
 PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
 VISIBLE_CHARACTERS = 4
 LONG_ENOUGH = 16
-"""A secret with fewer characters is not shown even in part."""
+"""The fewest characters of a secret of which the end is shown."""
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
 """The parts of an address that may be secret: the user with a password, and the values of a query."""
 
 LONGEST_NOTE = 200
-"""Characters of a value in the audit log."""
+"""The most characters of a value in the audit log."""
 
 
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
-    """Return every key with its present value."""
+    """Return all settings with their present values."""
     return SettingsPage(
-        items=tuple(_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
+        items=tuple(_key_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
     )
 
 
@@ -51,7 +51,7 @@ def visible_value(value: Any) -> JsonValue:
         return secret_hint(value.get_secret_value())
     if isinstance(value, Section):
         fields = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
-        # Arguments of programs often hold keys, so none is shown.
+        # Program arguments often contain keys, so no argument is shown.
         return {
             name: [SET for _ in below] if name == "args" else visible_value(below) for name, below in fields.items()
         }
@@ -66,23 +66,23 @@ def visible_value(value: Any) -> JsonValue:
 
 
 def secret_hint(secret: str) -> str:
-    """Return a hint by which operators recognise a secret: its end if it is long enough, else that it is set."""
+    """Return a hint by which operators recognise a secret: the end of a long secret, else ``set``."""
     if not secret:
         return ""
     return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
 
 
-def value_of(settings: Settings, key: Key) -> Any:
+def read_value(settings: Settings, key: Key) -> Any:
     """Return the value of a key."""
     return reduce(getattr, key.names, settings)
 
 
-def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
-    default, value = key.field.default, value_of(overlaid.settings, key)
+def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
+    default, value = key.field.default, read_value(overlaid.settings, key)
     if key.path in PASSWORDS:
-        # No part of a password is shown: it is short, and users with read-only access see this page too.
+        # No part of a password is shown: passwords are short, and users with read-only access see this page.
         value = SET if value.get_secret_value() else ""
-    # A list's choices are those of its items.
+    # The choices of a list setting are those of its items.
     annotation = key.field.annotation
     choices = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
     return SettingView(
@@ -92,7 +92,7 @@ def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
         origin=RUNTIME if key.path in overlaid.values else loaded.origins.get(key.path, "default"),
         changes="live" if key.live else "restart",
         type="secret" if isinstance(default, SecretStr) else _TYPES[key.kind],
-        limits=limits(key),
+        limits=limits_text(key),
         choices=tuple(map(str, get_args(choices))) if get_origin(choices) is Literal else (),
         description=key.field.description or "",
         variable=key.variables[0],
@@ -107,18 +107,18 @@ class EffectiveSettings:
         self._live = live
 
     def page(self, store: Store) -> SettingsPage:
-        """Return every key with its present value."""
-        self._live.look(store)
+        """Return all settings with their present values."""
+        self._live.refresh(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
     def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
-        loaded, wanted = self._live.loaded, flat(changes)
+        loaded, wanted = self._live.loaded, flatten_changes(changes)
         unsettable = {
             path: problem
             for path, value in wanted.items()
             # A value that an earlier release stored may always be removed, even if the key is not settable now.
-            if (problem := not_settable(path, loaded)) and not (value is None and path in before)
+            if (problem := why_not_settable(path, loaded)) and not (value is None and path in before)
         }
         if unsettable:
             are_keys = all(path in KEYS for path in unsettable)
@@ -137,22 +137,22 @@ class EffectiveSettings:
         for path in sorted({*before, *after}):
             if before.get(path) != after.get(path):
                 suffix = "" if path in after else " (taken back)"
-                yield path, f"{_note(old, path)} -> {_note(new, path)}{suffix}"
+                yield path, f"{_audit_value(old, path)} -> {_audit_value(new, path)}{suffix}"
 
 
-def flat(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the changes by path, even if they are written as nested objects as in the file."""
+def flatten_changes(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the changes by path; nested objects, as in the file, are flattened."""
     by_path: dict[str, JsonValue] = {}
     for path, value in changes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):
-            by_path |= flat({f"{path}.{name}": below for name, below in value.items()})
+            by_path |= flatten_changes({f"{path}.{name}": below for name, below in value.items()})
         else:
             by_path[path] = value
     return by_path
 
 
-def _note(overlaid: OverlaidSettings, path: str) -> str:
+def _audit_value(overlaid: OverlaidSettings, path: str) -> str:
     if path not in KEYS:
         return "unknown"
-    text = json.dumps(visible_value(value_of(overlaid.settings, KEYS[path])), ensure_ascii=False)
+    text = json.dumps(visible_value(read_value(overlaid.settings, KEYS[path])), ensure_ascii=False)
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}..."

@@ -11,16 +11,16 @@ from pydantic import ValidationError
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.settings.entries import AccountSettings
 from maestro.settings.keys import LEAVES, PREFIX, VARIABLES, Location
-from maestro.settings.problems import refuse, translate, unknown_variable
+from maestro.settings.problems import configuration_error, translate_errors, unknown_variable_problem
 
 CONFIG_FILE = f"{PREFIX}_CONFIG"
 TESTS = f"{PREFIX}_TEST_"
 
-# Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; they are no settings.
+# Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; those are no settings.
 _SERVICE_NAME = re.compile(rf"{PREFIX}(_\w+)?_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
 _SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S*")
 
-# For each provider's usual variable: the field that it sets, and the priority of its account.
+# For each provider: the usual environment variable, the account's field that it sets, and the account's priority.
 _PROVIDERS = (
     ("ANTHROPIC_API_KEY", "anthropic", "apiKey", 20),
     ("OPENAI_API_KEY", "openai", "apiKey", 50),
@@ -33,7 +33,7 @@ PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVID
 """The environment variable with the key or the address of each provider."""
 
 MORE_ACCOUNTS = 50
-"""The most further accounts of a provider, each with a number behind the variable: ``OPENAI_API_KEY_2``."""
+"""The most further accounts of a provider, from numbered variables such as ``OPENAI_API_KEY_2``."""
 
 _TAILS = ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
 
@@ -46,14 +46,14 @@ def read_environment() -> Mapping[str, str]:
 
 
 def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
-    """Return the accounts of the provider keys in the environment, by priority; used if none is configured.
+    """Return the accounts of the provider keys in the environment, by priority; used if no account is configured.
 
     ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be missing.
 
     Raises ``ConfigurationError`` for a variable with an invalid value.
     """
     return tuple(
-        _found_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
+        _build_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
         for variable, provider, field, priority in _PROVIDERS
         for shared in ({"provider": provider, "priority": priority},)
         for tail in _TAILS
@@ -66,14 +66,14 @@ def variable_of(account: AccountSettings) -> str:
     return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 
 
-def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
+def _build_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     url = fields.get("baseUrl")
     if isinstance(url, str) and "://" not in url:
-        fields["baseUrl"] = f"http://{url}"  # Ollama also accepts host:port without a scheme
+        fields["baseUrl"] = f"http://{url}"  # Ollama's variable may be host:port without a scheme
     try:
         return AccountSettings.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     except ValidationError as error:
-        raise refuse(translate(error, (), {(): variable})) from None
+        raise configuration_error(translate_errors(error, (), {(): variable})) from None
 
 
 def _maestro_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -94,11 +94,11 @@ def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) 
     """Return a problem for each ``MAESTRO_*`` variable that sets no key and that no key refers to."""
     known = {*VARIABLES, CONFIG_FILE}
     unknown = sorted(set(_maestro_variables(environment)) - known - referred)
-    return [unknown_variable(name, known) for name in unknown]
+    return [unknown_variable_problem(name, known) for name in unknown]
 
 
-def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
-    """Return the variable and its text for each key that the environment sets."""
+def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
+    """Return the variable and its text for each key that the environment sets; add conflicts to ``problems``."""
     variables = _maestro_variables(environment)
     by_location: dict[Location, tuple[str, str]] = {}
     for key in LEAVES:
@@ -111,40 +111,40 @@ def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location,
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` here if there is one.
+    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` if it exists here.
 
     A named file must exist: without it, Maestro would run with other settings than the operator expects.
     """
     if named is not None:
-        return _existing(named, "--config")
+        return _require_existing(named, "--config")
     if environment.get(CONFIG_FILE):
-        return _existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
-    # lexists: a broken link is a mistake to report, not a missing file.
+        return _require_existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
+    # ``lexists`` also finds a broken link, which is a mistake to report and not a missing file.
     return DEFAULT_FILE if os.path.lexists(DEFAULT_FILE) else None
 
 
-def _existing(file: Path, setting: str) -> Path:
+def _require_existing(file: Path, setting: str) -> Path:
     if not os.path.lexists(file):
-        raise ConfigurationError(f"{file}: there is no such file; fix {setting}, or create it with `maestro init`")
+        raise ConfigurationError(f"{file} does not exist; fix {setting}, or create it with `maestro init`")
     return file
 
 
 def read_file(file: Path, problems: list[str]) -> dict[str, object]:
-    """Return the object in the file; a repeated key is a problem, because only one of its values would count."""
+    """Return the object in the file; a repeated key is added to ``problems``."""
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         repeated = sorted({name for name in names if names.count(name) > 1})
-        problems.extend(f"{file}: the key {name} stands twice in one object; remove one" for name in repeated)
+        problems.extend(f"{file}: the key {name} occurs twice in one object; remove one" for name in repeated)
         return dict(pairs)
 
     try:
         tree = json.loads(_read_text(file), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         where = f"{file}: line {error.lineno}, column {error.colno}"
-        raise ConfigurationError(f"{where}: this is not JSON ({error.msg}); correct it there") from None
+        raise ConfigurationError(f"{where}: the file is not JSON ({error.msg}); correct it there") from None
     except ValueError:
-        raise ConfigurationError(f"{file}: a number in it is too long; shorten it") from None
+        raise ConfigurationError(f"{file}: a number is too long; shorten it") from None
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{file}: expected an object {{...}} around all settings")
     return tree
@@ -154,6 +154,6 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")  # editors on Windows may write a byte order mark
     except OSError as error:
-        raise ConfigurationError(f"{file}: it cannot be read ({error.strerror}); fix the path or its rights") from None
+        raise ConfigurationError(f"{file} cannot be read ({error.strerror}); fix the path or its rights") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}: it is not a text in UTF-8; save it as UTF-8") from None
+        raise ConfigurationError(f"{file} is not a text in UTF-8; save it as UTF-8") from None

@@ -41,7 +41,7 @@ class Key:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables, the usual one first; keys deeper than a section have the ``__`` form only."""
+        """The key's environment variables, the usual one first; keys below a subsection have the ``__`` form only."""
         if "[]" in self.path:
             return ()
         names = [name.upper() for name in self.names]
@@ -49,26 +49,26 @@ class Key:
         return (unambiguous,) if len(names) > 2 else ("_".join((PREFIX, *names)), unambiguous)
 
 
-def show(location: Location) -> str:
-    """Return the location as a text: ``llm.accounts[0].apiKey``."""
+def format_location(location: Location) -> str:
+    """Return a location as a text: ``llm.accounts[0].apiKey``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".")
 
 
-def pattern(location: Location) -> str:
-    """Return the location without the positions in lists: ``llm.accounts[].apiKey``."""
-    return re.sub(r"\[\d+\]", "[]", show(location))
+def key_of(location: Location) -> str:
+    """Return the key of a location, without positions in lists: ``llm.accounts[].apiKey``."""
+    return re.sub(r"\[\d+\]", "[]", format_location(location))
 
 
 def _bare_type(annotation: Any) -> Any:
-    """Return the type without its rules and without None, which is no value in a file."""
+    """Return a field's type without validation rules and without None, which is no value in a file."""
     if get_origin(annotation) in (UnionType, Union):
         (annotation,) = (member for member in get_args(annotation) if member is not NoneType)
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _kind(annotation: Any) -> type:
-    """Return the Python type of a value; ``str`` for all that the file writes as a text."""
+def _value_type(annotation: Any) -> type:
+    """Return the Python type of a value; ``str`` for every value that the file writes as a text."""
     origin = get_origin(annotation)
     if origin in (tuple, dict):
         return tuple if origin is tuple else dict
@@ -78,20 +78,20 @@ def _kind(annotation: Any) -> type:
     return annotation
 
 
-def _walk(model: type[BaseModel], path: str, names: tuple[str, ...]) -> Iterator[Key]:
+def _list_keys(model: type[BaseModel], path: str, names: tuple[str, ...]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
         annotation = _bare_type(field.annotation)
         key_path, key_names = f"{path}{field.alias}", (*names, name)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from _walk(annotation, f"{key_path}.", key_names)
+            yield from _list_keys(annotation, f"{key_path}.", key_names)
             continue
         item = _bare_type(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
         entry = item if isinstance(item, type) and issubclass(item, BaseModel) else None
-        yield Key(key_path, key_names, _kind(annotation), field, entry)
+        yield Key(key_path, key_names, _value_type(annotation), field, entry)
         if entry is not None:
-            yield from _walk(entry, f"{key_path}[].", key_names)
+            yield from _list_keys(entry, f"{key_path}[].", key_names)
 
 
-KEYS = {key.path: key for key in _walk(Settings, "", ())}
+KEYS = {key.path: key for key in _list_keys(Settings, "", ())}
 VARIABLES = {variable: key for key in KEYS.values() for variable in key.variables}
 LEAVES = tuple(key for key in KEYS.values() if "[]" not in key.path)

@@ -1,4 +1,4 @@
-"""The effective settings: those read at the start, and over them the values that operators set at run time.
+"""The effective settings: the settings read at the start, overridden by values that operators set at run time.
 
 See docs/invariants.md: live settings.
 """
@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from maestro.domain.errors import StoreBusy
 from maestro.settings.keys import KEYS, LEAVES
-from maestro.settings.loading import Loaded, validated
+from maestro.settings.loading import Loaded, validate
 from maestro.settings.model import Settings
-from maestro.settings.problems import translate, unknown_key
+from maestro.settings.problems import translate_errors, unknown_key_problem
 from maestro.store.store import Store
 from maestro.supervision import end
 
@@ -30,14 +30,14 @@ Values = Mapping[str, object]
 Chosen = TypeVar("Chosen")
 
 LOOK_SECONDS = 0.5
-"""Seconds until a process applies a change that another process made, at most."""
+"""The most seconds until a process applies a change that another process made."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class OverlaidSettings:
-    """The effective settings, the overrides that count in them, and the reason why each other override does not."""
+    """The effective settings, the overrides that are in effect, and the reason for each refused override."""
 
     settings: Settings
     values: Values
@@ -47,9 +47,9 @@ class OverlaidSettings:
 def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
     """Lay the overrides over the loaded settings; overrides that this release refuses are left out and reported.
 
-    An override may have been valid for the release, or together with the file, with which it was set.
+    An override may have been valid with an earlier release or another configuration file.
     """
-    refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
+    refused = {path: sentence for path in values if (sentence := why_not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
         tree: dict[str, Any] = json.loads(json.dumps(loaded.tree))
         for path, value in wanted.items():
@@ -59,31 +59,31 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
                 section = section.setdefault(name, {})
             section[last] = value
         try:
-            return OverlaidSettings(validated(tree), wanted, refused)
+            return OverlaidSettings(validate(tree), wanted, refused)
         except ValidationError as error:
             refused |= _refused_by(error, wanted)
     return OverlaidSettings(loaded.settings, {}, refused)
 
 
-def not_settable(path: str, loaded: Loaded) -> str | None:
-    """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
-    # A list is set as a whole, so a path to an entry stands for its list.
+def why_not_settable(path: str, loaded: Loaded) -> str | None:
+    """Return why a key cannot be set while Maestro runs and where to set it, or None if the key can be set."""
+    # A list is set as a whole, so a path to an entry means the list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
     below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
     if key is None and below is not None:
-        return f"{path}: it is a section; name a key in it, such as {below.path}"
+        return f"{path}: this is a section; name one of its keys, such as {below.path}"
     if key is None:
-        return f"{path}: {unknown_key(tuple(path.split('.')))}"
+        return f"{path}: {unknown_key_problem(tuple(path.split('.')))}"
     where = f"in {loaded.file or DEFAULT_FILE} or in {key.variables[0]}"
-    return None if key.live else f"{key.path}: it is read at the start only; set it {where}, and restart Maestro"
+    return None if key.live else f"{key.path}: this key is read only at the start; set it {where}, and restart Maestro"
 
 
 def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
-    """Return the overrides that a validation error concerns, with the reason; all of them if it names none."""
+    """Return the overrides that a validation error concerns, with the reason; all overrides if none is concerned."""
     refused: dict[str, str] = {}
     problems = error.errors(include_url=False, include_input=False)
-    for problem, sentence in zip(problems, translate(error, (), {}), strict=True):
-        # A problem concerns a key whose location begins it, or which is in the section that it names.
+    for problem, sentence in zip(problems, translate_errors(error, (), {}), strict=True):
+        # A problem concerns a key if one of their locations is the beginning of the other.
         concerned = [
             path
             for path in values
@@ -96,8 +96,8 @@ def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
 class LiveSettings:
     """The effective settings of a process, readable from any thread (docs/invariants.md: live settings).
 
-    Reading them costs nothing, because the store is read in the background. ``start`` holds the settings of the start;
-    only keys that need a restart may be read from it.
+    Reading the settings costs nothing, because the store is read in the background. ``start`` has the settings read at
+    the start; only keys that need a restart may be read from it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -105,8 +105,8 @@ class LiveSettings:
         self.loaded = loaded
         self.version = 0
         self.overlaid = OverlaidSettings(loaded.settings, {}, {})
-        self._looking = Lock()
-        self._tell: Callable[[Settings], None] | None = None
+        self._refreshing = Lock()
+        self._on_change: Callable[[Settings], None] | None = None
 
     @classmethod
     def unchanging(cls, settings: Settings) -> "LiveSettings":
@@ -114,7 +114,7 @@ class LiveSettings:
         return cls(Loaded(settings, {}, None))
 
     def current(self) -> Settings:
-        """Return the present settings; the caller must not store them, because they may be replaced."""
+        """Return the present settings; the caller must not store the result, because a change replaces it."""
         return self.overlaid.settings
 
     def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:
@@ -130,26 +130,26 @@ class LiveSettings:
 
         return read
 
-    def look(self, store: Store) -> None:
+    def refresh(self, store: Store) -> None:
         """Apply the changes since the last read; raises ``StoreBusy``."""
-        with self._looking:
+        with self._refreshing:
             with store.view() as tx:
                 newest = tx.system.settings.version()
                 values = tx.system.settings.values() if newest != self.version else None
             if values is None:
                 return
             overlaid = self.overlaid = overlay(self.loaded, values)
-            if self._tell is not None:  # a command of the CLI has no callback and logs nothing
+            if self._on_change is not None:  # a CLI command has no callback and logs nothing
                 for key, problem in overlaid.refused.items():
-                    log.warning("a value that was set at run time does not count", key=key, problem=problem)
-                self._tell(overlaid.settings)
-            self.version = newest  # set last, so that an error above is retried at the next read
+                    log.warning("a value that was set at run time is ignored", key=key, problem=problem)
+                self._on_change(overlaid.settings)
+            self.version = newest  # the version is set last: after an error, the next read tries again
 
     @contextlib.asynccontextmanager
-    async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
-        """Read now and after each change during the block; ``tell`` is called with the settings of each change."""
-        self._tell = tell
-        await asyncio.to_thread(self.look, store)
+    async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
+        """Read now and after each change during the block; ``on_change`` is called with the settings of each change."""
+        self._on_change = on_change
+        await asyncio.to_thread(self.refresh, store)
         watch = asyncio.create_task(self._watch(store))
         try:
             yield
@@ -162,9 +162,9 @@ class LiveSettings:
                 await changed.wait()
                 changed.clear()
                 try:
-                    await asyncio.to_thread(self.look, store)
+                    await asyncio.to_thread(self.refresh, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
-                # An error here must not end the loop, or the process could not read the change that corrects it.
+                # An error must not end the loop, or the process would never read the change that corrects the error.
                 except Exception:
                     log.exception("settings.broken")

@@ -1,4 +1,4 @@
-"""Loads the settings in layers: defaults, then file, then environment, then command line."""
+"""The settings, loaded in layers: defaults, then file, then environment, then command line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, find_file, read_file, texts, unknown_variables
+from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, env_texts, find_file, read_file, unknown_variables
 from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
-from maestro.settings.problems import describe, refuse, translate, unknown_key
+from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key_problem
 from maestro.settings.sources import ENVIRONMENT, FILE, References, parse, referred_variables, resolve
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
@@ -23,13 +23,13 @@ ACCOUNTS = KEYS["llm.accounts"]
 _ABSENT = object()
 
 
-def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
-    """Remove these locations from the tree; if one is missing, remove its nearest parent that exists.
+def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
+    """Remove these locations from the tree; for a missing location, remove its nearest existing parent.
 
-    For a missing key, the whole entry that lacks it is removed. If nothing can be removed, the whole tree is.
+    For a missing key, the entry without the key is removed. If nothing else can be removed, the tree is emptied.
     """
     present = {place for location in locations if (place := _nearest_present(tree, location))}
-    # From the end of each list, so that a removal does not move the entries still to be removed.
+    # Entries are removed from the end of each list, so that a removal does not move the other ones.
     order = sorted(present, key=lambda place: [(part, "") if isinstance(part, int) else (0, part) for part in place])
     for *above, last in reversed(order):
         node: Any = tree
@@ -49,7 +49,7 @@ def without_accounts(tree: dict[str, object]) -> dict[str, object]:
 
 
 def _nearest_present(tree: Any, location: Location) -> Location:
-    """Return the location, or the longest beginning of it that exists."""
+    """Return the location, or its longest beginning that exists in the tree."""
     for depth, part in enumerate(location):
         in_list = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
         if not in_list and not (isinstance(tree, dict) and part in tree):
@@ -80,7 +80,7 @@ def load(
 ) -> Loaded:
     """Read the configuration; ``overrides`` are options of the command line by key, None where not given.
 
-    Without ``accounts`` those of model providers are left out: a process that calls no model needs no keys.
+    Without ``accounts``, model accounts are left out: a process that calls no model needs no keys.
 
     Raises ``ConfigurationError`` that names every problem with its key and its fix, but no value.
     """
@@ -97,7 +97,7 @@ def load(
 
 
 class SettingsDraft:
-    """The configuration while its layers are read, and the problems of it."""
+    """A configuration whose layers are being read, with the problems found so far."""
 
     def __init__(self, *, accounts: bool = True) -> None:
         self._accounts = accounts
@@ -112,7 +112,7 @@ class SettingsDraft:
         self._failed: set[Location] = set()
 
     def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
-        """Add the file; its references are relative to its folder."""
+        """Add the values of the file; paths in its references are relative to its folder."""
         tree = read_file(file, self._problems)
         self.written = tree
         self._sources[()] = str(file)
@@ -121,7 +121,7 @@ class SettingsDraft:
         resolved = resolve(needed, (), References(environment, file.parent), self._report)
         assert isinstance(resolved, dict)
         self.tree = resolved
-        self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
+        self.origins.update({key.path: "file" for key in LEAVES if _find_value(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
         """Lay the environment over the file, except over the password of the dashboard.
@@ -130,26 +130,26 @@ class SettingsDraft:
         """
         references = References(environment, Path())
         self._problems += unknown_variables(environment, self._referred)
-        for location, (variable, text) in texts(environment, self._problems).items():
+        for location, (variable, text) in env_texts(environment, self._problems).items():
             key = KEYS[".".join(map(str, location))]
             if key is ACCOUNTS and not self._accounts:
                 continue
-            if key is PASSWORD and _lookup(self.tree, PASSWORD.location) not in (_ABSENT, ""):
+            if key is PASSWORD and _find_value(self.tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable
             self._set(key, resolve(self._parse(key, text), location, references, self._report), "environment")
 
     def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
-        """Lay the options of the command line over everything."""
+        """Lay the options of the command line over all other layers."""
         references = References(environment, Path())
         for path, value in overrides.items():
             location = tuple(path.split("."))
-            # The option was not given, and the layer with the value has reported its problem.
+            # None means that the option was not given on the command line.
             if path in self.origins and value is None:
                 continue
             self._sources[location] = "command line"
             if path not in self.origins:
-                self._report(location, unknown_key(location))
+                self._report(location, unknown_key_problem(location))
             else:
                 plain = str(value) if isinstance(value, Path) else value
                 self._set(KEYS[path], resolve(plain, location, references, self._report), "command line")
@@ -157,26 +157,26 @@ class SettingsDraft:
     def settings(self) -> Settings:
         """Return the settings; raises ``ConfigurationError`` if there is a problem."""
         try:
-            settings = validated(self.tree)
+            settings = validate(self.tree)
         except ValidationError as error:
-            self._problems += translate(error, self._failed, self._sources)
+            self._problems += translate_errors(error, self._failed, self._sources)
         if self._problems:
-            raise refuse(self._problems)
+            raise configuration_error(self._problems)
         return settings
 
-    def sound_settings(self) -> tuple[Settings, list[str]]:
+    def valid_settings(self) -> tuple[Settings, list[str]]:
         """Return the settings without the invalid values, and the problems of these values."""
         problems: list[str] = []
         while True:
             try:
-                return validated(self.tree), [*self._problems, *problems]
+                return validate(self.tree), [*self._problems, *problems]
             except ValidationError as error:
-                problems = problems or translate(error, self._failed, self._sources)
-                leave_out(self.tree, [found["loc"] for found in error.errors(include_url=False)])
+                problems = problems or translate_errors(error, self._failed, self._sources)
+                remove_at(self.tree, [found["loc"] for found in error.errors(include_url=False)])
 
     def _report(self, location: Location, sentence: str) -> None:
         self._failed.add(location)
-        self._problems.append(describe(location, sentence, self._sources))
+        self._problems.append(describe_problem(location, sentence, self._sources))
 
     def _parse(self, key: Key, text: str) -> object:
         if text.startswith((ENVIRONMENT, FILE)):
@@ -191,20 +191,20 @@ class SettingsDraft:
         section: object = self.tree
         *above, last = key.location
         for name in above:
-            # If the file has something other than an object here, the value is dropped; validation reports the file.
+            # If the file's section is not an object, the value is dropped, and validation reports the section.
             section = section.setdefault(name, {}) if isinstance(section, dict) else None
         if isinstance(section, dict):
             section[last] = value
             self.origins[key.path] = origin
 
 
-def validated(tree: Mapping[str, object]) -> Settings:
-    """Return the tree as settings; raises ``ValidationError``."""
+def validate(tree: Mapping[str, object]) -> Settings:
+    """Validate a tree of values and return it as settings; raises ``ValidationError``."""
     # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
 
-def _lookup(tree: object, location: Location) -> object:
+def _find_value(tree: object, location: Location) -> object:
     for name in location:
         if not isinstance(tree, dict) or name not in tree:
             return _ABSENT
@@ -226,7 +226,7 @@ class Survey:
 
 
 def named_file(option: Path | None, environment: Mapping[str, str]) -> Path:
-    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; it need not exist."""
+    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; the file need not exist."""
     return option or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
 
 
@@ -238,12 +238,12 @@ def survey_settings(file: Path | None, environment: Mapping[str, str], overrides
         if file is not None:
             draft.add_file(file, environment)
     except (ConfigurationError, RecursionError) as error:
-        deep = f"{file}: it is nested too deeply; no key needs more than four levels"
+        deep = f"{file}: the configuration is nested too deeply; no key needs more than four levels"
         unread = (deep if isinstance(error, RecursionError) else str(error),)
-        # Without a readable file, variables that it refers to would be reported as unknown; only known ones are
-        # checked.
+        # Variables to which an unreadable file refers would be reported as unknown, so only variables of
+        # settings are checked.
         environment = {name: text for name, text in environment.items() if name in VARIABLES}
     draft.add_environment(environment)
     draft.add_overrides(overrides, environment)
-    settings, problems = draft.sound_settings()
+    settings, problems = draft.valid_settings()
     return Survey(settings, (*unread, *problems), file, draft.written)

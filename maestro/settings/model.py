@@ -1,4 +1,4 @@
-"""What can be set: one frozen section per part of Maestro, each key with its default, unit and meaning."""
+"""The model of all settings: a frozen section for each part of Maestro, each key with default, unit and meaning."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,19 +27,17 @@ from maestro.domain.settings.process import (
 )
 from maestro.domain.settings.section import Folder, Section, setting, unique
 from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
-from maestro.settings.connectors import ConnectorSettings, unique_bots
+from maestro.settings.connectors import ConnectorSettings, check_unique_bots
 
 
-def _channel(binding: ChannelSettings) -> tuple[str, str, str]:
+def _binding_key(binding: ChannelSettings) -> tuple[str, str, str]:
     return binding.platform, binding.account, binding.channel
 
 
 class Settings(Section):
-    """Everything that can be set."""
+    """All settings of Maestro."""
 
-    data_dir: Folder = setting(
-        Path("data"), "the folder for everything Maestro keeps, from the folder it is started in"
-    )
+    data_dir: Folder = setting(Path("data"), "the folder for all data of Maestro, relative to the working directory")
     store: StoreSettings = StoreSettings()
     temporal: TemporalSettings = TemporalSettings()
     webui: WebuiSettings = WebuiSettings()
@@ -51,14 +49,14 @@ class Settings(Section):
         tuple[AgentSettings, ...], unique(lambda agent: agent.slug, "two agents have the slug {}; rename one")
     ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
     channels: Annotated[
-        tuple[ChannelSettings, ...], unique(_channel, "the channel {} is bound twice; keep one binding")
-    ] = setting((), "channels that belong to an agent")
+        tuple[ChannelSettings, ...], unique(_binding_key, "the channel {} is bound twice; keep one binding")
+    ] = setting((), "channels that are bound to an agent")
     clients: Annotated[
         tuple[ClientSettings, ...],
         unique(lambda client: client.name, "two clients have the name {}; rename one"),
         unique(lambda client: client.slug, "two clients have the slug {}; change one"),
-    ] = setting((), "who pays: agents and channels may name one of them")
-    connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
+    ] = setting((), "clients that pay for answers; agents and channels may name a client")
+    connectors: Annotated[ConnectorSettings, AfterValidator(check_unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()
     budgets: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()
@@ -77,5 +75,5 @@ class Settings(Section):
 
     @property
     def database(self) -> Path:
-        """The file of the store, with the default filled in."""
+        """The path of the SQLite file: the configured one, or the default in the data folder."""
         return Path(self.store.url.removeprefix("sqlite:///")) if self.store.url else self.data_dir / "maestro.db"

@@ -1,4 +1,4 @@
-"""Describes problems of a configuration in sentences that name the key and the fix and never show a value."""
+"""Problems of a configuration, as sentences that name the key and the fix and never show a value."""
 
 import difflib
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.keys import KEYS, Location, pattern, show
+from maestro.settings.keys import KEYS, Location, format_location, key_of
 from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
@@ -37,87 +37,87 @@ _SENTENCES = {
     "string_too_short": "must have {min_length} or more characters",
     "string_too_long": "must have at most {max_length} characters",
     "value_error": "{error}",
-    "json_invalid": "a text in it is not UTF-8, or it is nested too deeply; correct it",
+    "json_invalid": "a text is not UTF-8, or the configuration is nested too deeply; correct it",
 }
 
 
-def _patterns() -> frozenset[str]:
+def _list_key_patterns() -> frozenset[str]:
     """Return the pattern of every key, section and list entry."""
     parts = [key.split(".") for key in KEYS]
     paths = (".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1))
     return frozenset(path.removesuffix("[]") for path in paths)
 
 
-_NODES = _patterns()
+_NODES = _list_key_patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
-    """Return the keys similar to an unknown one: a similar name in its section, else the same name elsewhere."""
+    """Return the keys similar to an unknown key: a similar name in its section, else the same name elsewhere."""
     *above, last = location
-    parent = f"{pattern(tuple(above))}." if above else ""
+    parent = f"{key_of(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
     by_lower_case = {name.lower(): name for name in siblings if "." not in name}
     similar = difflib.get_close_matches(str(last).lower(), sorted(by_lower_case), n=1)
     if similar:
-        return [show((*above, by_lower_case[similar[0]]))]
+        return [format_location((*above, by_lower_case[similar[0]]))]
     return sorted(path for path in _NODES if "[]" not in path and path.rpartition(".")[2] == last)
 
 
-def unknown_key(location: Location) -> str:
-    """Return the sentence about a key that does not exist."""
-    if pattern(location) in LATER:
+def unknown_key_problem(location: Location) -> str:
+    """Return the sentence that reports a key that does not exist."""
+    if key_of(location) in LATER:
         return _NOT_YET
     similar = _similar_keys(location)
     if not similar:
-        return "unknown key; docs/configuration.md lists all of them"
+        return "unknown key; docs/configuration.md lists all keys"
     return f"unknown key, did you mean {' or '.join(similar)}?"
 
 
-def unknown_variable(name: str, known: Iterable[str]) -> str:
-    """Return the problem of a ``MAESTRO_*`` variable that sets no key."""
-    if any(_words(name).startswith(_words(f"MAESTRO.{key}")) for key in LATER):
+def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
+    """Return the sentence that reports a ``MAESTRO_*`` variable that sets no key."""
+    if any(_normalize_name(name).startswith(_normalize_name(f"MAESTRO.{key}")) for key in LATER):
         return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
     if not nearest:
-        return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all of them"
+        return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all variables"
     return f"{name}: unknown environment variable, did you mean {nearest[0]}?"
 
 
-def _words(name: str) -> str:
-    """Return the same spelling for a key and its variable: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
+def _normalize_name(name: str) -> str:
+    """Return a spelling that a key and its variable share: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
-def _sentence(error: Mapping[str, Any]) -> str:
+def _error_sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return unknown_key(error["loc"])
+        return unknown_key_problem(error["loc"])
     known = _SENTENCES.get(error["type"])
     return known.format(**error.get("ctx", {})) if known else str(error["msg"])
 
 
-def describe(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
+def describe_problem(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
     """Return a problem as one line: the source of the value or of a section around it, the key, and the fix."""
     around = (location[:depth] for depth in range(len(location), -1, -1))
     source = next((sources[section] for section in around if section in sources), None)
-    return ": ".join(filter(None, (source, show(location), sentence)))
+    return ": ".join(filter(None, (source, format_location(location), sentence)))
 
 
-def translate(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
-    """Return pydantic's errors as sentences without its wording and without values.
+def translate_errors(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
+    """Return the errors of pydantic as Maestro's sentences, which contain no values.
 
-    ``failed`` are the locations whose value could not be read at all: their problems are reported already.
+    ``failed`` are the locations of unreadable values, which are reported already.
     """
     reported, sentences = set(failed), []
     for found in error.errors(include_url=False, include_input=False):
         location: Location = found["loc"]
         # A rule about a section concerns values of several sources, so no source is named.
-        is_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
+        is_section = found["type"] == "value_error" and key_of(location) not in KEYS and key_of(location) in _NODES
         if location not in reported:
-            sentences.append(describe(location, _sentence(found), {} if is_section else sources))
+            sentences.append(describe_problem(location, _error_sentence(found), {} if is_section else sources))
     return sentences
 
 
-def refuse(problems: list[str]) -> ConfigurationError:
+def configuration_error(problems: list[str]) -> ConfigurationError:
     """Return the error that lists all problems; a single problem is given in one line."""
     if len(problems) == 1:
         return ConfigurationError(problems[0])

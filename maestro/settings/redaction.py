@@ -1,4 +1,4 @@
-"""The scanner for texts other than posts, and the kinds of texts that the settings have it scan."""
+"""Redaction of texts other than posts, for the kinds of texts that the settings name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from maestro.settings.model import Settings
 
 @dataclass(frozen=True)
 class RedactionScope:
-    """The scanner of a process and what it is to look at now (docs/decisions.md: redaction)."""
+    """The scanner of a process, and the settings that choose the texts to scan (docs/decisions.md: redaction)."""
 
     scanner: SecretScanner
     live: LiveSettings

@@ -50,8 +50,8 @@ further accounts. If one cannot answer, the next one does. If there are none eit
 """
 
 
-def _default(value: Any) -> str:
-    """Return a default as the file would spell it."""
+def _as_json(value: Any) -> str:
+    """Return a default value as JSON in Markdown."""
     match value:
         case SecretStr():
             value = value.get_secret_value()
@@ -65,7 +65,7 @@ def _default(value: Any) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def limits(key: Key) -> str:
+def limits_text(key: Key) -> str:
     """Return the limits of a value in words, empty without limits."""
     bounds = {
         word: getattr(rule, name)
@@ -77,19 +77,19 @@ def limits(key: Key) -> str:
 
 
 def _meaning(key: Key) -> str:
-    return "; ".join(filter(None, (key.field.description, limits(key)))).replace("|", r"\|")
+    return "; ".join(filter(None, (key.field.description, limits_text(key)))).replace("|", r"\|")
 
 
 def _key_row(key: Key) -> str:
     changes = "live" if key.live else "restart"
-    return f"| `{key.path}` | {_default(key.field.default)} | `{key.variables[0]}` | {changes} | {_meaning(key)} |\n"
+    return f"| `{key.path}` | {_as_json(key.field.default)} | `{key.variables[0]}` | {changes} | {_meaning(key)} |\n"
 
 
 def _entry_table(key: Key) -> str:
     table = f"\nEach entry of `{key.path}`:\n\n| key | default | meaning |\n|---|---|---|\n"
     for path, below in KEYS.items():
         if path.startswith(f"{key.path}[]."):
-            default = "needed" if below.field.default is PydanticUndefined else _default(below.field.default)
+            default = "needed" if below.field.default is PydanticUndefined else _as_json(below.field.default)
             table += f"| `{path.rpartition('.')[2]}` | {default} | {_meaning(below)} |\n"
     return table
 
@@ -106,10 +106,10 @@ def _section_table(name: str) -> str:
     return f"\n## {field.alias}\n{about}\n{head}{rows}{lists}" + (_FOUND_KEYS if name == "llm" else "")
 
 
-def reference() -> str:
+def reference_page() -> str:
     """Return the whole page as Markdown."""
     return _INTRODUCTION + "".join(map(_section_table, Settings.model_fields))
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
+    Path(sys.argv[1]).write_text(reference_page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Texts as values of keys: those of environment variables, and those that ``env:NAME`` and ``file:PATH`` refer to."""
+"""Conversion of texts to values of keys: environment variables, and the targets of ``env:NAME`` and ``file:PATH``."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from maestro.settings.keys import KEYS, Location, pattern
+from maestro.settings.keys import KEYS, Location, key_of
 
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
@@ -23,7 +23,7 @@ EXPECTATIONS = {
 
 ENVIRONMENT = "env:"
 FILE = "file:"
-LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device without an end
+LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device that never ends
 
 Report = Callable[[Location, str], None]
 
@@ -41,7 +41,7 @@ def _parse_list(text: str, of_objects: bool) -> list[object]:
 
 
 def parse(text: str, kind: type, of_objects: bool = False) -> object:
-    """Read the text as a value of that kind; lists as JSON, lists of texts with commas too.
+    """Parse a text as a value of a type; a list is JSON, and a list of texts may also be separated by commas.
 
     Raises ``ValueError`` with a sentence that does not quote the text, which may be a misplaced secret.
     """
@@ -100,7 +100,7 @@ class References:
 
 
 def resolve(node: object, location: Location, references: References, report: Report) -> object:
-    """Replace references by their values; report each location whose reference cannot be read."""
+    """Replace references by their values; report each location of an unreadable reference."""
     if isinstance(node, dict):
         return {name: resolve(below, (*location, name), references, report) for name, below in node.items()}
     if isinstance(node, list):
@@ -108,18 +108,18 @@ def resolve(node: object, location: Location, references: References, report: Re
     if not isinstance(node, str):
         return node
     try:
-        return _value(node, location, references)
+        return _resolve_text(node, location, references)
     except ValueError as error:
         report(location, str(error))
         return None
 
 
-def _value(text: str, location: Location, references: References) -> object:
+def _resolve_text(text: str, location: Location, references: References) -> object:
     referring = text.startswith((ENVIRONMENT, FILE))
     value = references.read(text) if referring else text
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("is not a text in UTF-8")
-    key = KEYS.get(pattern(location))
+    key = KEYS.get(key_of(location))
     return parse(value, key.kind, key.entry is not None) if referring and key else value
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolSpec
-from maestro.domain.media import HEAD_BYTES, IMAGE_TYPES, MAX_IMAGE_BYTES, by_magic
+from maestro.domain.media import HEAD_BYTES, IMAGE_TYPES, MAX_IMAGE_BYTES, detect_type
 from maestro.store.transaction import Transaction
 
 Arguments = Mapping[str, Any]
@@ -49,7 +49,7 @@ class ToolOutput:
 
 def picture_of(content: bytes) -> ToolImage | None:
     """Return a picture that models accept, its type found from its bytes; None for other content or a too large one."""
-    content_type = by_magic(content[:HEAD_BYTES])
+    content_type = detect_type(content[:HEAD_BYTES])
     is_accepted = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
     return ToolImage(content, content_type) if is_accepted else None
 

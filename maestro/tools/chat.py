@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from maestro.chat import ChatService, PostedMessage
-from maestro.domain.agent_chat import UnreadPosts, author_of
+from maestro.domain.agent_chat import UnreadPosts, chat_author
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.store.transaction import Transaction
@@ -59,7 +59,7 @@ class ChatPost:
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Store the prepared text as a post of the agent."""
         try:
-            posted = PostedMessage(tx.chat.post(author_of(tx.agents.get(caller.agent_id).slug), arguments["text"]))
+            posted = PostedMessage(tx.chat.post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"]))
         except Forbidden as error:
             raise ToolFailure(str(error)) from None
         return canonical(asdict(posted))

@@ -13,7 +13,7 @@ from ulid import ULID
 
 from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, plain_environment, run
 from maestro.domain.deliveries import JobFile
-from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
+from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, detect_type, is_text
 from maestro.store.files import MediaFolder
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shortened, tool_spec
@@ -257,7 +257,7 @@ def _copy(path: Path, copy: Path) -> int:
 
 def _content_type(copy: Path, name: str) -> str:
     with copy.open("rb") as file:
-        known = by_magic(file.read(HEAD_BYTES))
+        known = detect_type(file.read(HEAD_BYTES))
         file.seek(0)
         return (
             known

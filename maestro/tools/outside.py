@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from maestro.chat import ChatService
-from maestro.domain.agent_chat import author_of, takes_part
+from maestro.domain.agent_chat import chat_author, takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
 from maestro.domain.questions.outside import OutsideAnswer, outside_answer, outside_question
@@ -79,7 +79,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
     posting = ThreadPoolExecutor(POSTS_AT_ONCE, thread_name_prefix="mcp-post")
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
-        loop, author = asyncio.get_running_loop(), author_of(agent.slug)
+        loop, author = asyncio.get_running_loop(), chat_author(agent.slug)
         return asdict(await loop.run_in_executor(posting, chat.post, author, arguments["text"]))
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - the tool has no arguments

@@ -82,7 +82,9 @@ async def test_every_mistake_in_the_file_is_told_and_the_rest_of_it_is_checked(t
     assert report.code == 1
 
 
-@pytest.mark.parametrize(("text", "word"), [("{,}", "line 1"), ("[]", "expected an object"), ("", "this is not JSON")])
+@pytest.mark.parametrize(
+    ("text", "word"), [("{,}", "line 1"), ("[]", "expected an object"), ("", "the file is not JSON")]
+)
 async def test_a_file_that_cannot_be_read_hides_nothing_else(
     tmp_path: Path, ports: Ports, text: str, word: str
 ) -> None:

@@ -117,7 +117,10 @@ def test_keys_of_the_environment_count_when_no_account_is_configured(store: Stor
     assert {name: row.source for name, row in rows(store).items()} == dict.fromkeys(
         ("openai", "openai-3"), AccountSource.ENVIRONMENT
     )
-    assert "openai/gpt-4o-mini (a key found in the environment; calls to it are paid). 1 more" in found.announcement
+    assert (
+        "openai/gpt-4o-mini (a key found in the environment; calls with this key are paid). 1 more"
+        in found.announcement
+    )
     built(store, tmp_path, CLI, OPENAI_API_KEY="o")
     assert list(rows(store)) == ["max"]
 

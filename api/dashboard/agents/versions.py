@@ -16,7 +16,7 @@ from api.routes.dependencies import Number, Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import Rollback
 from maestro.domain.agents.tokens import IssuedToken, NewToken
-from maestro.domain.agents.versions import lines_of
+from maestro.domain.agents.versions import diff_field_lines
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
@@ -82,7 +82,7 @@ def _version_page(
         title=f"{slug}, version {number} – Maestro",
         slug=slug,
         edit=edit,
-        changes=[(change, lines_of(change, is_first=edit.against is None)) for change in edit.changes],
+        changes=[(change, diff_field_lines(change, is_first=edit.against is None)) for change in edit.changes],
         newest=newest,
         problem=problem,
     )

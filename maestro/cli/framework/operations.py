@@ -42,7 +42,7 @@ def open_context(given: Given) -> Iterator[CommandContext]:
     loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
-        live.look(store)
+        live.refresh(store)
         yield CommandContext(loaded, store, live)
 
 

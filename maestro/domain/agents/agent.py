@@ -135,7 +135,7 @@ class AgentChannel(SQLModel, table=True):
 
 
 def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
-    """Return the id of the client that pays for answers in a channel: the binding's, else the agent's, if any."""
+    """Return the id of the client that pays for answers in a channel: the binding's, else the agent's, or None."""
     return (binding.client_id if binding is not None else None) or agent.client_id
 
 

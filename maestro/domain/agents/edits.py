@@ -34,8 +34,8 @@ PayingClient = Annotated[ClientName, BeforeValidator(lambda name: "" if name is 
 class AgentFields(View):
     """The editable fields of an agent, used by configuration, pages, commands and directives.
 
-    None means the common setting, an empty ``name`` the slug. The dashboard's form shows a field with a ``title`` as a
-    line of text, with the first of its ``examples`` as the placeholder.
+    A field of None has the common setting; an empty ``name`` means the slug. The dashboard's form shows a field with a
+    ``title`` as a line of text, with the first of its ``examples`` as the placeholder.
     """
 
     name: DisplayName = Field(
@@ -45,28 +45,28 @@ class AgentFields(View):
     description: Description = ""
     voice: Voice = Field(
         default="",
-        title="How it speaks",
+        title="How the agent speaks",
         examples=["casual, professional …"],
-        description="how it speaks, such as casual or professional",
+        description="how the agent speaks, such as casual or professional",
     )
     language: DisplayName = Field(
         default="",
-        title="Language of its answers",
+        title="Language of the agent's answers",
         examples=["that of the message"],
-        description="the language it answers in, such as German; '' for that of the message",
+        description="the language of the agent's answers, such as German; '' for that of the message",
     )
-    quirks: Quirks = Field(default=(), description="a habit of its speech, a sentence; '' for none")
+    quirks: Quirks = Field(default=(), description="a habit of the agent's speech, a sentence; '' for none")
     system_prompt: SystemPrompt = ""
-    model: PreferredModel = Field(default="", description="the model it prefers; '' for that of the account")
-    fallbacks: Fallbacks = Field(default=(), description="models to try after it")
-    tools: ToolNames | None = Field(default=None, description="the tools it may call; '' for none")
-    skills: SkillNames | None = Field(default=None, description="the skills it may be given; '' for none")
+    model: PreferredModel = Field(default="", description="the preferred model; '' for that of the account")
+    fallbacks: Fallbacks = Field(default=(), description="models to try after the preferred one")
+    tools: ToolNames | None = Field(default=None, description="tools that the agent may call; '' for none")
+    skills: SkillNames | None = Field(default=None, description="skills that the agent may get; '' for none")
     allow_users: PeopleIds | None = Field(
-        default=None, description="users besides owners that may talk to it, as platform:userId"
+        default=None, description="users besides owners that may talk to the agent, as platform:userId"
     )
-    memory_scope: MemoryScope | None = Field(default=None, description="where it remembers what it learned")
-    client: PayingClient = Field(default="", description="the name of the client who pays for it; '' for none")
-    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars it may spend a day; 0: no limit")
+    memory_scope: MemoryScope | None = Field(default=None, description="where the agent recalls its facts")
+    client: PayingClient = Field(default="", description="the client that pays for the agent; '' for none")
+    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars to spend a day at most; 0: no limit")
     status: AgentStatus = AgentStatus.ACTIVE
 
 
@@ -87,7 +87,7 @@ class AgentChange(AgentFields):
     force: bool = False
 
     @property
-    def given(self) -> frozenset[str]:
+    def given_fields(self) -> frozenset[str]:
         """The names of the agent's fields in the request."""
         return frozenset(self.model_fields_set & AgentFields.model_fields.keys())
 
@@ -103,13 +103,13 @@ class Rollback(View):
 class BindingFields(View):
     """The editable fields of a binding."""
 
-    permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to it")
-    key_by_user: bool = Field(default=False, description="give each user a conversation of their own")
+    permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to the agent")
+    key_by_user: bool = Field(default=False, description="give each user a separate conversation")
     busy: BusyMode | None = Field(
         default=None, description="the treatment of a message while another is being answered"
     )
-    allow_bots: bool = Field(default=False, description="answer other bots there")
-    client: PayingClient = Field(default="", description="the name of the client who pays for what is answered there")
+    allow_bots: bool = Field(default=False, description="answer other bots in the channel")
+    client: PayingClient = Field(default="", description="the name of the client that pays for answers in the channel")
 
 
 class NewBinding(BindingFields):
@@ -132,19 +132,19 @@ class BindingChange(BindingFields):
     agent: Slug = ""
 
     @property
-    def given(self) -> frozenset[str]:
+    def given_fields(self) -> frozenset[str]:
         """The names of the fields in the request."""
         return frozenset(self.model_fields_set)
 
     @property
     def fields(self) -> dict[str, object]:
         """The changed values, except the agent."""
-        return {name: getattr(self, name) for name in self.given & BindingFields.model_fields.keys()}
+        return {name: getattr(self, name) for name in self.given_fields & BindingFields.model_fields.keys()}
 
 
-def changed(before: AgentFields, change: AgentChange) -> AgentFields:
+def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
     """Return an agent's fields after a change."""
-    return before.model_copy(update={name: getattr(change, name) for name in change.given})
+    return before.model_copy(update={name: getattr(change, name) for name in change.given_fields})
 
 
 def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> bool:

@@ -53,24 +53,24 @@ def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
     if not may_mention(content):
         return None
     slugs = [(agent.slug.lower(), agent.id) for agent in agents]
-    display_names = [(_folded(agent.name).strip(), agent.id) for agent in agents]
-    # In reverse, so that the first agent of a name is the one that stays.
+    display_names = [(_fold_case(agent.name).strip(), agent.id) for agent in agents]
+    # The names are added in reverse, so that the first agent with a name replaces the later ones.
     names = {name: agent_id for name, agent_id in reversed([*slugs, *display_names]) if name}
     lengths = sorted(set(map(len, names)), reverse=True)
-    text = _folded(content)
+    text = _fold_case(content)
     marks = (mark.start() for mark in islice(re.finditer("@", text), MOST_MARKS))
-    mentioned = (_agent_at(text, mark + 1, names, lengths) for mark in marks if _may_begin_mention(text, mark))
+    mentioned = (_find_agent_at(text, mark + 1, names, lengths) for mark in marks if _may_begin_mention(text, mark))
     return next((agent_id for agent_id in mentioned if agent_id is not None), None)
 
 
 def _may_begin_mention(text: str, at: int) -> bool:
     """Return whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
     before = text[at - 1] if at else ""
-    joined = before in _LOCAL_PART and at > 1 and _in_word(text[at - 2])
-    return not (_in_word(before) or before == "@" or joined)
+    joined = before in _LOCAL_PART and at > 1 and _is_word_character(text[at - 2])
+    return not (_is_word_character(before) or before == "@" or joined)
 
 
-def _agent_at(text: str, begin: int, names: Mapping[str, int], lengths: Sequence[int]) -> int | None:
+def _find_agent_at(text: str, begin: int, names: Mapping[str, int], lengths: Sequence[int]) -> int | None:
     for length in lengths:
         agent_id = names.get(text[begin : begin + length])
         if agent_id is not None and _may_end_mention(text, begin + length):
@@ -80,17 +80,17 @@ def _agent_at(text: str, begin: int, names: Mapping[str, int], lengths: Sequence
 
 def _may_end_mention(text: str, end: int) -> bool:
     after = text[end : end + 1]
-    joined = after in _JOINS and _in_word(text[end + 1 : end + 2])
-    return not (_in_word(after) or after == "@" or joined)
+    joined = after in _JOINS and _is_word_character(text[end + 1 : end + 2])
+    return not (_is_word_character(after) or after == "@" or joined)
 
 
-def _in_word(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     if not character or _UNSPACED.match(character):
         return False
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -167,7 +167,7 @@ def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: Rou
 
 def dashboard_agent(address: Address) -> int | None:
     """Return the agent id in the name of a dashboard channel, or None for any other channel."""
-    # 19 digits or more may exceed the integers of the database.
+    # A number of 19 digits or more may exceed the integers of the database, so it is no agent id.
     match = re.fullmatch("dashboard-agent-([0-9]{1,18})", address.channel)
     return int(match[1]) if match and address.platform == "web" else None
 

@@ -72,7 +72,7 @@ class TokenPage(Page[TokenView]):
     """A page of an agent's tokens, newest first."""
 
 
-def digest_of(token: str) -> str:
+def token_digest(token: str) -> str:
     """Return the digest under which a token is stored; a token has 256 random bits, so a salt adds nothing."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
@@ -84,5 +84,5 @@ def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:
 
 
 def is_use_due(token: AgentToken, now: datetime) -> bool:
-    """Return whether the use of a token now must be recorded, because the last recorded use is a minute old."""
+    """Return whether the use of a token now must be recorded, because none was recorded in the last minute."""
     return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY

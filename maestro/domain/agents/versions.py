@@ -30,10 +30,10 @@ class FieldChange(View):
     after: JsonValue
 
 
-def fields_of(agent: Agent, client: str) -> AgentFields:
+def agent_fields(agent: Agent, client: str) -> AgentFields:
     """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
 
-    The values are not validated again: an earlier release may have accepted what this one rejects.
+    The values are not validated again: an earlier release may have accepted values that this release rejects.
     """
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
     lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}
@@ -42,7 +42,7 @@ def fields_of(agent: Agent, client: str) -> AgentFields:
     )
 
 
-def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
+def write_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
     """Write edited fields into an agent's row; ``client_id`` is the id of the client that the fields name."""
     values = dict(fields)
     lists = {name: " ".join(values[name]) if values[name] is not None else None for name in _LISTS}
@@ -53,7 +53,7 @@ def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None
     agent.client_id = client_id
 
 
-def fields_at(version: AgentVersion) -> AgentFields:
+def version_fields(version: AgentVersion) -> AgentFields:
     """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
     stored = json.loads(version.snapshot)
     lists = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
@@ -63,7 +63,7 @@ def fields_at(version: AgentVersion) -> AgentFields:
     )
 
 
-def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
+def diff_fields(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
     """Return the changed fields in their order; without ``before`` (the first version) all fields, with null before."""
     old = before.model_dump(mode="json", by_alias=False) if before is not None else {}
     new = after.model_dump(mode="json", by_alias=False)
@@ -90,7 +90,7 @@ class DiffLine(Value):
     text: str
 
 
-def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
+def diff_field_lines(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
     """Return the removed and added lines of a changed field, with unchanged lines around them.
 
     A list is compared entry by entry. A null value is shown as "(the common setting)". For the first version, all lines
@@ -98,11 +98,11 @@ def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, 
     """
     before, after = [] if is_first else _value_lines(change.before), _value_lines(change.after)
     if max(len(before), len(after)) > MOST_LINES:
-        return tuple(chain(_diff_lines(LineKind.GONE, before), _diff_lines(LineKind.NEW, after)))
-    return tuple(_compared(before, after))
+        return tuple(chain(_lines_of_kind(LineKind.GONE, before), _lines_of_kind(LineKind.NEW, after)))
+    return tuple(_compare_lines(before, after))
 
 
-def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
+def _compare_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
     groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
     shown_until = 0
     for group in groups:
@@ -110,16 +110,16 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]
             yield DiffLine(kind=LineKind.GAP, text="")
         for kind, begin, end, new_begin, new_end in group:
             if kind == "equal":
-                yield from _diff_lines(LineKind.SAME, before[begin:end])
+                yield from _lines_of_kind(LineKind.SAME, before[begin:end])
                 continue
-            yield from _diff_lines(LineKind.GONE, before[begin:end])
-            yield from _diff_lines(LineKind.NEW, after[new_begin:new_end])
+            yield from _lines_of_kind(LineKind.GONE, before[begin:end])
+            yield from _lines_of_kind(LineKind.NEW, after[new_begin:new_end])
         shown_until = group[-1][2]
     if shown_until < len(before):
         yield DiffLine(kind=LineKind.GAP, text="")
 
 
-def _diff_lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
+def _lines_of_kind(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
     return (DiffLine(kind=kind, text=line) for line in lines)
 
 

@@ -7,7 +7,7 @@ from pydantic import ConfigDict
 
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, AgentVersion, BusyMode, Permission
 from maestro.domain.agents.edits import AgentFields, BindingFields
-from maestro.domain.agents.versions import FieldChange, diff, fields_at
+from maestro.domain.agents.versions import FieldChange, diff_fields, version_fields
 from maestro.domain.values import Page, View
 
 _EDIT_COLUMNS = {"version", "at", "actor", "reason"}
@@ -96,7 +96,7 @@ def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> Agent
 
 def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding]) -> AgentDetail:
     """Return an agent with its editable fields and its bindings."""
-    # No validation: an earlier release may have accepted values that this one rejects.
+    # The values are not validated: an earlier release may have accepted values that this release rejects.
     columns = agent.model_dump(include={"id", "slug", "version", "updated_at", "configured", "created_at"})
     return AgentDetail.model_construct(**{**columns, **dict(fields), "channels": tuple(channels)})
 
@@ -112,7 +112,7 @@ def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
     items = tuple(
         VersionSummary(
             **edit.model_dump(include=_EDIT_COLUMNS),
-            changed=tuple(change.field for change in _differences(edit, before)),
+            changed=tuple(change.field for change in _field_changes(edit, before)),
         )
         for edit, before in zip(versions[:limit], [*versions[1:], None], strict=False)
     )
@@ -124,10 +124,10 @@ def version_detail(version: AgentVersion, against: AgentVersion | None) -> Versi
     return VersionDetail(
         **version.model_dump(include=_EDIT_COLUMNS),
         against=against.version if against is not None else None,
-        changes=_differences(version, against),
-        agent=fields_at(version),
+        changes=_field_changes(version, against),
+        agent=version_fields(version),
     )
 
 
-def _differences(version: AgentVersion, against: AgentVersion | None) -> tuple[FieldChange, ...]:
-    return diff(fields_at(against) if against is not None else None, fields_at(version))
+def _field_changes(version: AgentVersion, against: AgentVersion | None) -> tuple[FieldChange, ...]:
+    return diff_fields(version_fields(against) if against is not None else None, version_fields(version))

@@ -13,10 +13,10 @@ from maestro.domain.context.layers import (
     LayerSize,
     Persona,
     TokenRoom,
-    cost,
-    fitting,
-    joined,
-    sizes,
+    join_layers,
+    layer_sizes,
+    take_fitting,
+    tokens_with_separator,
 )
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut_to_tokens
@@ -47,16 +47,16 @@ class RecalledFacts:
 def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of sticky facts, with as many as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
-    return _recall_facts(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
+    return _facts_layer(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
 def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
-    return _recall_facts(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
+    return _facts_layer(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
-def state(states: Sequence[MemoryState], budget: int) -> Layer:
+def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
     """Return the layer of the agent's state, sorted by key.
 
     If not all of it fits into ``budget`` tokens, the entries set last are chosen.
@@ -64,43 +64,43 @@ def state(states: Sequence[MemoryState], budget: int) -> Layer:
     heading = "What you noted, by key:"
     newest_first = sorted(states, key=lambda entry: (entry.updated_at, entry.key), reverse=True)
     lines = [f"- {quoted(entry.key, MAX_KEY_CHARS)}: {quoted(entry.value, MAX_VALUE_CHARS)}" for entry in newest_first]
-    chosen = fitting(lines, budget - cost(heading))
+    chosen = take_fitting(lines, budget - tokens_with_separator(heading))
     by_key = sorted(zip((entry.key for entry in newest_first), chosen, strict=False))
     return _list_layer(LayerName.STATE, heading, [line for _, line in by_key], len(states))
 
 
-def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
+def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """Return the layer of the conversation's summaries, newest last.
 
-    The newest is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older one only
-    if it fits whole.
+    The newest summary is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older
+    summary only if it fits whole.
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
         heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
         text = f"{heading}\n{quoted_lines(compaction.summary)}"
-        if (chosen and cost(text) > budget) or budget < SHORTEST_SUMMARY:
+        if (chosen and tokens_with_separator(text) > budget) or budget < SHORTEST_SUMMARY:
             break
         chosen.append(cut_to_tokens(text, budget - 1))
-        budget -= cost(chosen[-1])
+        budget -= tokens_with_separator(chosen[-1])
     note = _count_note(len(chosen), len(newest_first[:SUMMARIES]))
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
 
-def _recall_facts(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
+def _facts_layer(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return a layer with the best facts that fit, in the order in which they were learned.
 
     The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.
     """
-    bullets = [_bullet(fact.content) for fact in facts]
-    fits = len(fitting(bullets, budget - cost(heading)))
+    bullets = [_fact_line(fact.content) for fact in facts]
+    fits = len(take_fitting(bullets, budget - tokens_with_separator(heading)))
     chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda pair: pair[0].id)
     layer = _list_layer(name, heading, [bullet for _, bullet in chosen], len(facts))
     return RecalledFacts(layer, tuple(fact for fact, _ in chosen))
 
 
 @lru_cache(maxsize=5_000)
-def _bullet(fact: str) -> str:
+def _fact_line(fact: str) -> str:
     """Return the line of a fact; cached, because most facts recur in message after message."""
     return f"- {quoted(fact, FACT_CHARS)}"
 
@@ -116,9 +116,9 @@ def _count_note(included: int, available: int) -> str:
 
 @dataclass(frozen=True)
 class PromptInput:
-    """The input of a prompt: the messages to answer, oldest first, and the earlier ones, newest first.
+    """The input of a prompt: the messages to answer, oldest first, and the earlier messages, newest first.
 
-    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the user who asks. ``note``
+    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the asking user. ``note``
     reports the outcomes of the tags in the last answer.
     """
 
@@ -165,7 +165,7 @@ class Composition:
 def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
-    It takes at most ``budget`` tokens, unless the parts that are never cut take more: the persona with the agent's own
+    It has at most ``budget`` tokens, unless the parts that are never cut need more: the persona with the agent's own
     prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of the messages to
     answer. The other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the
     messages to answer, all they need, with the middle left out if they do not fit; skills, a third, each whole or not
@@ -175,27 +175,27 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
     See docs/decisions.md: prompt layers.
     """
     room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
-    moment = room.take(_moment_layer(prompt, today))
-    chat = room.take(Layer(LayerName.CHAT, knowledge.addendum))
-    sticky = _take_facts(room, sticky_facts(knowledge.facts, room.share(4)))
+    moment = room.subtract(_moment_layer(prompt, today))
+    chat = room.subtract(Layer(LayerName.CHAT, knowledge.addendum))
+    sticky = _subtract_facts(room, sticky_facts(knowledge.facts, room.share(4)))
     rendered = render_input(prompt.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
-    skills = room.take(_skill_layer(knowledge.skills, room.share(3)))
-    others = _take_facts(room, other_facts(knowledge.facts, room.share(4)))
-    states = room.take(state(knowledge.states, room.share(4)))
-    summary_layer = room.take(summaries(prompt.summaries, room.share(3)))
+    skills = room.subtract(_skill_layer(knowledge.skills, room.share(3)))
+    others = _subtract_facts(room, other_facts(knowledge.facts, room.share(4)))
+    states = room.subtract(build_state_layer(knowledge.states, room.share(4)))
+    summary_layer = room.subtract(build_summary_layer(prompt.summaries, room.share(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    # ``stable`` is the length of the beginning that is the same for every message.
-    content = SEPARATOR.join((persona.text, joined(changing)))
+    # ``stable`` is the number of first characters that are the same in the prompts for all messages.
+    content = SEPARATOR.join((persona.text, join_layers(changing)))
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(
         messages=(system, *(entry.turn for entry in (*earlier, *rendered))),
         layers=(
             *persona.sizes,
-            *sizes(changing),
+            *layer_sizes(changing),
             _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(prompt.earlier)} messages"),
             _messages_size(LayerName.ASKED, rendered, f"{left_out} characters left out" if left_out else ""),
         ),
@@ -210,8 +210,8 @@ def _moment_layer(prompt: PromptInput, today: date) -> Layer:
     return Layer(LayerName.MOMENT, f"{text}\n\n{prompt.note}" if prompt.note else text)
 
 
-def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
-    room.take(facts.layer)
+def _subtract_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
+    room.subtract(facts.layer)
     return facts
 
 

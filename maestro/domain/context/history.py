@@ -106,12 +106,12 @@ def render_input(entries: Sequence[HistoryEntry], room: int) -> tuple[RenderedEn
     the text.
     """
     remaining = room
-    rendered = [_render(entry, ()) for entry in entries]
+    rendered = [_render_entry(entry, ()) for entry in entries]
     shortest_first = sorted(range(len(entries)), key=lambda index: rendered[index].tokens)
     for done, index in enumerate(shortest_first):
         share = remaining // (len(entries) - done)
         if rendered[index].tokens > share:
-            rendered[index] = _shorten(rendered[index], share)
+            rendered[index] = _shorten_entry(rendered[index], share)
         remaining -= rendered[index].tokens
     images = MAX_IMAGES
     for index in reversed(range(len(entries))):
@@ -128,8 +128,8 @@ def select_history(
 ) -> tuple[RenderedEntry, ...]:
     """Return the newest earlier messages that fit into ``room`` tokens, oldest first.
 
-    The first message that does not fit ends the selection, so that the history has no gaps. It begins with a user's
-    message: an answer without its question is of little use, and some providers refuse a history that begins with one.
+    The first message that does not fit ends the selection, so that the history has no gaps. The history begins with a
+    user's message: an answer without its question is of little use, and some providers refuse it as the first message.
     """
     chosen: list[RenderedEntry] = []
     for entry in newest_first:
@@ -159,19 +159,19 @@ def _render_with_images(entry: HistoryEntry, room: int, images: int) -> Rendered
     """Render a message with as many of its images as are allowed and fit."""
     pictures = [file for file in entry.files if file.is_picture] if entry.files else ()
     if not pictures:
-        return _render(entry, ())
-    affordable = max(0, min(images, (room - _render(entry, ()).tokens) // IMAGE_TOKENS))
-    return _render(entry, pictures[:affordable])
+        return _render_entry(entry, ())
+    affordable = max(0, min(images, (room - _render_entry(entry, ()).tokens) // IMAGE_TOKENS))
+    return _render_entry(entry, pictures[:affordable])
 
 
-def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
-    """Render a message with these images; its other files are named in the text."""
+def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
+    """Render a message with the given images; its other files are named in the text."""
     role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _model_text(entry, pictures)
     if text != content:
-        # A text that differs from the stored message is stored with the prompt.
+        # A text that differs from the stored message is stored with the prompt, without that message's id.
         tokens, message_id = estimate(text), None
     turn = ComposedTurn(
         role=Role.USER if author else role,
@@ -185,7 +185,7 @@ def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry
 def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     """Return the text for the model; the text of another agent is under its name, each line quoted.
 
-    A line of a user's message that looks like such a name is quoted too, so that no user can impersonate an agent.
+    A line of a user's message that looks like an agent's name line is quoted too, so that no user can imitate an agent.
     """
     role, text, _, _, files, author, _, quote = entry
     if author:
@@ -198,7 +198,7 @@ def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     return f"{quote}\n\n{text}" if quote else text
 
 
-def _shorten(rendered: RenderedEntry, room: int) -> RenderedEntry:
+def _shorten_entry(rendered: RenderedEntry, room: int) -> RenderedEntry:
     text, left_out = shorten_to_tokens(rendered.turn.content, room - MESSAGE_OVERHEAD)
     turn = rendered.turn._replace(content=text, message_id=None)
     return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)

@@ -35,15 +35,15 @@ MOST_COLLEAGUES = 60
 """The most agents in a prompt: more names do not improve the model's choice."""
 
 OWNERS = "*"
-"""The circle of owners, who may talk to every agent."""
+"""The circle of owners, which may talk to every agent."""
 PUBLIC = ""
-"""The circle of users on no allow-list, and of jobs without a user, as of a schedule."""
+"""The circle of users on no allow-list, and of jobs without a user, such as those of schedules."""
 
 
 class LayerName(StrEnum):
     """The names of all layers, in the order of the prompt.
 
-    Those up to ``agents`` are the same from message to message.
+    The layers up to ``agents`` are the same from message to message.
     """
 
     IDENTITY = "identity"
@@ -74,7 +74,7 @@ class Layer:
     @cached_property
     def tokens(self) -> int:
         """The estimated tokens of the layer; 0 if it is empty."""
-        return cost(self.text) if self.text else 0
+        return tokens_with_separator(self.text) if self.text else 0
 
     @property
     def size(self) -> "LayerSize":
@@ -96,7 +96,7 @@ LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
 
 
 class TokenRoom:
-    """The remaining tokens of a budget, from which each layer in turn takes its own."""
+    """The remaining tokens of a budget, from which the tokens of each layer are subtracted."""
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
@@ -105,40 +105,40 @@ class TokenRoom:
         """Return the remaining tokens divided by ``parts``, at least 0."""
         return max(0, self.remaining) // parts
 
-    def take(self, layer: Layer) -> Layer:
+    def subtract(self, layer: Layer) -> Layer:
         """Subtract the tokens of a layer from the room and return the layer."""
         self.remaining -= layer.tokens
         return layer
 
 
-def cost(text: str) -> int:
+def tokens_with_separator(text: str) -> int:
     """Return the estimated tokens of a text, with its separator."""
     return estimate(text) + 1
 
 
-def fitting(texts: Iterable[str], budget: int) -> list[str]:
+def take_fitting(texts: Iterable[str], budget: int) -> list[str]:
     """Return the first texts that fit into ``budget`` tokens, each on its own line.
 
     The selection ends at the first text that does not fit.
     """
     texts = list(texts)
-    if cost("\n".join(texts)) <= budget:  # the usual case: one estimate instead of one per text
+    if tokens_with_separator("\n".join(texts)) <= budget:  # usually all texts fit: one estimate is enough
         return texts
     chosen: list[str] = []
     for text in texts:
-        budget -= cost(text)
+        budget -= tokens_with_separator(text)
         if budget < 0:
             break
         chosen.append(text)
     return chosen
 
 
-def joined(layers: Iterable[Layer]) -> str:
+def join_layers(layers: Iterable[Layer]) -> str:
     """Return the text of several layers, separated by empty lines."""
     return SEPARATOR.join(layer.text for layer in layers if layer.text)
 
 
-def sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
+def layer_sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
     """Return the sizes of the layers that are not empty."""
     return tuple(layer.size for layer in layers if layer.text)
 
@@ -164,7 +164,7 @@ class Persona:
     @cached_property
     def text(self) -> str:
         """The text of all layers."""
-        return joined(self.layers)
+        return join_layers(self.layers)
 
     @cached_property
     def tokens(self) -> int:
@@ -174,10 +174,10 @@ class Persona:
     @cached_property
     def sizes(self) -> tuple[LayerSize, ...]:
         """The sizes of the layers, for operators."""
-        return sizes(self.layers)
+        return layer_sizes(self.layers)
 
 
-def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> Persona:
+def build_persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> Persona:
     """Return the persona of an agent: identity, purpose and voice, rules, its own prompt, tools and agents.
 
     ``tools`` are the names of the tools that it may call, ``colleagues`` the agents to which it may delegate.
@@ -194,7 +194,7 @@ def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague
     return Persona(
         (
             Layer(LayerName.IDENTITY, identity),
-            Layer(LayerName.PURPOSE, "\n".join(_describe(agent))),
+            Layer(LayerName.PURPOSE, "\n".join(_describe_agent(agent))),
             Layer(LayerName.RULES, tag_rules(agent.role, delegates=bool(agents.text))),
             Layer(LayerName.OWN_PROMPT, agent.system_prompt.strip()),
             Layer(LayerName.TOOLS, memory_hint if MEMORY_SEARCH in tools else ""),
@@ -203,7 +203,7 @@ def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague
     )
 
 
-def _describe(agent: Agent) -> Iterator[str]:
+def _describe_agent(agent: Agent) -> Iterator[str]:
     if agent.description.strip():
         yield f"Your purpose: {plain_line(agent.description)}"
     if agent.voice.strip():
@@ -218,11 +218,11 @@ def _describe(agent: Agent) -> Iterator[str]:
 def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
     """Return the list of other agents by slug; their descriptions are quoted, because users wrote them."""
     heading = "Other agents you can pass a task to, by name and purpose:"
-    budget -= cost(heading)
+    budget -= tokens_with_separator(heading)
     purposes = ((agent.slug, agent.description.strip() or agent.name) for agent in agents[:MOST_DESCRIBED])
-    described = fitting((f"- @{slug}: {quoted(purpose, PURPOSE_CHARS)}" for slug, purpose in purposes), budget)
-    budget -= cost("\n".join(described)) + cost(_ALSO)
-    others = fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
+    described = take_fitting((f"- @{slug}: {quoted(purpose, PURPOSE_CHARS)}" for slug, purpose in purposes), budget)
+    budget -= tokens_with_separator("\n".join(described)) + tokens_with_separator(_ALSO)
+    others = take_fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]
     return "\n".join([heading, *lines]) if lines else ""
 
@@ -234,7 +234,7 @@ def speaker_line(agent: Colleague) -> str:
 
 @dataclass(frozen=True)
 class AgentListing:
-    """An active agent; ``people`` are the users who may talk to it, as ``platform:userId``, None for all."""
+    """An active agent; ``people`` are the users that may talk to it, as ``platform:userId``, None for all."""
 
     agent_id: int
     colleague: Colleague

@@ -45,7 +45,7 @@ class ToolCallView(View):
 class TurnView(View):
     """One message of the request; ``tokens`` are estimated.
 
-    ``message_id`` is the message of the conversation whose text this is, null for other texts. For a tool's result,
+    ``message_id`` is the conversation's message with this text, null for other texts. For a tool's result,
     ``call_id`` and ``tool`` name the tool call. ``cache`` means that the provider was asked to cache the prompt up to
     this message. The first ``stable_characters`` of the text are the same from message to message.
     """
@@ -139,7 +139,7 @@ def recorded_call_view(record: RecordedCall) -> RecordedCallView:
             for tool in record.tools
         ),
         messages=tuple(map(_message_view, record.messages)),
-        answer=_answer(call) if call.state is CallState.ANSWERED else None,
+        answer=_answer_view(call) if call.state is CallState.ANSWERED else None,
     )
 
 
@@ -154,7 +154,7 @@ def _message_view(message: PromptMessage) -> TurnView:
     )
 
 
-def _answer(call: LLMCall) -> AnswerView:
+def _answer_view(call: LLMCall) -> AnswerView:
     tool_calls = TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
     return AnswerView(
         text=call.content,

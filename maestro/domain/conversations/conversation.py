@@ -20,7 +20,7 @@ INDEXED_COLUMNS = ("superseded", "role", "token_estimate", "inbox_id", "plain_ch
 """The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
 
 RETAINED_MESSAGES = 10
-"""The newest messages, which a compaction never removes."""
+"""The number of newest messages, which a compaction never removes."""
 
 SYSTEM = (
     "You look after the long-term memory of an assistant. You are given the older part of a conversation. "
@@ -50,9 +50,9 @@ class ConversationStatus(StrEnum):
 
 
 class Conversation(SQLModel, table=True):
-    """A conversation of an agent with a channel, or with one user of it; the counters are sums of its messages.
+    """A conversation of an agent with a channel, or with one user there; the counters are sums over its messages.
 
-    ``closed_by_inbox_id`` is the ``/new`` message that closed it: messages received before that one still belong to it.
+    ``closed_by_inbox_id`` is the ``/new`` message that closed it: earlier messages still belong to the conversation.
     """
 
     __tablename__ = "conversations"
@@ -79,10 +79,10 @@ class Conversation(SQLModel, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime)
     last_message_at: datetime = Field(sa_type=UtcDateTime)
 
-    def key_in(self, channel: str) -> str:
+    def key_for_channel(self, channel: str) -> str:
         """Return the conversation's key for another channel of the same account."""
         parts = self.key.split("/")
-        return "/".join((*parts[:3], _quoted(channel), *parts[4:]))
+        return "/".join((*parts[:3], _escape_key_part(channel), *parts[4:]))
 
 
 class MessageColumns(SQLModel):
@@ -117,7 +117,7 @@ class Message(MessageColumns, table=True):
     __tablename__ = "messages"
     __table_args__ = (
         partial_index("ux_messages_answer_of_job", "job_id", unique=True, where="role = 'assistant'"),
-        # A covering index: for most messages a prompt needs only these columns and does not read the row.
+        # A covering index: for most messages a prompt needs only the indexed columns, so the row is not read.
         Index("ix_messages_conversation", "conversation_id", "id", *INDEXED_COLUMNS),
         {"sqlite_autoincrement": True},
     )
@@ -156,10 +156,10 @@ class ArchivedMessage(MessageColumns, table=True):
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:
     """Return the key of a conversation: agent, platform, account, channel, thread, and the user or an empty part."""
     parts = (str(agent_id), address.platform, address.account, address.channel, address.thread, user_id or "")
-    return "/".join(_quoted(part) for part in parts)
+    return "/".join(_escape_key_part(part) for part in parts)
 
 
-def _quoted(part: str) -> str:
+def _escape_key_part(part: str) -> str:
     return part.replace("%", "%25").replace("/", "%2F")
 
 
@@ -201,16 +201,16 @@ def removable_messages(messages: Sequence[Message], answering: Collection[int | 
 
 
 def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
-    """Return the oldest messages that fit into ``budget`` tokens, at least one, each with the text given for it.
+    """Return an excerpt of the oldest messages that fit into ``budget`` tokens, at least one message.
 
-    The other messages stay in the conversation for a later compaction. A single message that is too long is cut. A
-    superseded answer is removed without its text.
+    ``messages`` are pairs of a message and its text for the model. Messages that do not fit stay for a later
+    compaction. A single message that is too long is cut. A superseded answer is removed without its text.
     """
     ids: list[int] = []
     parts: list[str] = []
     remaining = budget
     for message, text in messages:
-        # Each line is quoted, so that none can imitate another speaker or a tag.
+        # Each line is quoted, so that no line can imitate another speaker or a tag.
         lines = [f"[{message.role}]", *(f"> {line}" for line in text.splitlines())]
         part = "" if message.superseded else "\n".join(lines)
         cost = estimate(part) + 1
@@ -229,12 +229,12 @@ def excerpt_budget(window: int) -> int:
     return max(0, prompt_budget(window) - estimate(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
-def output_tokens(window: int, most: int) -> int:
-    """Return the token limit of facts or a summary: half of the reserve, so that three summaries still fit."""
-    return max(1, min(most, reserve(window) // 2))
+def output_limit(window: int, configured: int) -> int:
+    """Return the token limit of facts or a summary: at most half of the reserve, so that three summaries still fit."""
+    return max(1, min(configured, reserve(window) // 2))
 
 
-def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
+def compaction_prompt(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
     """Return the prompt that asks the model for facts or a summary of an excerpt."""
     return (
         PromptMessage(role=Role.SYSTEM, content=SYSTEM),

@@ -27,12 +27,12 @@ class ConversationFilter(Value):
     archived ones included.
     """
 
-    agent: str | None = Field(default=None, description="only those of this agent")
-    platform: str | None = Field(default=None, description="only those of this platform")
-    channel: str | None = Field(default=None, description="only those of this channel")
-    user: str | None = Field(default=None, description="only those that this user began")
-    status: ConversationStatus | None = Field(default=None, description="only those in this state")
-    q: SearchText | None = Field(default=None, description="only those that contain this text")
+    agent: str | None = Field(default=None, description="only conversations of this agent")
+    platform: str | None = Field(default=None, description="only conversations on this platform")
+    channel: str | None = Field(default=None, description="only conversations in this channel")
+    user: str | None = Field(default=None, description="only conversations that this user began")
+    status: ConversationStatus | None = Field(default=None, description="only conversations in this state")
+    q: SearchText | None = Field(default=None, description="only conversations that contain this text")
 
 
 class ConversationView(View):
@@ -135,7 +135,7 @@ class ConversationCursor:
 
     @classmethod
     def decode(cls, text: str) -> "ConversationCursor":
-        """Parse the text of a cursor; raises ``ValueError`` if it is not one."""
+        """Parse the text of a cursor; raises ``ValueError`` if the text is not a cursor."""
         moment, _, number = text.partition(".")
         if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
             raise ValueError("this is not a cursor from an earlier answer")
@@ -151,7 +151,7 @@ class ListedConversation:
     cost_usd: float | None = None
 
     @property
-    def mark(self) -> ConversationCursor:
+    def cursor(self) -> ConversationCursor:
         """The cursor of a page that ends with this conversation."""
         return ConversationCursor(self.conversation.last_message_at, self.conversation.id or 0)
 
@@ -211,8 +211,8 @@ def message_view(authored: AuthoredMessage) -> MessageView:
 class MessageRange:
     """Consecutive messages of a conversation, oldest first.
 
-    ``older`` says whether earlier messages exist, ``following`` is the first message after the range, None if it ends
-    with the newest.
+    ``older`` says whether earlier messages exist. ``following`` is the first message after the range, None if there is
+    none.
     """
 
     messages: Sequence[AuthoredMessage]
@@ -264,17 +264,17 @@ def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, st
     """
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
-        return _cut(text, 2 * chars), "", ""
+        return _truncate(text, 2 * chars), "", ""
     end = at + len(query)
     before = f"…{text[at - chars : at]}" if at > chars else text[:at]
-    return before, text[at:end], _cut(text[end:], chars)
+    return before, text[at:end], _truncate(text[end:], chars)
 
 
-def _cut(text: str, chars: int) -> str:
+def _truncate(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 
-def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
+def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
     for number, message in enumerate(messages):
@@ -282,7 +282,7 @@ def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> I
     yield "\n]}\n"
 
 
-def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
+def markdown_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the Markdown export in parts: a heading for each message, and its text below.
 
     Each line of a message begins with ``>``, so that no text can imitate another message.
@@ -290,36 +290,36 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
     address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id
-    yield f"{_plain_name(detail.agent)} and {_plain_name(user)} in {_plain_name(address)}, "
-    yield f"{_time(detail.started_at)} to {_time(detail.last_message_at)}, {detail.status}.\n"
+    yield f"{_escape_name(detail.agent)} and {_escape_name(user)} in {_escape_name(address)}, "
+    yield f"{_utc_text(detail.started_at)} to {_utc_text(detail.last_message_at)}, {detail.status}.\n"
     remaining = list(detail.compactions)
     for message in messages:
         while remaining and remaining[0].created_at < message.created_at:
             yield _compaction_section(remaining.pop(0))
         states = [name for name in ("archived", "superseded") if getattr(message, name)]
         note = f" ({', '.join(states)})" if states else ""
-        yield f"\n## {_plain_name(message.author)}, {_time(message.created_at)}{note}\n\n"
-        yield _quoted_text(message.content)
+        yield f"\n## {_escape_name(message.author)}, {_utc_text(message.created_at)}{note}\n\n"
+        yield _block_quote(message.content)
         for file in message.files:
             about = f"{file.content_type}, {file.size} bytes" if file.available else "not available"
-            yield f"\nFile: {_plain_name(file.filename) or 'without a name'} ({_plain_name(about)})\n"
+            yield f"\nFile: {_escape_name(file.filename) or 'without a name'} ({_escape_name(about)})\n"
     yield from map(_compaction_section, remaining)
 
 
 def _compaction_section(compaction: CompactionView) -> str:
-    heading = f"\n## Compacted, {_time(compaction.created_at)}\n\n"
+    heading = f"\n## Compacted, {_utc_text(compaction.created_at)}\n\n"
     counts = f"{compaction.messages_before} messages became {compaction.messages_after} and this summary:"
-    return f"{heading}{counts}\n\n{_quoted_text(compaction.summary)}"
+    return f"{heading}{counts}\n\n{_block_quote(compaction.summary)}"
 
 
-def _quoted_text(text: str) -> str:
+def _block_quote(text: str) -> str:
     return "".join(f"> {line}".rstrip() + "\n" for line in text.splitlines() or [""])
 
 
-def _plain_name(text: str) -> str:
+def _escape_name(text: str) -> str:
     """Return a name on one line, with Markdown characters escaped."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))
 
 
-def _time(moment: datetime) -> str:
+def _utc_text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from maestro.domain.columns import LARGEST
-from maestro.domain.fields import Moment, SearchText, in_order
+from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.values import Value
 
@@ -79,5 +79,5 @@ class JobFilter(Value):
 
     @model_validator(mode="after")
     def _check_period(self) -> Self:
-        in_order(self.since, self.until)
+        require_time_order(self.since, self.until)
         return self

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from maestro.domain.fields import Moment, SearchText, in_order
+from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.people.people import AuditEntry
 from maestro.domain.values import Page, Value, View, readable_by
@@ -22,15 +22,15 @@ class AuditFilter(Value):
     """
 
     actor: SearchText | None = Field(default=None, description="the author, such as operator, viewer or unknown")
-    action: SearchText | None = Field(default=None, description="such as login or job.resume")
+    action: SearchText | None = Field(default=None, description="the action, such as login or job.resume")
     subject: SearchText | None = Field(default=None, description="the changed object, such as the id of a job")
-    q: SearchText | None = Field(default=None, description="a part of any text of an entry, in any case")
+    q: SearchText | None = Field(default=None, description="a part of any text of an entry, upper or lower case")
     since: Moment | None = Field(default=None, description="from this time on, UTC")
     until: Moment | None = Field(default=None, description="before this time, UTC")
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        in_order(self.since, self.until)
+        require_time_order(self.since, self.until)
         return self
 
 
@@ -83,7 +83,7 @@ def position_of(entry: AuditEntry) -> AuditPosition:
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
-    """Return a page of up to ``limit`` entries; ``entries`` has one more where there is another page."""
+    """Return a page of up to ``limit`` entries; ``entries`` has one more if there is a next page."""
     items = tuple(map(AuditView.model_validate, entries[:limit]))
     cursor = PageCursor(items[-1].at, str(items[-1].id)).encode() if len(entries) > limit else None
     return AuditPage(items=items, next=cursor)

@@ -25,9 +25,9 @@ KEPT_AFTER_EXPIRY = timedelta(days=1)
 GUESS_PERIOD = timedelta(minutes=10)
 """The period in which wrong codes are counted."""
 MOST_GUESSES = 5
-"""The most wrong codes of one user in that period; further codes of that user are not checked."""
+"""The most wrong codes of one user in ``GUESS_PERIOD``; further codes of that user are not checked."""
 MOST_GUESSES_OF_ALL = 100
-"""The most wrong codes of all users in that period: one person may have many accounts."""
+"""The most wrong codes of all users in ``GUESS_PERIOD``: one person may have many accounts."""
 
 Draw = Callable[[str], str]
 """A function that picks a random character of a text, in a way that cannot be predicted."""
@@ -187,13 +187,13 @@ def new_code(draw: Draw) -> str:
     return "".join(draw(CODE_LETTERS) for _ in range(CODE_LENGTH))
 
 
-def code_of(text: str) -> str:
+def normalize_code(text: str) -> str:
     """Return a code in its stored form: without blanks and hyphens, in upper case."""
     return "".join(text.split()).replace("-", "").upper()
 
 
 class PairingStatus(StrEnum):
-    """The state of a pairing; a pending one past its time counts as expired."""
+    """The state of a pairing; a pending pairing past ``expires_at`` counts as expired."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -213,7 +213,7 @@ class KnownPerson(SQLModel, table=True):
 
 
 class Pairing(SQLModel, table=True):
-    """An unknown user's request for access: the user got the code and gives it to an operator, who approves it."""
+    """An unknown user's request for access: the user gives the code to an operator, and the operator approves it."""
 
     __tablename__ = "pairings"
     __table_args__ = (

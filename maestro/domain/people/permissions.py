@@ -53,18 +53,18 @@ class Person:
         return cls(PersonId(row.platform, row.user_id), row.is_owner)
 
 
-def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
-    """Return why a user may not talk to an agent, None if the user may.
+def access_refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
+    """Return why a user may not talk to an agent, None if access is allowed.
 
-    An owner always may. For others, a given ``binding`` must have full permission, and the agent's user list, if it has
-    one, must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the ``binding``
-    decides whether control words are obeyed.
+    Owners always have access. For other users, a given ``binding`` must have full permission, and a user list of the
+    agent must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the
+    ``binding`` decides whether control words are obeyed.
     """
     if person.is_owner:
         return None
     if binding is not None and binding.permission is not Permission.FULL:
         return f"the channel's permission is {binding.permission}"
-    if agent is not None and agent.allow_users is not None and not on_list(person, agent):
+    if agent is not None and agent.allow_users is not None and not is_on_allow_list(person, agent):
         return f"the user is not on the list of {agent.slug} (allowUsers)"
     return None
 
@@ -76,9 +76,9 @@ def is_unknown(person: Person, agent: Agent | None, binding: AgentChannel | None
     permission.
     """
     bound = binding is not None and binding.permission is Permission.FULL
-    return not (person.is_owner or person.known or bound or (agent is not None and on_list(person, agent)))
+    return not (person.is_owner or person.known or bound or (agent is not None and is_on_allow_list(person, agent)))
 
 
-def on_list(person: Person, agent: Agent) -> bool:
+def is_on_allow_list(person: Person, agent: Agent) -> bool:
     """Return whether the agent's list names this user."""
     return str(person.id) in (agent.allow_users or "").split()

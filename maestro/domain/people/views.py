@@ -73,7 +73,7 @@ class IgnoredPage(Page[IgnoredView]):
 
 
 def pairing_view(row: Pairing, now: datetime) -> PairingView:
-    """Return the API model of a pairing; a pending one past its time is expired."""
+    """Return the API model of a pairing; a pending pairing past its expiry is shown as expired."""
     is_expired = row.status is PairingStatus.PENDING and not row.is_open(now)
     columns = row.model_dump(include=set(PairingView.model_fields) - {"status"})
     person = str(PersonId(row.platform, row.user_id))
@@ -81,7 +81,7 @@ def pairing_view(row: Pairing, now: datetime) -> PairingView:
 
 
 def pairing_page(rows: Sequence[Pairing], limit: int, now: datetime) -> PairingPage:
-    """Return a page of pairings; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of pairings; ``rows`` has more than ``limit`` rows if there is a next page."""
     items = tuple(pairing_view(row, now) for row in rows[:limit])
     return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
 
@@ -93,12 +93,12 @@ def person_view(row: KnownPerson) -> PersonView:
 
 
 def person_page(rows: Sequence[KnownPerson], limit: int) -> PersonPage:
-    """Return a page of known users; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of known users; ``rows`` has more than ``limit`` rows if there is a next page."""
     items = tuple(map(person_view, rows[:limit]))
     return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
 
 
 def ignored_page(rows: Sequence[IgnoredLines], offset: int, limit: int) -> IgnoredPage:
-    """Return a page of counts; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of counts; ``rows`` has more than ``limit`` rows if there is a next page."""
     items = tuple(map(IgnoredView.model_validate, rows[:limit]))
     return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)

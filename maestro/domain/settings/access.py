@@ -43,6 +43,6 @@ class ConductorSettings(Section):
     )
     approve_after_reading: bool = live(
         True,
-        "whether a user must approve the changes of a conductor after text from outside was read for its "
+        "whether a user must approve the changes of a conductor after text from outside was read for the "
         "answer (by `http_fetch`, `web_search`, `run_shell`, a tool over MCP or of another package)",
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from maestro.domain.fields import OptionalIdentifier
-from maestro.domain.redaction import AllowList, ScanRules, problem_of_allowed
+from maestro.domain.redaction import AllowList, ScanRules, allow_list_entry_problem
 from maestro.domain.settings.section import Section, live, setting
 
 
@@ -22,14 +22,14 @@ def _check_pattern(pattern: str) -> str:
 Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_check_pattern)]
 
 
-def _check_allowed(entry: str) -> str:
-    problem = problem_of_allowed(entry)
+def _check_allow_entry(entry: str) -> str:
+    problem = allow_list_entry_problem(entry)
     if problem is not None:
         raise ValueError(problem)
     return entry
 
 
-Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allowed)]
+Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allow_entry)]
 
 
 class ChatLimits(Section):
@@ -53,7 +53,7 @@ class ScannerSettings(Section):
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
         ("memory", "tools", "logs"),
-        "what is scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
+        "the texts scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
     )
 
     @cached_property

@@ -45,27 +45,27 @@ DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 class AgentSettings(Section):
     """An agent in the configuration."""
 
-    slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
+    slug: Slug = Field(description="the agent's unique short name; users mention the agent as `@slug`")
     name: DisplayName = setting("", "the name people see; empty: the slug")
     role: Word = setting("assistant", "`conductor`, `assistant`, `coder`, `architect` or another")
-    description: Description = setting("", "what it is for, in a sentence")
-    voice: Voice = setting("", "how it speaks, such as `casual` or `professional`")
-    language: DisplayName = setting("", "the language it answers in, such as `German`; empty: that of the message")
-    quirks: Quirks = setting((), "habits of its speech, each a sentence")
-    model: PreferredModel = setting("", "the model it prefers; empty: the account's")
+    description: Description = setting("", "the agent's purpose, in a sentence")
+    voice: Voice = setting("", "how the agent speaks, such as `casual` or `professional`")
+    language: DisplayName = setting("", "the language of answers, such as `German`; empty: that of the message")
+    quirks: Quirks = setting((), "habits of the agent's speech, each a sentence")
+    model: PreferredModel = setting("", "the preferred model; empty: the account's")
     fallbacks: Fallbacks = setting((), "models to try, in order, when no account for `model` can be called")
-    system_prompt: SystemPrompt = setting("", "its own instructions to the model")
-    tools: ToolNames | None = setting(None, "the tools it may call; without it, those of `tools.default`")
-    skills: SkillNames | None = setting(None, "the slugs of the skills it may be given; without it, every skill")
+    system_prompt: SystemPrompt = setting("", "the agent's own instructions to the model")
+    tools: ToolNames | None = setting(None, "tools that the agent may call; not set: those of `tools.default`")
+    skills: SkillNames | None = setting(None, "slugs of the skills that the agent may get; not set: every skill")
     allow_users: PeopleIds | None = setting(
-        None, "users besides owners that may talk to it, as `platform:userId`; without it, every user"
+        None, "users besides owners that may talk to the agent, as `platform:userId`; not set: every user"
     )
     memory_scope: Literal["agent", "conversation"] | None = setting(
-        None, "where it remembers what it learned; without it, `memory.scope`"
+        None, "where the agent recalls its facts; not set: `memory.scope`"
     )
-    client: ClientName = setting("", "the name of the client who pays for it, where the channel names none")
+    client: ClientName = setting("", "the name of the client that pays for the agent, if the channel names none")
     daily_budget_usd: Dollars | None = setting(
-        None, "US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
+        None, "US dollars that the agent may spend a day, 0 for no limit; not set: `budgets.agentDayUsd`"
     )
 
     @property
@@ -80,28 +80,28 @@ class ChannelSettings(Section):
     platform: Word = Field(description="the platform, such as `discord`")
     account: Identifier = setting(DEFAULT_ACCOUNT, "Maestro's account on that platform")
     channel: Identifier = Field(description="the platform's id of the channel")
-    agent: Slug = Field(description="the slug of the agent that answers there")
+    agent: Slug = Field(description="the slug of the agent that answers in the channel")
     permissions: Literal["full", "read_only", "notify_only"] = setting(
         "full", "only with `full` may users talk to the agent"
     )
-    key_by_user: bool = setting(False, "whether each user has a conversation of their own")
+    key_by_user: bool = setting(False, "whether each user has a separate conversation")
     busy: Literal["queue", "collect", "interrupt"] | None = setting(
-        None, "the treatment of a message while another is being answered; without it, `routing.busy`"
+        None, "the treatment of a message while another is being answered; not set: `routing.busy`"
     )
-    allow_bots: bool = setting(False, "whether messages of other bots are answered there")
-    client: ClientName = setting("", "the name of the client who pays for what is answered there")
+    allow_bots: bool = setting(False, "whether messages of other bots are answered in the channel")
+    client: ClientName = setting("", "the name of the client that pays for answers in the channel")
 
 
 class ClientSettings(Section):
-    """A client in the configuration: a customer who pays for the work of agents."""
+    """A client in the configuration: a customer that pays for the work of agents."""
 
     name: Name = Field(description="the name of the client, unique")
     slug: OptionalSlug = setting("", "a second, shorter name, unique; empty: none")
-    plan: Word = setting("per_task", "how it is billed, a word for your books")
+    plan: Word = setting("per_task", "how the client is billed, a word for your accounting")
     daily_budget_usd: Dollars | None = setting(
-        None, "US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`"
+        None, "US dollars that may be spent for the client a day, 0 for no limit; not set: `budgets.clientDayUsd`"
     )
-    weight: Weight = setting(1.0, "its weight in the fair queue, where other clients have 1; see `jobs.fairness`")
+    weight: Weight = setting(1.0, "the client's weight in the fair queue, see `jobs.fairness`")
 
 
 class AccountSettings(Section):
@@ -111,8 +111,8 @@ class AccountSettings(Section):
     type: Literal["api_key", "cli"] = setting(
         "api_key", "`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
-    # Field validators, not a model validator in mode "before": that one passes Python objects on, and the strict
-    # parser then rejects the file's list for the tuple ``models``.
+    # These are field validators: a model validator in mode "before" would pass on Python objects, and the strict
+    # parser would then reject the file's list for the tuple ``models``.
     provider: Word = setting(
         "",
         "`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, or `demo`, the built-in "
@@ -120,10 +120,10 @@ class AccountSettings(Section):
         validate_default=True,
     )
     model: str = setting("", "the model; empty: the provider's default, where Maestro knows one", validate_default=True)
-    models: tuple[ModelName, ...] = setting((), "other models that may be called with it; empty: any of its provider")
-    api_key: SecretStr = setting(NO_SECRET, 'its key, best as `"env:NAME"`')
+    models: tuple[ModelName, ...] = setting((), "other models that may be called; empty: any model of the provider")
+    api_key: SecretStr = setting(NO_SECRET, 'the API key, best as `"env:NAME"`')
     base_url: HttpUrl = setting("", "another server that speaks the provider's protocol")
-    home_dir: str = setting("", "of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual")
+    home_dir: str = setting("", "the login folder of a `cli` account (`CLAUDE_CONFIG_DIR`); empty: the default")
     priority: int = setting(20, "the order in which accounts are tried, lowest first", ge=0, le=1000)
     requests_per_minute: int = setting(0, "requests a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
     tokens_per_minute: int = setting(0, "tokens a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
@@ -132,7 +132,7 @@ class AccountSettings(Section):
     @field_validator("provider", mode="before")
     @classmethod
     def _default_provider(cls, provider: object, info: ValidationInfo) -> object:
-        """Set the provider of a `cli` account, which may leave it out; raise if another account does so."""
+        """Set the provider of a `cli` account that names none; raise if another account names no provider."""
         if provider != "":
             return provider
         if info.data.get("type") != "cli":
@@ -152,7 +152,7 @@ class AccountSettings(Section):
     def _check_type(self) -> Self:
         """Reject keys that this type of account would ignore."""
         if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
-            raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
+            raise ValueError("a cli account calls the command claude: leave out provider, apiKey and baseUrl")
         if self.type == "api_key" and self.home_dir:
             raise ValueError('homeDir belongs to an account of type "cli"; leave it out')
         return self

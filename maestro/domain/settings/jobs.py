@@ -14,7 +14,7 @@ class JobSettings(Section):
     crash_limit: int = live(10, "crashes within one step after which a job is quarantined", ge=1, le=1000)
     max_pending: int = live(10_000, "pending messages above which new ones are refused", ge=1, le=10_000_000)
     background_concurrency: int = live(
-        50, "jobs of heartbeats and crons, and the jobs they start, that run at once; the others wait", ge=1, le=10_000
+        50, "jobs of heartbeats and crons, and jobs started by those, that run at once; others wait", ge=1, le=10_000
     )
     fairness: bool = live(
         True,

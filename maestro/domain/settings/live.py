@@ -22,7 +22,7 @@ _EXPECTED = {
     "boolean": "true or false",
     "integer": "a whole number",
     "number": "a number",
-    "secret": "a reference in the configuration; a secret is not set here",
+    "secret": "a reference in the configuration file; a secret cannot be set at run time",
 }
 
 
@@ -41,7 +41,7 @@ class SettingView(View):
     """A key of the settings with its current value, its origin and its limits.
 
     ``origin`` is ``default``, ``file``, ``environment``, ``command line`` or ``runtime``. ``changes`` is ``live`` for a
-    key that can be set while Maestro runs, else ``restart``. A secret is shown only by its last characters, or as set.
+    key that can be set while Maestro runs, else ``restart``. The value of a secret is its last characters or ``set``.
     ``problem`` says why a value that was set at run time is ignored.
     """
 
@@ -96,7 +96,7 @@ def parse_value(setting: SettingView, text: str) -> JsonValue:
 
 
 def _parse_list(setting: SettingView, text: str) -> JsonValue:
-    """Parse the lines of a list; they are numbers if the default list contains numbers."""
+    """Parse each line as an entry of a list; entries are numbers if the default list contains numbers."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not (isinstance(setting.default, list) and any(isinstance(entry, int | float) for entry in setting.default)):
         return [*lines]

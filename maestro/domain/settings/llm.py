@@ -16,10 +16,10 @@ Minutes = Annotated[float, Field(gt=0, le=1440)]
 class ModelSettings(Section):
     """One model's context window and prices; a missing value comes from Maestro's table, else from litellm's."""
 
-    name: ModelName = Field(description="the model's name without its provider, or the beginning of it")
-    window: int | None = setting(None, "tokens of its context window", ge=1024)
-    input_usd: Dollars | None = setting(None, "US dollars per million tokens it reads")
-    output_usd: Dollars | None = setting(None, "US dollars per million tokens it writes")
+    name: ModelName = Field(description="the model's name without its provider, or the beginning of that name")
+    window: int | None = setting(None, "tokens of the model's context window", ge=1024)
+    input_usd: Dollars | None = setting(None, "US dollars per million input tokens")
+    output_usd: Dollars | None = setting(None, "US dollars per million output tokens")
 
     @model_validator(mode="after")
     def _check_prices(self) -> Self:
@@ -40,8 +40,8 @@ class TranscriptionSettings(Section):
     """Transcription of voice messages."""
 
     enabled: bool = live(True, "whether voice messages are transcribed")
-    provider: str = live("openai", "the provider whose accounts transcribe")
-    model: ModelName = live("whisper-1", "its model for that")
+    provider: str = live("openai", "the provider that transcribes")
+    model: ModelName = live("whisper-1", "the model for transcription")
     max_seconds: Seconds = live(60, "seconds one transcription may take")
 
 
@@ -51,14 +51,14 @@ class LlmSettings(Section):
     accounts: Annotated[
         tuple[AccountSettings, ...],
         unique(lambda account: account.name, "two accounts have the name {}; rename one"),
-    ] = setting((), "the accounts to call; empty: those whose keys are found in the environment")
-    models: tuple[ModelSettings, ...] = setting((), "windows and prices that differ from what Maestro knows")
+    ] = setting((), "the accounts to call; empty: accounts with a key in the environment")
+    models: tuple[ModelSettings, ...] = setting((), "context windows and prices that replace those in Maestro's table")
     total_timeout_seconds: Seconds = live(180, "seconds one request to an account may take in all")
     max_output_tokens: int = live(4096, "tokens of the longest answer", ge=1, le=1_000_000)
     max_answer_bytes: int = live(
         16 * 1024**2,
-        "bytes of the largest answer read from a provider, unpacked; a call whose answer is larger fails. A stream may"
-        " take four times as many, because each piece of it comes in a frame of its own",
+        "bytes of the largest answer read from a provider, unpacked; a call with a larger answer fails. A stream may"
+        " take four times as many, because each part of it arrives in a separate frame",
         ge=64 * 1024,
         le=1024**3,
     )
@@ -67,7 +67,7 @@ class LlmSettings(Section):
     )
     concurrency: int = live(100, "calls at once to one account and worker", ge=1, le=10_000)
     reserved_for_people: int = live(
-        10, "of these, calls reserved for answers to users; at most all but one", ge=0, le=10_000
+        10, "calls of `concurrency` that are reserved for answers to users; at most all but one", ge=0, le=10_000
     )
     limiter_wait_seconds: Seconds = live(
         30, "seconds a call waits for the configured limits of an account before another account is tried"
@@ -83,16 +83,16 @@ class LlmSettings(Section):
 class BudgetSettings(Section):
     """The most that may be spent in a day (UTC), in US dollars; 0 for no limit. Unknown prices are not counted."""
 
-    day_usd: Dollars = live(50, "in total; when it is spent, nothing is answered")
-    agent_day_usd: Dollars = live(0, "by one agent")
-    client_day_usd: Dollars = live(0, "for one client")
-    conversation_day_usd: Dollars = live(0, "in one conversation")
+    day_usd: Dollars = live(50, "the budget of all answers together; once it is spent, no message is answered")
+    agent_day_usd: Dollars = live(0, "the budget of one agent")
+    client_day_usd: Dollars = live(0, "the budget of one client")
+    conversation_day_usd: Dollars = live(0, "the budget of one conversation")
     on_limit: Literal["refuse", "fallback"] = live(
         "refuse",
         "what happens when an agent, client or conversation has spent its budget: `refuse` answers with a notice, "
         "`fallback` calls `fallbackModel`",
     )
-    fallback_model: str = live("", "the cheaper model, as `provider/model`")
+    fallback_model: str = live("", "the model that `onLimit` `fallback` calls, as `provider/model`")
 
     @model_validator(mode="after")
     def _require_fallback(self) -> Self:

@@ -49,7 +49,7 @@ class TemporalSettings(Section):
     api_key: SecretStr = setting(NO_SECRET, "the API key for `address`, as Temporal Cloud requires")
     port: Port = setting(7233, "the port of the embedded server")
     ui_port: Port = setting(8233, "the port of the embedded server's Web UI")
-    ui_url: HttpUrl = setting("", "where the Web UI is when `address` is set; empty: no links to it")
+    ui_url: HttpUrl = setting("", "the address of the Web UI when `address` is set; empty: no links to the Web UI")
     task_queue: Identifier = setting(
         "maestro", "the task queue of the workflows; with the embedded server, of all work"
     )
@@ -70,7 +70,7 @@ class TemporalSettings(Section):
     def _check_tls(self) -> Self:
         """Reject TLS keys that would be ignored without ``tls``, and a certificate without its key or the reverse."""
         if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
-            raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to count")
+            raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to apply")
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("temporal.tlsCert and temporal.tlsKey belong together; set both or none")
         return self
@@ -82,7 +82,7 @@ class TemporalSettings(Section):
         shared = self.task_queue == self.llm_queue
         if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
             raise ValueError(
-                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin as the queues of "
+                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin like the queues of "
                 "connectors do (temporal.connectorQueue); correct one of the names"
             )
         return self
@@ -95,7 +95,7 @@ class TemporalSettings(Section):
     @property
     def heartbeat(self) -> timedelta:
         """The heartbeat timeout of activities (docs/decisions.md: heartbeat timeout)."""
-        # A worker on a loaded machine may send no heartbeat for several seconds; Temporal Cloud bills each heartbeat.
+        # A loaded machine may delay heartbeats by several seconds, and Temporal Cloud bills each heartbeat.
         return timedelta(seconds=self.heartbeat_seconds or (10 if self.embedded else 30))
 
 
@@ -103,7 +103,7 @@ class WebuiSettings(Section):
     """The dashboard, the REST API and MCP."""
 
     enabled: bool = setting(True, "whether the dashboard and the API are served")
-    host: Host = setting("localhost", "the address to bind; beyond this machine `password` is needed")
+    host: Host = setting("localhost", "the address to bind; if other machines can reach it, `password` is needed")
     port: Port = setting(8080, "the port of dashboard, REST API and MCP")
     public_url: HttpUrl = setting(
         "",
@@ -112,11 +112,11 @@ class WebuiSettings(Section):
     )
     password: SecretStr = setting(
         NO_SECRET,
-        "the password of user `maestro`; empty: none is asked. For this key the file takes "
+        "the password of user `maestro`; empty: no login is needed. For this key the file takes "
         "precedence over the environment",
     )
     viewer_password: SecretStr = setting(
-        NO_SECRET, "the password of user `viewer`, with read-only access; empty: there is none"
+        NO_SECRET, "the password of user `viewer`, with read-only access; empty: no user `viewer`"
     )
     session_hours: float = setting(12, "hours until a login has to be repeated", gt=0, le=8760)
     allowed_hosts: tuple[HostName, ...] = setting(
@@ -134,10 +134,10 @@ class WebuiSettings(Section):
         if self.viewer_password and not self.password:
             raise ValueError(
                 "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): "
-                "without that every visitor is the operator"
+                "without webui.password every visitor has operator rights"
             )
         if self.viewer_password and self.viewer_password.get_secret_value() == self.password.get_secret_value():
-            raise ValueError("webui.viewerPassword must be another password than webui.password")
+            raise ValueError("webui.viewerPassword must differ from webui.password")
         return self
 
     @model_validator(mode="after")
@@ -160,9 +160,9 @@ class WebSettings(Section):
     """The web connector: chat over WebSocket and HTTP."""
 
     enabled: bool = setting(True, "whether the web connector runs")
-    host: Host = setting("localhost", "the address to bind; beyond this machine `apiKey` is needed")
+    host: Host = setting("localhost", "the address to bind; if other machines can reach it, `apiKey` is needed")
     port: Port = setting(5070, "the port of the web connector")
-    api_key: SecretStr = setting(NO_SECRET, "the key programs present; empty: none is asked")
+    api_key: SecretStr = setting(NO_SECRET, "the key that programs must send; empty: no key is needed")
     allowed_origins: tuple[Origin, ...] = setting(
         (), "origins of web pages that may connect, besides the dashboard's own"
     )
@@ -204,7 +204,7 @@ class ServerSettings(Section):
     )
     max_connections_per_address: int = setting(
         512,
-        "of these, connections from one address, at most half; this machine and `webui.trustedProxies` have no limit "
+        "connections from one address, at most half of these; this machine and `webui.trustedProxies` have no limit "
         "of their own",
         ge=8,
         le=1_000_000,
@@ -232,6 +232,6 @@ class LogSettings(Section):
     """The log's level and format."""
 
     level: Literal["debug", "info", "warning", "error"] = live(
-        "info", "the lowest level logged; of libraries, warnings and errors at most"
+        "info", "the lowest level logged; libraries log only warnings and errors"
     )
     format: Literal["text", "json"] = setting("text", "`text` for people, `json` for collectors")

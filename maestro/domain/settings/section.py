@@ -82,8 +82,8 @@ def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _require_name(value: object) -> object:
-    # Path("") is the current folder: with an empty dataDir the data would be in whichever folder Maestro was started.
+def _require_folder_name(value: object) -> object:
+    # Path("") means the current folder: with an empty dataDir, the data would be in the folder where Maestro starts.
     if value == "":
         raise ValueError("expected a folder; leave the key out for the default")
     return value
@@ -93,10 +93,10 @@ def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        raise ValueError("the home folder of ~ is not known here; write the whole path") from None
+        raise ValueError("the home folder that ~ stands for is not known; write the whole path") from None
 
 
-Folder = Annotated[Path, BeforeValidator(_require_name), AfterValidator(_expand_home)]
+Folder = Annotated[Path, BeforeValidator(_require_folder_name), AfterValidator(_expand_home)]
 Host = Annotated[str, matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
 HostName = Annotated[str, matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
 ServerAddress = Annotated[str, matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]

@@ -17,18 +17,18 @@ class McpServerSettings(Section):
 
     name: Word = Field(description="a name of your choice, unique")
     command: str = setting("", "the program to start and talk to over its standard input and output")
-    args: tuple[str, ...] = setting((), "its arguments")
-    env: dict[str, SecretStr] = setting({}, "its environment, besides PATH and HOME")
-    url: HttpUrl = setting("", "or the address of a server that speaks streamable HTTP")
+    args: tuple[str, ...] = setting((), "arguments of the program")
+    env: dict[str, SecretStr] = setting({}, "environment variables of the program, besides PATH and HOME")
+    url: HttpUrl = setting("", "the address of a server that speaks streamable HTTP, instead of `command`")
     headers: dict[str, SecretStr] = setting({}, "headers of every request to `url`")
     idempotent: tuple[ToolName, ...] = setting(
-        (), "its tools that may be called again if it is unknown whether a call took effect"
+        (), "tools of the server that may be called again if the effect of a call is unknown"
     )
 
     @model_validator(mode="after")
     def _check_transport(self) -> Self:
         if bool(self.command) == bool(self.url):
-            raise ValueError("set either command or url")
+            raise ValueError("set either command or url of the MCP server")
         return self
 
 
@@ -38,8 +38,8 @@ class ToolSettings(Section):
     default: tuple[ToolName, ...] = setting(DEFAULT_TOOLS, "the tools of agents that list none")
     approval: tuple[ToolName, ...] = live((), "tools that require approval before each call")
     approvers: tuple[OwnerId, ...] = live((), "users besides owners that may approve, as `platform:userId`")
-    timeout_seconds: Seconds = live(60, "seconds one call may take")
-    max_result_chars: int = live(24_000, "characters of the longest result", ge=100, le=1_000_000)
+    timeout_seconds: Seconds = live(60, "seconds one tool call may take")
+    max_result_chars: int = live(24_000, "characters of the longest tool result", ge=100, le=1_000_000)
     search_url: HttpUrl = setting(
         "https://api.duckduckgo.com/", "the address that `web_search` calls; it must answer as DuckDuckGo does"
     )
@@ -75,12 +75,12 @@ class MemorySettings(Section):
 
     scope: Literal["agent", "conversation"] = live(
         "agent",
-        "where an agent remembers what it learned: everywhere, or only in the conversation in which it learned it",
+        "where an agent recalls its facts: everywhere, or only in the conversation in which it learned them",
     )
 
 
 class SkillSettings(Section):
     """Skills: instructions that are added to a prompt when a message matches them."""
 
-    folder: Folder = setting(Path("skills"), "the folder with your own skills, from the folder Maestro is started in")
+    folder: Folder = setting(Path("skills"), "the folder with your own skills, relative to the working directory")
     look_seconds: Seconds = setting(2, "seconds between two checks of the skill files for changes")

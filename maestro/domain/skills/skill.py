@@ -10,13 +10,13 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import re2  # type: ignore[import-untyped]  # the package has no type hints
+import re2  # type: ignore[import-untyped]  # re2 has no type hints
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
 
 _WORD = re.compile(r"\w+")
-# Scripts without blanks between words: a keyword in them may match anywhere, not only as a whole word.
+# Letters of scripts without blanks between words: a keyword with one may match anywhere, not only as a whole word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 
 PATTERN_CHARS = 500
@@ -32,7 +32,7 @@ SCORED_CHARS = 32_000
 """Characters scored at each end of a long message: users write their request before or after a pasted text."""
 
 
-def fold(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Normalise a text for comparison: letter case, wide letters and runs of blanks no longer differ."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return " ".join(folded.split())
@@ -44,7 +44,7 @@ class ScoredMessage:
     def __init__(self, message: str) -> None:
         if len(message) > 2 * SCORED_CHARS:
             message = f"{message[:SCORED_CHARS]}\n{message[-SCORED_CHARS:]}"
-        self.text = fold(message)
+        self.text = normalize_text(message)
         self.words = frozenset(_WORD.findall(self.text))
         self.encoded = message.encode("utf-8", "replace")
 
@@ -64,21 +64,21 @@ def _continues_word(outside: str, edge: str) -> bool:
     """Return whether the character next to the keyword continues a word, so that the match is no whole word."""
     if not outside or _UNSPACED.match(edge):
         return False
-    # Combining marks (vowel signs, accents) belong to the letter before them, so they continue the word.
+    # Combining marks (vowel signs, accents) belong to the letter before them, so a mark continues the word.
     return outside.isalnum() or outside == "_" or unicodedata.category(outside).startswith("M")
 
 
-def _options(memory: int = 1 << 20) -> re2.Options:
+def _pattern_options(memory: int = 1 << 20) -> re2.Options:
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
-    options.never_capture = True  # only whether a pattern matches is needed; without captures this is ten times faster
+    options.never_capture = True  # a search without captures is ten times faster, and no capture is needed
     options.max_mem = memory
     return options
 
 
-class _Group:
-    """Patterns that are searched as one alternation, and split in halves only if it matches: most messages match none.
+class _PatternGroup:
+    """Patterns that are searched as one alternation, and in halves only after a match: most messages match none.
 
     RE2's ``Set`` is not used: it does not report when it runs out of memory, and would then miss matches.
     """
@@ -99,39 +99,39 @@ class _Group:
     def _combined(self) -> Any | None:
         """All patterns compiled as one alternation, or None if they cannot be combined."""
         if len(self._sources) == 1:
-            return re2.compile(self._sources[0], _options())
+            return re2.compile(self._sources[0], _pattern_options())
         # An unclosed \Q would quote the patterns after it.
         if any(r"\Q" in source for source in self._sources):
             return None
         try:
-            return re2.compile("|".join(f"(?:{source})" for source in self._sources), _options(GROUP_MEMORY))
-        except re2.error:  # the alternation is too large, or two patterns name a group alike
+            return re2.compile("|".join(f"(?:{source})" for source in self._sources), _pattern_options(GROUP_MEMORY))
+        except re2.error:  # the alternation is too large, or two patterns use one group name
             return None
 
     @cached_property
-    def _halves(self) -> Sequence["_Group"]:
+    def _halves(self) -> Sequence["_PatternGroup"]:
         middle = len(self._sources) // 2
-        return [_Group(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
+        return [_PatternGroup(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
 
 
-def problem_of_pattern(source: str) -> str | None:
-    """Return why a pattern is not usable, in a few words, or None if it is."""
+def pattern_problem(source: str) -> str | None:
+    """Return why a pattern is not usable, in a few words; None for a usable pattern."""
     if not source.strip():
-        return "it is empty"
+        return "the pattern is empty"
     if len(source) > PATTERN_CHARS:
-        return f"it has more than {PATTERN_CHARS} characters"
+        return f"the pattern has more than {PATTERN_CHARS} characters"
     try:
-        compiled = re2.compile(source.encode("utf-8", "replace").decode(), _options())
+        compiled = re2.compile(source.encode("utf-8", "replace").decode(), _pattern_options())
     except re2.error as error:
         detail = error.args[0] if error.args else b""
         text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         if "invalid perl operator" in text or "invalid escape sequence" in text:
             return f"{text} (lookaround and backreferences are not supported)"
-        return text or "it cannot be read"
+        return text or "the pattern cannot be parsed"
     if compiled.programsize > PROGRAM_SIZE:
-        return "it is too large; use fewer or smaller repetitions"
+        return "the pattern is too large; use fewer or smaller repetitions"
     if compiled.search(b"") is not None:
-        return "it matches every message"
+        return "the pattern matches every message"
     return None
 
 
@@ -249,11 +249,11 @@ class SkillIndex:
             )
             for skill in map(self._skills.__getitem__, positions)
         )
-        # A text that is found as a keyword may be only a pattern of this skill, and the reverse.
+        # A found keyword may be only a pattern of this skill, or the reverse; the skill then has no points.
         return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:
-        """Return the keywords that occur in the message; only those with their longest word in it are compared."""
+        """Return the keywords that occur in the message; a keyword is compared only if its longest word occurs."""
         words = self._keywords_by_word.keys() & message.words
         candidates = chain.from_iterable(self._keywords_by_word[word] for word in ("", *words))
         return {
@@ -264,16 +264,16 @@ class SkillIndex:
 
     @cached_property
     def _keywords_by_word(self) -> Mapping[str, Sequence[_IndexedKeyword]]:
-        """The keywords by their longest word; those without words are under the empty text."""
+        """The keywords by their longest word; keywords without words are under the empty text."""
         index: dict[str, list[_IndexedKeyword]] = {"": []}
         for source in dict.fromkeys(chain.from_iterable(skill.keywords for skill in self._skills)):
-            keyword = fold(source)
+            keyword = normalize_text(source)
             words = frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
             if keyword:
                 index.setdefault(max(words, key=len, default=""), []).append(_IndexedKeyword(source, keyword, words))
         return index
 
     @cached_property
-    def _patterns(self) -> _Group:
+    def _patterns(self) -> _PatternGroup:
         sources = dict.fromkeys(chain.from_iterable(skill.patterns for skill in self._skills))
-        return _Group([source for source in sources if problem_of_pattern(source) is None])
+        return _PatternGroup([source for source in sources if pattern_problem(source) is None])

@@ -119,7 +119,7 @@ def try_message(
     for score in SkillIndex([Skill.of(row) for row in rows]).rank(message):
         obstacle = _find_obstacle(score.skill, enabled, tools, allowed)
         if not obstacle and sum(item.chosen for item in items) == MOST_SKILLS:
-            obstacle = "others have more points"
+            obstacle = "other skills have more points"
         items.append(
             SkillScoreView(
                 slug=score.skill.slug,
@@ -137,8 +137,8 @@ def _find_obstacle(
     skill: Skill, enabled: Collection[str], tools: frozenset[str] | None, allowed: frozenset[str] | None
 ) -> str:
     if skill.slug not in enabled:
-        return "it is disabled"
+        return "the skill is disabled"
     if allowed is not None and skill.slug not in allowed:
-        return "it is not among the agent's skills"
+        return "the skill is not among the agent's skills"
     missing = sorted(set(skill.required_tools) - tools) if tools is not None else []
     return f"the agent does not have {', '.join(missing)}" if missing else ""

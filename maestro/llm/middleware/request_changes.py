@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from maestro.domain.agent_chat import REMINDER, Feed, build_feed, chat_only, most_posts, receives_feed
+from maestro.domain.agent_chat import REMINDER, Feed, build_feed, calls_chat_only, max_posts, receives_feed
 from maestro.domain.context.history import limit_calls, without_pictures, without_tools
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
@@ -241,7 +241,7 @@ class ChatFeed:
             provider = account.provider if account is not None else ""
             tokens = room(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self.reader.unread, request.agent, most_posts(tokens))
+                unread = await asyncio.to_thread(self.reader.unread, request.agent, max_posts(tokens))
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
@@ -280,5 +280,5 @@ def advance_chat_cursor(tx: Transaction, request: LLMRequest, response: LLMRespo
         tx.chat.mark_read(slug, request.chat_upto)
     if request.reminded:
         tx.chat.reminders.clear(slug, job_id)
-    if chat_only(limit_calls(response.tool_calls)):
+    if calls_chat_only(limit_calls(response.tool_calls)):
         tx.chat.reminders.remind(slug, job_id)

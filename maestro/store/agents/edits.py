@@ -14,11 +14,11 @@ from maestro.domain.agents.edits import (
     BindingFields,
     NewAgent,
     NewBinding,
-    changed,
+    apply_change,
     removes_last_conductor,
 )
 from maestro.domain.agents.tokens import AgentToken
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
+from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
 from maestro.domain.conducting.teaching import with_conductor_prompt
 from maestro.domain.connectors import BotInstance
@@ -67,7 +67,7 @@ class AgentVersions(Repository):
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
-        return fields_at(version) if version is not None else None
+        return version_fields(version) if version is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
@@ -115,7 +115,9 @@ class Bindings(Agents):
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
-        Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
+        Audit(self._link, self._now).add(
+            actor, "channel.change", place(binding), ", ".join(sorted(change.given_fields))
+        )
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
@@ -201,7 +203,7 @@ class AgentEdits(Bindings):
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
-        put_fields(agent, with_conductor_prompt(new), self._clients.id_of(new.client))
+        write_fields(agent, with_conductor_prompt(new), self._clients.id_of(new.client))
         self.put(agent)
         self._record(agent, actor, reason)
         self._audit.add(actor, "agent.create", agent.slug, reason)
@@ -220,13 +222,13 @@ class AgentEdits(Bindings):
             )
         self.begin_history(agent)
         before = self.fields(agent)
-        after = changed(before, change)
+        after = apply_change(before, change)
         after = after.model_copy(update={"name": after.name or agent.slug})
-        differences = diff(before, after)
+        differences = diff_fields(before, after)
         if not differences:
             return agent
         self._keep_a_conductor(agent, after, change.force)
-        put_fields(agent, after, self._clients.id_of(after.client))
+        write_fields(agent, after, self._clients.id_of(after.client))
         agent.version += 1
         self.put(agent)
         if agent.status is AgentStatus.ARCHIVED:
@@ -239,7 +241,7 @@ class AgentEdits(Bindings):
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Make a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
-        old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
+        old = version_fields(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
@@ -265,7 +267,7 @@ class AgentEdits(Bindings):
 
     def fields(self, agent: Agent) -> AgentFields:
         """Return the editable fields of an agent."""
-        return fields_of(agent, self._clients.name_of(agent.client_id))
+        return agent_fields(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent without versions as its first version."""

@@ -16,7 +16,7 @@ from maestro.domain.agents.tokens import (
     IssuedToken,
     TokenHolder,
     TokenView,
-    digest_of,
+    token_digest,
 )
 from maestro.domain.errors import Conflict, NotFound
 from maestro.store.engine.repository import Repository
@@ -51,7 +51,7 @@ class AgentTokens(Repository):
         row = AgentToken(
             agent_id=agent.id or 0,
             name=name,
-            digest=digest_of(token),
+            digest=token_digest(token),
             ending=token[-4:],
             created_by=actor,
             created_at=self._now,
@@ -86,7 +86,7 @@ class AgentTokens(Repository):
 
     def holder(self, token: str) -> TokenHolder | None:
         """Return the agent of a token, even if archived; None if the token is unknown or revoked."""
-        row = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
+        row = self._session.exec(self._HOLDER, params={"its_digest": token_digest(token)}).first()
         return TokenHolder(*row) if row is not None else None
 
     def used(self, token: AgentToken) -> None:

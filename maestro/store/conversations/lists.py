@@ -56,7 +56,7 @@ class ConversationLists(Repository):
         listed = [ListedConversation(*row) for row in self._session.exec(statement)]
         costs = self._costs([row.conversation.id or 0 for row in listed[:limit]])
         page = [replace(row, cost_usd=costs.get(row.conversation.id or 0)) for row in listed[:limit]]
-        return page, listed[limit - 1].mark if len(listed) > limit else None
+        return page, listed[limit - 1].cursor if len(listed) > limit else None
 
     def platforms(self) -> Sequence[str]:
         """Return the platforms of all conversations, with one indexed query for each."""

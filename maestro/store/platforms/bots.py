@@ -128,7 +128,7 @@ class ChannelMoves(Repository):
     def _conversations(self, place: Address, to: str) -> None:
         """Move conversations with their facts; a moved one is closed where the new channel already has one."""
         for row in self._all(select(Conversation).where(*self._of(Conversation, place))):
-            key = row.key_in(to)
+            key = row.key_for_channel(to)
             if row.status is ConversationStatus.ACTIVE and self._has_active(key):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):

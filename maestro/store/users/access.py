@@ -20,7 +20,7 @@ from maestro.domain.people.people import (
     Pairing,
     PairingStatus,
     PersonId,
-    code_of,
+    normalize_code,
 )
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, same
@@ -129,7 +129,7 @@ class Pairings(Repository):
 
     def named(self, text: str) -> Pairing:
         """Return the pairing request with this number or code; raises ``NotFound``."""
-        condition = Pairing.code == code_of(text)
+        condition = Pairing.code == normalize_code(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             condition = Pairing.id == int(text)
         return required(
@@ -185,4 +185,4 @@ class Pairings(Repository):
 
 
 def _code_digest(code: str) -> str:
-    return hashlib.sha256(code_of(code).encode()).hexdigest()
+    return hashlib.sha256(normalize_code(code).encode()).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.conducting.conductor import ActionOutcome
-from maestro.domain.context.layers import persona
+from maestro.domain.context.layers import build_persona
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse_answer
@@ -270,9 +270,9 @@ async def test_an_agent_answers_in_the_language_of_the_form(rows: JobRows, http:
     await ended(http, PAGE, form(language="Brazilian Portuguese"), "saved")
     assert 'id="language" name="language" value="Brazilian Portuguese"' in (await http.get(PAGE)).text
     with rows.store.view() as tx:
-        told = persona(tx.agents.named("ada"), (), (), 4_000)
+        told = build_persona(tx.agents.named("ada"), (), (), 4_000)
     assert "Answer in this language, whatever language you are asked in: Brazilian Portuguese" in told.text
     assert (await http.get("/api/agents/ada")).json()["language"] == "Brazilian Portuguese"
     await ended(http, PAGE, form(language="", version="2"), "saved")
     with rows.store.view() as tx:
-        assert "language" not in persona(tx.agents.named("ada"), (), (), 4_000).text
+        assert "language" not in build_persona(tx.agents.named("ada"), (), (), 4_000).text

@@ -30,7 +30,7 @@ def test_each_problem_is_a_note_that_names_the_file(tmp_path: Path) -> None:
     whole, first, second = skills(subject(tmp_path))
     assert whole.found.startswith("4 of Maestro, 2 of your own")
     assert (first.verdict, second.verdict) == (DiagnosisLevel.NOTE, DiagnosisLevel.NOTE)
-    assert first.found.startswith("broken.md: it has no front matter")
+    assert first.found.startswith("broken.md: the file has no front matter")
     assert str(broken) in first.fix
     assert second.found.startswith("tea.md: the key 'colour' is not known")
 

@@ -22,7 +22,10 @@ def test_what_cannot_be_set_is_one_line(maestro: Maestro) -> None:
     for words, said in (
         ((LIMIT, "many"), f"{LIMIT}: expected a whole number"),
         ((LIMIT, "1"), f"{LIMIT}: must be at least 64"),
-        (("web.port", "1"), "web.port: it is read at the start only; set it in maestro.json or in MAESTRO_WEB_PORT"),
+        (
+            ("web.port", "1"),
+            "web.port: this key is read only at the start; set it in maestro.json or in MAESTRO_WEB_PORT",
+        ),
         (("chat.limit", "1"), "chat.limit: unknown key, did you mean chat.limits?"),
     ):
         ran = maestro("settings", "set", *words)

@@ -92,14 +92,14 @@ def test_a_message_is_tried_with_the_tools_and_skills_of_an_agent(
         agent.skills = "editing"
         tx.agents.put(agent)
     found = maestro("skills", "test", "tea", "--agent", "ada", "--json").json["items"]
-    assert [item["reason"] for item in found] == ["it is not among the agent's skills"] * 2
+    assert [item["reason"] for item in found] == ["the skill is not among the agent's skills"] * 2
     assert maestro("skills", "test", "tea", "--agent", "nobody").code == 1
 
 
 def test_problems_of_files_stand_below_the_list(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:
     broken = write_skill(tmp_path / "skills", "broken.md", "no skill")
     SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).look()
-    assert f"{broken}: it has no front matter" in maestro("skills", "list").out
+    assert f"{broken}: the file has no front matter" in maestro("skills", "list").out
     [problem] = maestro("skills", "list", "--json").json["problems"]
     assert problem["source"] == str(broken)
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from maestro.domain.texts import csv_lines, inert
+from maestro.domain.texts import csv_lines, escape_formula
 
 
 def test_a_row_is_a_line_whatever_is_in_it() -> None:
@@ -18,9 +18,9 @@ def test_a_row_is_a_line_whatever_is_in_it() -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-cmd|' /C calc'!A0", "@here", "\tx", "\r=x", "-", "+"])
 def test_no_cell_is_a_formula(text: str) -> None:
-    assert inert(text) == f"'{text}"
+    assert escape_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["-1", "+2.5", "plain", "a=b", "", "'quoted"])
 def test_plain_texts_and_numbers_stay(text: str) -> None:
-    assert inert(text) == text
+    assert escape_formula(text) == text

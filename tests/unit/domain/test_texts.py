@@ -1,6 +1,6 @@
 """Text as every store takes it."""
 
-from maestro.domain.texts import storable, tidied
+from maestro.domain.texts import replace_unstorable, storable
 
 
 def test_what_no_store_takes_is_taken_out() -> None:
@@ -9,4 +9,4 @@ def test_what_no_store_takes_is_taken_out() -> None:
 
 def test_what_no_store_takes_is_replaced_and_nothing_moves() -> None:
     said = {"text": "a\0b\ud800c", "list": ["\udfff", 5, None], "more": {"x": "🎉"}}
-    assert tidied(said) == {"text": "a\ufffdb\ufffdc", "list": ["\ufffd", 5, None], "more": {"x": "🎉"}}
+    assert replace_unstorable(said) == {"text": "a\ufffdb\ufffdc", "list": ["\ufffd", 5, None], "more": {"x": "🎉"}}

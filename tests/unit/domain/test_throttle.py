@@ -13,7 +13,7 @@ NOBODY = timedelta()
 def throttle(clock: Clock, wrong: int = FREE_ATTEMPTS) -> Throttle:
     made = Throttle(clock, "passwords")
     for _ in range(wrong):
-        made.refuse("203.0.113.7")
+        made.record_failure("203.0.113.7")
     return made
 
 
@@ -41,13 +41,13 @@ def test_wrong_ones_from_many_addresses_are_noted_a_hundred_times_a_minute() -> 
     clock = Clock()
     slowed = Throttle(clock, "passwords")
     for number in range(100):
-        slowed.refuse(f"203.0.113.{number}")
+        slowed.record_failure(f"203.0.113.{number}")
     with pytest.raises(TooManyAttempts):
-        slowed.refuse("198.51.100.1")
+        slowed.record_failure("198.51.100.1")
     assert slowed.delay("198.51.100.1") == NOBODY
     for _ in range(FREE_ATTEMPTS - 1):
         with pytest.raises(TooManyAttempts):
-            slowed.refuse("198.51.100.1")
+            slowed.record_failure("198.51.100.1")
     assert slowed.delay("198.51.100.1") == ANSWER_INTERVAL, "what is not noted is slowed down like the rest"
     clock.now += timedelta(minutes=1)
-    slowed.refuse("198.51.100.1")
+    slowed.record_failure("198.51.100.1")

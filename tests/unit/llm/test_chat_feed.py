@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import select
 from structlog.testing import capture_logs
 
-from maestro.domain.agent_chat import GET_NEW, HEADING, HUMAN, POST, REMINDER, ChatReminder, most_posts
+from maestro.domain.agent_chat import GET_NEW, HEADING, HUMAN, POST, REMINDER, ChatReminder, max_posts
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.models import FALLBACK_WINDOW
@@ -225,7 +225,7 @@ async def test_a_small_window_takes_what_fits_and_the_next_calls_the_rest(rows: 
 
 
 async def test_an_agent_gets_past_any_number_of_its_own_posts(rows: JobRows) -> None:
-    job_id, own = rows.add(), most_posts(FALLBACK_WINDOW) + 5
+    job_id, own = rows.add(), max_posts(FALLBACK_WINDOW) + 5
     with rows.store.begin() as tx:
         for _ in range(own):
             newest = tx.chat.post("@ada", "mine")

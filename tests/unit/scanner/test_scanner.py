@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.domain.redaction import AllowList, ScanResult, ScanRules, problem_of_allowed
+from maestro.domain.redaction import AllowList, ScanResult, ScanRules, allow_list_entry_problem
 from maestro.scanner import pattern_program
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from tests.support.secret_corpus import draw
@@ -81,7 +81,7 @@ def test_what_is_allowed_in_part_does_not_stay(scanner: DetectSecretsScanner, al
     ],
 )
 def test_an_entry_of_the_allow_list_is_checked(entry: str, problem: str | None) -> None:
-    found = problem_of_allowed(entry)
+    found = allow_list_entry_problem(entry)
     assert found is None if problem is None else problem in str(found)
 
 

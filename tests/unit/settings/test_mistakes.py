@@ -20,7 +20,7 @@ NOT_YET = "this release of Maestro does not have it yet; leave it out until the 
         ({"temporal": {"encryptionKey": ""}}, f"temporal.encryptionKey: {NOT_YET}"),
         ({"jobs": {"max_attempts": 1}}, "jobs.max_attempts: unknown key, did you mean jobs.maxAttempts?"),
         ({"password": SECRET}, "password: unknown key, did you mean webui.password?"),
-        ({"xyzzy": {"a": SECRET}}, "xyzzy: unknown key; docs/configuration.md lists all of them"),
+        ({"xyzzy": {"a": SECRET}}, "xyzzy: unknown key; docs/configuration.md lists all keys"),
         ({"webui": {"port": "8080"}}, "webui.port: expected a whole number"),
         ({"webui": {"port": True}}, "webui.port: expected a whole number"),
         ({"webui": {"port": 0}}, "webui.port: must be at least 1"),
@@ -35,12 +35,12 @@ NOT_YET = "this release of Maestro does not have it yet; leave it out until the 
         ({"logs": {"level": None}}, "logs.level: expected 'debug', 'info', 'warning' or 'error'"),
         ('{"jobs": {"drainSeconds": NaN}}', "jobs.drainSeconds: expected a number"),
         ('{"jobs": {"drainSeconds": 1e999}}', "jobs.drainSeconds: expected a number"),
-        ('{"web": {}, "web": {}}', "the key web stands twice in one object; remove one"),
-        ('{\n  "web": }', "line 2, column 10: this is not JSON (Expecting value); correct it there"),
-        ("", "line 1, column 1: this is not JSON (Expecting value); correct it there"),
+        ('{"web": {}, "web": {}}', "the key web occurs twice in one object; remove one"),
+        ('{\n  "web": }', "line 2, column 10: the file is not JSON (Expecting value); correct it there"),
+        ("", "line 1, column 1: the file is not JSON (Expecting value); correct it there"),
         ("[]", "expected an object {...} around all settings"),
-        ('{"jobs": {"maxPending": ' + "1" * 5000 + "}}", "a number in it is too long; shorten it"),
-        ('{"\\ud800": 1}', "a text in it is not UTF-8, or it is nested too deeply; correct it"),
+        ('{"jobs": {"maxPending": ' + "1" * 5000 + "}}", "a number is too long; shorten it"),
+        ('{"\\ud800": 1}', "a text is not UTF-8, or the configuration is nested too deeply; correct it"),
     ],
 )
 def test_a_mistake_is_told_with_its_key_and_its_fix(tree: object, expected: str) -> None:
@@ -72,10 +72,10 @@ def test_a_file_nested_without_end_is_refused() -> None:
 
 def test_a_file_that_cannot_be_read_is_named() -> None:
     Path("maestro.json").mkdir()
-    with pytest.raises(ConfigurationError, match=r"maestro\.json: it cannot be read \(Is a directory\)"):
+    with pytest.raises(ConfigurationError, match=r"maestro\.json cannot be read \(Is a directory\)"):
         load(None, {}, {})
     Path("latin.json").write_bytes(b'{"dataDir": "\xe4"}')
-    with pytest.raises(ConfigurationError, match=r"latin\.json: it is not a text in UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"latin\.json is not a text in UTF-8"):
         load(Path("latin.json"), {}, {})
 
 

@@ -38,10 +38,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not finite": ({"budgets.dayUsd": float("nan")}, "budgets.dayUsd: expected a number"),
     "a rule of its section": ({"budgets.onLimit": "fallback"}, "budgets: budgets.fallbackModel must be set"),
     "unknown": ({"jobs.maxAttempt": 1}, "jobs.maxAttempt: unknown key, did you mean jobs.maxAttempts?"),
-    "an entry's key": ({"agents[].slug": "x"}, "agents: it is read at the start only; set it in"),
+    "an entry's key": ({"agents[].slug": "x"}, "agents: this key is read only at the start; set it in"),
     "a section": (
         {"chat.limits": 5},
-        "chat.limits: it is a section; name a key in it, such as chat.limits.maxMessageChars",
+        "chat.limits: this is a section; name one of its keys, such as chat.limits.maxMessageChars",
     ),
 }
 
@@ -59,8 +59,8 @@ def test_a_structural_key_says_where_it_is_set_instead() -> None:
     laid = overlay(loaded(), {"webui.port": 9})
     assert laid.settings.webui.port == 8080
     assert laid.refused == {
-        "webui.port": "webui.port: it is read at the start only; set it in maestro.json or in MAESTRO_WEBUI_PORT, and "
-        "restart Maestro"
+        "webui.port": "webui.port: this key is read only at the start; set it in maestro.json or in "
+        "MAESTRO_WEBUI_PORT, and restart Maestro"
     }
     named = overlay(loaded({}), {"chat.enabled": False})
     assert f"set it in {write({})} or in MAESTRO_CHAT_ENABLED" in named.refused["chat.enabled"]

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import JsonValue
 
-from maestro.domain.agents.versions import MOST_LINES, FieldChange, lines_of
+from maestro.domain.agents.versions import MOST_LINES, FieldChange, diff_field_lines
 
 EVERYBODY = "(the common setting)"
 
@@ -11,7 +11,7 @@ EVERYBODY = "(the common setting)"
 def told(before: JsonValue, after: JsonValue, *, is_first: bool = False) -> list[str]:
     marks = {"same": " ", "gone": "-", "new": "+", "gap": "…"}
     change = FieldChange(field="systemPrompt", before=before, after=after)
-    return [f"{marks[line.kind]}{line.text}" for line in lines_of(change, is_first=is_first)]
+    return [f"{marks[line.kind]}{line.text}" for line in diff_field_lines(change, is_first=is_first)]
 
 
 def test_lines_that_stay_are_shown_only_around_what_is_different() -> None:

@@ -12,10 +12,10 @@ from maestro.domain.agents.edits import (
     BindingChange,
     NewAgent,
     NewBinding,
-    changed,
+    apply_change,
     removes_last_conductor,
 )
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
+from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
@@ -54,7 +54,7 @@ def agent(**fields: Any) -> Agent:
         ({"slug": "Ada"}, "slug: expected up to 63 lower-case letters"),
         ({"slug": "-ada"}, "slug: expected up to 63"),
         ({"slug": "a" * 64}, "slug: expected up to 63"),
-        ({"slug": "ada", "nam": "Ada"}, "nam: unknown field; there are name, role, .*systemPrompt"),
+        ({"slug": "ada", "nam": "Ada"}, "nam: unknown field; the fields are name, role, .*systemPrompt"),
         ({"slug": "ada", "name": "Ada "}, "name: expected up to 64 characters without a blank at either end"),
         ({"slug": "ada", "name": "A\nda"}, "name: expected up to 64"),
         ({"slug": "ada", "name": None}, "name: expected a text"),
@@ -77,10 +77,10 @@ def agent(**fields: Any) -> Agent:
         ({"slug": "ada", "systemPrompt": "half \ud83d"}, "systemPrompt: expected whole characters"),
         ({"slug": "ada", "systemPrompt": "x\0"}, "systemPrompt: expected no NUL"),
         ({"slug": "ada", "quirks": ["x\0"]}, r"quirks\[0\]: expected no NUL"),
-        ({"slug": "ada", "name": "half \ud83d"}, "name: expected only characters that people can see"),
-        ({"slug": "ada", "name": "\x1b[31mAda"}, "name: expected only characters that people can see"),
-        ({"slug": "ada", "name": "\u202eadA"}, "name: expected only characters that people can see"),
-        ({"slug": "ada", "client": "\udc00"}, "client: expected only characters that people can see"),
+        ({"slug": "ada", "name": "half \ud83d"}, "name: expected only visible characters"),
+        ({"slug": "ada", "name": "\x1b[31mAda"}, "name: expected only visible characters"),
+        ({"slug": "ada", "name": "\u202eadA"}, "name: expected only visible characters"),
+        ({"slug": "ada", "client": "\udc00"}, "client: expected only visible characters"),
     ],
 )
 def test_an_agent_that_breaks_a_rule_is_refused_with_its_field_and_the_fix(fields: Any, said: str) -> None:
@@ -101,7 +101,7 @@ def test_every_mistake_is_told_at_once_and_no_value_is_quoted() -> None:
         (NewBinding, {"platform": "web"}, "channel: is missing"),
         (NewBinding, {"platform": "web", "channel": "a b"}, "channel: expected an id without blanks"),
         (NewBinding, {"platform": "web", "channel": "a", "permission": "some"}, "permission: expected 'full'"),
-        (NewBinding, {"platform": "web", "channel": "a\0"}, "channel: expected only characters that people can see"),
+        (NewBinding, {"platform": "web", "channel": "a\0"}, "channel: expected only visible characters"),
         (BindingChange, {"channel": "b"}, "channel: unknown field"),
         (NewClient, {"name": ""}, "name: expected 1 to 64 characters"),
         (NewClient, {"name": "Acme", "slug": "Acme"}, "slug: expected a slug, or nothing"),
@@ -117,15 +117,15 @@ def test_bindings_and_clients_have_rules_too(shape: Any, fields: Any, said: str)
 
 def test_only_what_is_given_changes() -> None:
     change = read(AgentChange, {"systemPrompt": "Be kind.", "tools": None, "version": 3, "force": True})
-    assert change.given == {"system_prompt", "tools"}
-    after = changed(WHOLE, change)
-    assert {one.field for one in diff(WHOLE, after)} == {"systemPrompt", "tools"}
+    assert change.given_fields == {"system_prompt", "tools"}
+    after = apply_change(WHOLE, change)
+    assert {one.field for one in diff_fields(WHOLE, after)} == {"systemPrompt", "tools"}
     assert (after.system_prompt, after.tools, after.role) == ("Be kind.", None, "coder")
 
 
 def test_no_client_may_be_said_in_two_ways() -> None:
-    assert changed(WHOLE, read(AgentChange, {"client": None})).client == ""
-    assert changed(WHOLE, read(AgentChange, {"client": ""})).client == ""
+    assert apply_change(WHOLE, read(AgentChange, {"client": None})).client == ""
+    assert apply_change(WHOLE, read(AgentChange, {"client": ""})).client == ""
 
 
 CONDUCTS = {"role": "conductor"}
@@ -154,27 +154,27 @@ def test_the_only_conductor_is_one_that_nobody_replaces(before: Any, after: Any,
 
 def test_a_row_and_a_snapshot_keep_everything_that_can_be_edited() -> None:
     row = agent()
-    put_fields(row, WHOLE, 7)
-    assert fields_of(row, "Acme") == WHOLE
+    write_fields(row, WHOLE, 7)
+    assert agent_fields(row, "Acme") == WHOLE
     assert row.client_id == 7
     kept = AgentVersion(agent_id=1, version=1, at=NOW, actor="operator", snapshot=WHOLE.model_dump_json())
-    assert fields_at(kept) == WHOLE
+    assert version_fields(kept) == WHOLE
 
 
 def test_a_difference_names_the_field_as_in_json_with_both_values() -> None:
     after = WHOLE.model_copy(update={"tools": ("search",), "daily_budget_usd": None})
-    assert [(one.field, one.before, one.after) for one in diff(WHOLE, after)] == [
+    assert [(one.field, one.before, one.after) for one in diff_fields(WHOLE, after)] == [
         ("tools", ["calculate", "search"], ["search"]),
         ("dailyBudgetUsd", 0, None),
     ]
-    assert diff(WHOLE, WHOLE) == ()
+    assert diff_fields(WHOLE, WHOLE) == ()
 
 
 def test_the_first_version_differs_from_nothing_in_every_field() -> None:
-    first = diff(None, WHOLE)
+    first = diff_fields(None, WHOLE)
     assert len(first) == len(AgentFields.model_fields)
     assert {one.before for one in first} == {None}
 
 
 def test_what_an_earlier_release_let_people_write_is_read_all_the_same() -> None:
-    assert fields_of(agent(description="x" * 5_000), "").description == "x" * 5_000
+    assert agent_fields(agent(description="x" * 5_000), "").description == "x" * 5_000

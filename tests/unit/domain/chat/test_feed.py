@@ -13,10 +13,10 @@ from maestro.domain.agent_chat import (
     REMINDER,
     Post,
     UnreadPosts,
-    addendum,
     build_feed,
-    chat_only,
-    most_posts,
+    calls_chat_only,
+    chat_addendum,
+    max_posts,
     receives_feed,
 )
 from maestro.domain.agents.agent import Agent
@@ -77,8 +77,8 @@ def test_what_finds_no_room_is_left_for_a_later_call_in_order() -> None:
 def test_no_more_posts_are_read_than_can_be_told() -> None:
     shortest = posts(*[("@a", "x")] * 9)
     for room in range(0, 300, 7):
-        assert build_feed(shortest, "ada", room, may_cut=True).posts <= most_posts(room)
-    assert most_posts(-5) == 1, "or an agent would never get past a post of its own"
+        assert build_feed(shortest, "ada", room, may_cut=True).posts <= max_posts(room)
+    assert max_posts(-5) == 1, "or an agent would never get past a post of its own"
 
 
 def test_without_any_room_nothing_is_told_and_nothing_is_lost() -> None:
@@ -118,7 +118,7 @@ def test_only_answers_of_who_takes_part_are_told(change: dict[str, object], hear
     [((), False), ((POST,), True), ((POST, GET_NEW), True), ((POST, "web_search"), False), (("web_search",), False)],
 )
 def test_a_turn_that_called_nothing_but_the_chat(names: tuple[str, ...], only: bool) -> None:
-    assert chat_only([ToolCall(id=str(at), name=name, arguments="{}") for at, name in enumerate(names)]) is only
+    assert calls_chat_only([ToolCall(id=str(at), name=name, arguments="{}") for at, name in enumerate(names)]) is only
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_turn_that_called_nothing_but_the_chat(names: tuple[str, ...], only: b
     ],
 )
 def test_only_coders_that_take_part_are_told_how_to_chat(slug: str, role: str, told: bool) -> None:
-    text = addendum(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))
+    text = chat_addendum(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))
     assert text == (ADDENDUM.replace("{agentId}", slug) if told else "")
 
 

@@ -75,7 +75,7 @@ def test_what_is_left_empty_is_as_for_everybody() -> None:
     assert read_agent_creation(written("CREATE_AGENT", blank), HERE).agent == NewAgent(slug="ada", name="")
     change = read_agent_update(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE).change
     assert (change.model, change.daily_budget_usd, change.tools) == ("", None, ())
-    assert change.given == {"model", "daily_budget_usd", "tools"}
+    assert change.given_fields == {"model", "daily_budget_usd", "tools"}
 
 
 def test_lists_may_be_written_without_quotation_marks() -> None:
@@ -95,10 +95,10 @@ def test_a_change_names_only_what_changes() -> None:
         written("UPDATE_AGENT", "voice: dry\nlanguage: German\nstatus: paused\nmodel:", ":@Ada"), HERE
     )
     assert wish.slug == "ada"
-    assert wish.change.given == {"voice", "language", "status", "model"}
+    assert wish.change.given_fields == {"voice", "language", "status", "model"}
     assert wish.change.language == "German"
     assert (wish.change.status, wish.change.model, wish.channels) == (AgentStatus.PAUSED, "", ())
-    assert read_agent_update(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given == frozenset()
+    assert read_agent_update(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given_fields == frozenset()
 
 
 @pytest.mark.parametrize(

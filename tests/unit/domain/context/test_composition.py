@@ -14,7 +14,7 @@ from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.conducting.teaching import tag_rules
 from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import HistoryEntry
-from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, persona
+from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, build_persona
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import MESSAGE_OVERHEAD, estimate, estimate_messages, prompt_budget
 from maestro.domain.llm.prompts import PromptMessage, Role
@@ -47,7 +47,7 @@ class Known(Knowledge):
 
 
 def prompt(agent: Agent, matter: PromptInput, known: Known, today: date, budget: int) -> Composition:
-    return compose(persona(agent, known.tools, known.colleagues, budget), matter, known, today, budget)
+    return compose(build_persona(agent, known.tools, known.colleagues, budget), matter, known, today, budget)
 
 
 def utter(text: str, role: Role = Role.USER, number: int | None = None) -> HistoryEntry:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from maestro.domain.context.composition import FACTS, other_facts, state, sticky_facts, summaries
+from maestro.domain.context.composition import FACTS, build_state_layer, build_summary_layer, other_facts, sticky_facts
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory, MemoryState, RecalledFact
@@ -51,7 +51,7 @@ def test_facts_and_summaries_keep_to_their_budget() -> None:
     told = sticky_facts(best, 1_000)
     assert 0 < len(told.facts) < 12
     assert told.layer.tokens <= 1_000
-    gone = summaries([summed_up(day, f"{day} " * 2_000) for day in (9, 8, 7)], 1_333)
+    gone = build_summary_layer([summed_up(day, f"{day} " * 2_000) for day in (9, 8, 7)], 1_333)
     assert gone.tokens <= 1_333
     assert gone.text.startswith("Summary of what was said before 2026-03-09:\n> 9 9")
     assert gone.note == "1 of 3"
@@ -60,12 +60,12 @@ def test_facts_and_summaries_keep_to_their_budget() -> None:
 def test_without_room_nothing_is_told() -> None:
     assert sticky_facts([fact(1, FactCategory.STICKY)], 0).layer.text == ""
     assert other_facts([fact(1)], 0).facts == ()
-    assert state([kept("topic", "tea")], 0).text == ""
-    assert summaries([summed_up(9, "of day 9")], 0).text == ""
+    assert build_state_layer([kept("topic", "tea")], 0).text == ""
+    assert build_summary_layer([summed_up(9, "of day 9")], 0).text == ""
 
 
 def test_the_last_three_summaries_are_told_the_newest_last() -> None:
-    gone = summaries([summed_up(day, f"of day {day}") for day in (9, 8, 7, 6)], 10_000)
+    gone = build_summary_layer([summed_up(day, f"of day {day}") for day in (9, 8, 7, 6)], 10_000)
     assert gone.text.split("\n\n") == [
         f"Summary of what was said before 2026-03-0{day}:\n> of day {day}" for day in (7, 8, 9)
     ]
@@ -74,7 +74,7 @@ def test_the_last_three_summaries_are_told_the_newest_last() -> None:
 def test_state_is_told_by_key_and_where_not_all_fits_what_was_set_last() -> None:
     states = [kept("a", "first", 1), kept("b", "second", 3), kept("c", "third", 2)]
     heading = "What you noted, by key:"
-    assert state(states, 1_000).text == f'{heading}\n- "a": "first"\n- "b": "second"\n- "c": "third"'
+    assert build_state_layer(states, 1_000).text == f'{heading}\n- "a": "first"\n- "b": "second"\n- "c": "third"'
     room = estimate(heading) + 1 + 2 * (estimate('- "b": "second"') + 1)
-    assert state(states, room).text == f'{heading}\n- "b": "second"\n- "c": "third"'
-    assert state(states, room).note == "2 of 3"
+    assert build_state_layer(states, room).text == f'{heading}\n- "b": "second"\n- "c": "third"'
+    assert build_state_layer(states, room).note == "2 of 3"

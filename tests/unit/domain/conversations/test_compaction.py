@@ -6,11 +6,11 @@ from maestro.domain.conversations.conversation import (
     RETAINED_MESSAGES,
     Conversation,
     Message,
+    compaction_prompt,
     excerpt,
     excerpt_budget,
-    instruct,
     is_compaction_due,
-    output_tokens,
+    output_limit,
     removable_messages,
 )
 from maestro.domain.llm.models import cut_to_tokens, estimate, estimate_messages
@@ -100,14 +100,14 @@ def test_no_line_of_a_message_can_pose_as_a_speaker_or_a_tag() -> None:
     assert lines[0] == "[user]"
     assert all(line.startswith("> ") for line in lines[1:])
     assert parse_facts(found.text) == ()
-    assert parse_facts(instruct(CallPurpose.FACTS, found.text)[-1].content) == ()
+    assert parse_facts(compaction_prompt(CallPurpose.FACTS, found.text)[-1].content) == ()
 
 
 def test_an_excerpt_with_its_instructions_fits_the_window() -> None:
     for window in (4_096, 8_192, 200_000):
         text = cut_to_tokens("word " * 500_000, excerpt_budget(window))
         for purpose in (CallPurpose.FACTS, CallPurpose.SUMMARY):
-            taken = estimate_messages(instruct(purpose, text)) + output_tokens(window, 4_096)
+            taken = estimate_messages(compaction_prompt(purpose, text)) + output_limit(window, 4_096)
             assert 0.7 * window < taken <= window
 
 

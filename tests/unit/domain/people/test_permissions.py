@@ -6,7 +6,7 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import Person, is_unknown, refusal
+from maestro.domain.people.permissions import Person, access_refusal, is_unknown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = PersonId("slack", "U:1")
@@ -53,7 +53,7 @@ LIST = "the user is not on the list of coder (allowUsers)"
 def test_owners_then_the_channel_then_the_list_then_everybody(
     person: Person, asked: Agent, bound: AgentChannel | None, reason: str | None
 ) -> None:
-    assert refusal(person, asked, bound) == reason
+    assert access_refusal(person, asked, bound) == reason
 
 
 @pytest.mark.parametrize(

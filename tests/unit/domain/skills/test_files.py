@@ -98,7 +98,7 @@ def test_a_pattern_that_cannot_be_used_is_left_out_and_the_keywords_work() -> No
 def test_an_unknown_key_is_told() -> None:
     [unknown, silent] = read("trigger_keywords: [tea]").problems
     assert "'trigger_keywords' is not known" in unknown
-    assert silent == "no message can trigger it; give it triggers, keywords or patterns"
+    assert silent == "no message can trigger the skill; add keywords or patterns to its triggers"
 
 
 # What cannot be used
@@ -118,11 +118,11 @@ def test_an_unknown_key_is_told() -> None:
         ("---\nslug: tea\n---\n\n", "has no instructions for the model"),
         ("---\nslug: tea\nname: [a]\n---\nBoil", "name is a list or a mapping"),
         ("---\nslug: tea\nauthor: " + "x" * 201 + "\n---\nBoil", "author has more than 200 characters"),
-        ('---\nslug: tea\nname: "\\uD800"\n---\nBoil', "half of a character"),
+        ('---\nslug: tea\nname: "\\uD800"\n---\nBoil', "incomplete character"),
         ('---\nslug: tea\ntriggers: {keywords: ["a\\x07"]}\n---\nBoil', "control character"),
-        ("---\nslug: tea\ntriggers: tea\n---\nBoil", "triggers is not understood"),
-        ("---\nslug: tea\ntriggers: [tea]\n---\nBoil", "triggers is not understood"),
-        ("---\nslug: tea\ntriggers: {words: [tea]}\n---\nBoil", "triggers is not understood"),
+        ("---\nslug: tea\ntriggers: tea\n---\nBoil", "triggers is not valid"),
+        ("---\nslug: tea\ntriggers: [tea]\n---\nBoil", "triggers is not valid"),
+        ("---\nslug: tea\ntriggers: {words: [tea]}\n---\nBoil", "triggers is not valid"),
         ("---\nslug: tea\ntriggers: {keywords: tea}\n---\nBoil", "triggers.keywords is not a list"),
         ("---\nslug: tea\ntriggers: {keywords: [[tea]]}\n---\nBoil", "triggers.keywords is not a list"),
         (
@@ -168,7 +168,7 @@ def test_an_own_skill_replaces_a_shipped_one() -> None:
 def test_of_two_own_skills_with_one_slug_the_first_by_path_stays() -> None:
     library = choose_files([found("/own/b.md", "tea"), found("/own/a.md", "tea")], {})
     assert library.chosen["tea"].source == "/own/a.md"
-    assert library.problems == (("/own/b.md", "its slug tea is that of /own/a.md already; give it another"),)
+    assert library.problems == (("/own/b.md", "the file /own/a.md already has the slug tea; choose another"),)
 
 
 def test_a_broken_file_keeps_what_it_said_before() -> None:

@@ -13,7 +13,7 @@ from maestro.domain.skills.skill import (
     SkillIndex,
     SkillRow,
     SkillScore,
-    problem_of_pattern,
+    pattern_problem,
 )
 from maestro.domain.skills.views import try_message
 from tests.support.job_rows import MORNING
@@ -178,7 +178,7 @@ def test_patterns_of_one_skill_do_not_meddle_with_each_other(
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){30}b", "([a-z]+)*!", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_no_pattern_is_slow(pattern: str) -> None:
     """Each of these takes longer than the universe has existed, where patterns are searched by trying all ways."""
-    assert problem_of_pattern(pattern) is None
+    assert pattern_problem(pattern) is None
     assert chosen([skill("a", patterns=(pattern,)), skill("b", "zebra")], "a" * 60_000 + "! zebra") in (
         ["b"],
         ["a", "b"],
@@ -200,7 +200,7 @@ def test_no_pattern_is_slow(pattern: str) -> None:
     ],
 )
 def test_a_pattern_that_cannot_be_used_says_why(pattern: str, reason: str) -> None:
-    assert reason in (problem_of_pattern(pattern) or "")
+    assert reason in (pattern_problem(pattern) or "")
 
 
 # Long messages
@@ -247,11 +247,11 @@ def test_a_trial_says_what_gave_points_and_why_a_skill_would_not_come() -> None:
     assert [(score.slug, score.points, score.chosen, score.reason) for score in found.items] == [
         ("best", 3, True, ""),
         ("other", 2, True, ""),
-        ("foreign", 1, False, "it is not among the agent's skills"),
-        ("off", 1, False, "it is disabled"),
+        ("foreign", 1, False, "the skill is not among the agent's skills"),
+        ("off", 1, False, "the skill is disabled"),
         ("third", 1, True, ""),
         ("tooled", 1, False, "the agent does not have kettle"),
-        ("unlucky", 1, False, "others have more points"),
+        ("unlucky", 1, False, "other skills have more points"),
     ]
     assert found.items[0].keywords == ("tea", "pot", "cup")
 
