@@ -26,7 +26,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request in chat format; ``images`` are the data URLs of each message."""
-    # litellm would fill an empty message of the assistant with its own sentence.
+    # Empty assistant messages are left out, because litellm would fill them with a sentence of its own.
     sent = [
         (message, urls)
         for message, urls in zip(request.messages, images, strict=True)
@@ -55,7 +55,7 @@ def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
 
 
 def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
-    """Read the tool calls in an answer to the model call with this number; their arguments are not parsed."""
+    """Yield the tool calls in the answer to the model call with this number; their arguments are not parsed."""
     for index, call in enumerate(message.tool_calls or ()):
         name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
         yield ToolCall(id=call_id(number, index), name=name, arguments=arguments)
@@ -76,7 +76,7 @@ def usage(answer: Any) -> Usage:
 
 
 def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Yield the messages; images returned by tools follow the last tool result of their round.
+    """Yield the messages in chat format; images returned by tools follow the last tool result of their round.
 
     Only Anthropic accepts images inside a tool result, and no provider accepts a message between the results of one
     round.
@@ -112,7 +112,7 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
 
 
 def _content(text: str, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Return the text, with images as data URLs, so that the provider need not fetch any address."""
+    """Return the text and the images; images are data URLs, so that the provider need not fetch them."""
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return [{"type": "text", "text": text}, *images] if images else text
 

@@ -41,7 +41,7 @@ _LONG_AGO = timedelta(days=180)
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 _NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
 
-# The first matching pattern decides, so their order matters.
+# The first pattern that matches decides the error class, so the order of the patterns matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
     (
         QuotaExhausted,
@@ -71,7 +71,7 @@ _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to se
 
 
 def limit_of(text: str, now: datetime) -> timedelta | None:
-    """Return the time until a limit ends, None when the text is no message about a limit.
+    """Return the time until a subscription's limit ends; None when the text reports no limit.
 
     A time of day means its next occurrence, in the time zone that the text names or else in that of this machine.
     """
@@ -89,7 +89,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
         reset = _RESETS.search(text)
         return _next_reset(reset, now) if reset else None
-    except (ValueError, KeyError, OverflowError, OSError):  # an impossible date, hour or zone counts as unreadable
+    except (ValueError, KeyError, OverflowError, OSError):  # an impossible date, hour or time zone
         return None
 
 
@@ -113,7 +113,7 @@ def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
 
 
 def _utc(local: datetime, zone: tzinfo | None) -> datetime:
-    """Convert a local time to UTC; a time without a zone is in that of this machine."""
+    """Convert a local time to UTC; without a time zone, the time is local to this machine."""
     return local.replace(tzinfo=zone).astimezone(UTC)
 
 
@@ -127,13 +127,13 @@ class CommandAnswer:
 
 
 def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
-    """Parse the output; the command may write plain text although JSON was requested, above all for errors."""
+    """Parse the output of the command, which may write plain text although JSON was requested, above all for errors."""
     output, failed = ended.output.decode(errors="replace"), ended.code != 0
     try:
         data: Any = json.loads(output) if as_json else None
     except ValueError:
         data = None
-    # Some releases write a list of all events, of which the result is the last.
+    # Some releases of the command write a list of all events; the last event is the result.
     result = data[-1] if isinstance(data, list) and data else data
     if not isinstance(result, dict) or result.get("type") != "result":
         return CommandAnswer(output.strip(), failed)
@@ -142,13 +142,13 @@ def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
 
 
 def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
-    """Return the failure in the output, without any text of the command; None when the command answered."""
+    """Return the failure that the output reports, without quoting the output; None when the command answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
     failed: LLMFailure
     if ended.outcome is ProgramEnd.TOO_LONG:
         failed = ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}")
     elif ended.outcome is ProgramEnd.TOO_MUCH:
-        failed = ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}")
+        failed = ProviderUnavailable(f"{where}: the command wrote more output than an answer can have. {_UNAVAILABLE}")
     elif answer.failed:
         failed = _refusal(f"{where}, exit {ended.code}", _all_text(ended, answer), now)
     else:
@@ -163,7 +163,7 @@ def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
 
 
 def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the installed release of the command lacks an option; it then has called no model."""
+    """Return whether the command refused an option that its release does not know; no model was called then."""
     return answer.failed and _NO_OPTION.search(_all_text(ended, answer)) is not None
 
 
@@ -183,7 +183,7 @@ def _all_text(ended: ProgramResult, answer: CommandAnswer) -> str:
 
 
 def _usage(data: Any) -> Usage | None:
-    """Return the token usage; the command counts cached tokens apart from the input, Maestro within it."""
+    """Return the token usage; the command excludes cached tokens from the input tokens, Maestro includes them."""
     if not isinstance(data, dict):
         return None
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

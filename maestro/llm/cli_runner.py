@@ -27,7 +27,7 @@ OUTPUT_BYTES = 8 * 1024 * 1024
 LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
-# No other variables are passed on: with ANTHROPIC_API_KEY set, the call would be billed to that key.
+# The command gets only these variables: with ANTHROPIC_API_KEY set, the call would be billed to that key.
 _PASSED_ON = frozenset(
     (
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -37,7 +37,7 @@ _PASSED_ON = frozenset(
     )
 )
 _QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-# "default" denies every tool that needs permission, even one that the user's own settings allow.
+# The permission mode "default" denies every tool that needs permission, even if the user's settings allow the tool.
 _EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
 
 log = structlog.get_logger(__name__)
@@ -79,7 +79,7 @@ class CliRunner:
 
     ``sessions`` is the folder with one subfolder for each conversation, where the command keeps its session.
     ``environment`` is that of Maestro; the command gets only the variables that it needs. The prompt is text without
-    tools and images, and says where one was left out.
+    tools and images; a note replaces each image.
     """
 
     sessions: Path
@@ -105,7 +105,7 @@ class CliRunner:
         return _response(site, request, answer, timedelta(seconds=time.monotonic() - started))
 
     async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
-        """Run the command and return its result; run it again where it failed before it called the model."""
+        """Run the command and return its result; run it again if it failed before it called the model."""
         until = time.monotonic() + self.seconds
         continues = session.continues
         while True:
@@ -198,6 +198,6 @@ def _not_started(site: CallSite, why: str) -> LLMFailure:
 
 
 def _quotes(line: str, prompt: str) -> bool:
-    """Return whether a line of the error output contains a passage of the prompt."""
+    """Return whether a line of the command's error output contains a passage of the prompt."""
     starts = range(0, max(1, len(line) - _WINDOW + 1), _STEP)
     return any(line[start : start + _WINDOW] in prompt for start in starts)

@@ -58,7 +58,7 @@ class DemoClient:
 
 
 async def _write(content: str, duration: timedelta) -> None:
-    """Stream the answer word by word to the listener, if there is one, within this time."""
+    """Stream the answer word by word to the listener, if there is one; the last word comes after ``duration``."""
     listener, words = current_listener(), re.findall(r"\S+\s*", content)
     for word in words:
         await asyncio.sleep(duration.total_seconds() / len(words))

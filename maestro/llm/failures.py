@@ -25,15 +25,15 @@ from maestro.domain.llm.errors import (
 from maestro.llm.wire import HttpExchange, OversizedBody
 
 SENTENCE_LIMIT = 2_000
-"""The characters of a sentence that are searched; providers put their own words before a quoted prompt."""
+"""How many characters of an error sentence are searched; a provider's own words precede a quoted prompt."""
 
 PAGE_LIMIT = 64 * 1024
-"""The characters that are searched in a body that is not JSON."""
+"""How many characters of an error body that is not JSON are searched."""
 
 _CODES = ("code", "type", "status")
 _DETAILS = ("reason", "retryDelay")
 _FLAG = "flagged_input"
-"""The field in which OpenRouter quotes input that it flagged; the name of the field is a code, its content a quote."""
+"""The field in which OpenRouter quotes flagged input; its name counts as an error code, its content is ignored."""
 
 LONGEST = timedelta(days=31)
 """The longest wait: no provider bills by a longer period, so a longer wait in an error is a mistake."""
@@ -58,7 +58,7 @@ _QUOTA = re.compile(
     r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
-# Gemini sends this text also for a limit per minute, but then with a waiting time.
+# Gemini sends "exceeded your current quota" also for a limit per minute, but then with a waiting time.
 _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
@@ -67,7 +67,7 @@ _BAD_KEY = re.compile(
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
-# A 403 about one user's input, or one model, must not disable the account for all others.
+# HTTP 403 because of one input or one model must not disable the account for all other requests.
 _FORBIDDEN_REQUEST = re.compile(
     r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
     re.IGNORECASE,
@@ -83,27 +83,27 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
-# The request was invalid before it was sent, and a retry cannot help; litellm reports it as a 500 of the provider.
+# litellm raises these errors, as HTTP 500, for a request that is invalid before it is sent: no retry can help.
 _MISTAKES = frozenset(
     kind.__name__
     for kind in (AttributeError, ImportError, KeyError, ModuleNotFoundError, TypeError, UnicodeEncodeError, ValueError)
 )
 
-# Refusals of the account, not of the request.
+# HTTP statuses that refuse the account, not the request.
 _OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
-# Refusals that end after a time, without any change of the request or the account.
+# HTTP statuses of refusals that end after a time, without any change of the request or the account.
 _PASSING = frozenset((408, 409, 425))
 
 _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
     QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
-    AnswerTooLarge: "Check what answers at the account's baseUrl; raise llm.maxAnswerBytes if it is right.",
-    AuthenticationFailed: "Give the account a working key, or check what it may use and enable it again.",
-    ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
+    AnswerTooLarge: "Check which server is at the account's baseUrl; if it is the right one, raise llm.maxAnswerBytes.",
+    AuthenticationFailed: "Give the account a working key, or check the key's permissions; then enable it again.",
+    ToolsUnsupported: "Choose a model that can call tools, or give the agent no tools.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
     BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
-    AccountUnusable: "Check how the account's provider is spelled, and its model, baseUrl and key.",
+    AccountUnusable: "Check the spelling of the account's provider, and the account's model, baseUrl and key.",
     ModelTimeout: "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds.",
     ProviderUnavailable: "Check the provider's status page, and the account's baseUrl if it has one.",
 }
@@ -123,7 +123,7 @@ class ErrorBodyText:
 
 
 def read_body(body: str) -> ErrorBodyText:
-    """Parse an error body; a text that is not JSON counts as the provider's, broken JSON is ignored."""
+    """Parse an error body; text that is not JSON counts as the provider's own words, and truncated JSON is ignored."""
     try:
         whole: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -135,8 +135,8 @@ def read_body(body: str) -> ErrorBodyText:
 
 
 def read_sentence(text: str) -> ErrorBodyText:
-    """Return a text as one that may quote a prompt anywhere."""
-    # Without quotation marks, a quoted prompt cannot look like a JSON field.
+    """Return an error text that may quote a prompt, limited in length and without double quotes."""
+    # Double quotes are replaced, so that a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
 
@@ -160,7 +160,7 @@ def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
 
 
 def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
-    """Yield those of the named fields that the object has, as JSON."""
+    """Yield the named fields that the object has, each as JSON text."""
     for name in names:
         if isinstance(value := of.get(name), str | int):
             yield f'"{name}": "{value}"'
@@ -175,7 +175,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
-    """Return how long to wait, at most ``LONGEST``; None without a readable time or for a past date.
+    """Return how long the provider asks to wait, at most ``LONGEST``; None if it names no valid time in the future.
 
     Headers (names in lower case) are searched before the body. Known forms: ``retry-after-ms``; ``retry-after`` in
     seconds or as a date; Gemini's ``retryDelay``; "try again in 1m2.5s" of OpenAI and similar providers; the date (UTC)
@@ -227,11 +227,11 @@ class FailureEvidence:
     oversized: bool = False
     """Whether the answer was longer than the limit of bytes."""
     sent: bool = True
-    """Whether a request left this process; without one, the library may have invented the status."""
+    """Whether a request left this process; if none did, litellm may have invented the status."""
 
 
 def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
-    """Collect the facts of a failure from the HTTP exchange and the chain of causes."""
+    """Collect the facts of a failed call from its HTTP exchange and from the chain of its exceptions."""
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < CAUSES_LIMIT:
         chain.append(cause)
@@ -248,7 +248,7 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
 
 
 def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
-    """Return the classified failure, without any of its text; ``now`` converts dates to waiting times."""
+    """Return the failure of a call, without quoting the provider; ``now`` converts dates to waiting times."""
     body = read_body(facts.text) if facts.sent else read_sentence(facts.text)
     wait = waiting_time(facts.headers, body.text, now)
     kind = _kind(facts, body, asks_to_wait=wait is not None)

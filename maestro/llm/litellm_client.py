@@ -36,16 +36,16 @@ Transports = WeakSet[ObservedTransport]
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise the import downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # otherwise the import loads any .env file in a parent folder
-    "HF_HUB_OFFLINE": "1",  # otherwise counting a Llama model's tokens calls Hugging Face, for 23 s
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without it, importing litellm downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # without it, importing litellm loads any .env file in a parent folder
+    "HF_HUB_OFFLINE": "1",  # without it, litellm's token count for Llama models calls Hugging Face, for 23 s
 }
 
 _SWITCHES = {
     "telemetry": False,
     "suppress_debug_info": True,
     "disable_hf_tokenizer_download": True,
-    "drop_params": True,  # parameters that a model does not support are dropped
+    "drop_params": True,  # litellm drops parameters that a model does not support
     "modify_params": False,
     "num_retries": 0,
     "turn_off_message_logging": True,
@@ -74,7 +74,7 @@ class ImportedLibrary:
     transports: Transports
 
     async def complete(self, chat: ChatRequest) -> Any:
-        """Send a chat request: by litellm's translation alone, or through its entry point where there is none."""
+        """Send a chat request by litellm's translation alone, or through litellm's entry point if there is none."""
         translation = self.translator.translation_of(chat) if self.translator is not None else None
         if translation is None:
             return await self.litellm.acompletion(**chat.arguments())
@@ -102,11 +102,11 @@ class LiteLLMLibrary:
 
     @property
     def loading(self) -> bool:
-        """Whether the import is under way."""
+        """Whether litellm is being imported."""
         return self._imported is not None and not self._imported.done()
 
     async def settled(self) -> None:
-        """Return when a begun import is over; at once where none was begun."""
+        """Wait until the import of litellm has ended; return at once if it was not begun."""
         if self._imported is not None:
             await self.loaded()
 
@@ -131,23 +131,23 @@ class LiteLLMLibrary:
                 await transports.pop().aclose()
 
     async def loaded(self) -> ImportedLibrary:
-        """Begin the import unless it has begun, wait for it, and return the library."""
+        """Begin the import of litellm unless it has begun, wait for it, and return the library."""
         self.warm_up()
         assert self._imported is not None
         if self._imported.done():
             return self._imported.result()
-        # Shielded: a cancelled call must not cancel the import that other calls wait for.
+        # The import is shielded, because a cancelled call must not cancel the import that other calls wait for.
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
     async def _outcome(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
-        """Send the one request and return its parsed answer."""
+        """Send the one request of a call and return its parsed answer."""
         with observed(self._answer_limit()) as exchange:
             try:
                 return read(await call)
             # litellm raises its own errors, those of openai, httpx and aiohttp, and KeyErrors for unexpected answers.
             except Exception as error:  # noqa: BLE001
                 failure = classify(site, evidence(error, exchange), datetime.now(UTC))
-        # Raised outside of the handler: an exception context would carry prompt and key along.
+        # The failure is raised outside of the handler, because its exception context would hold the prompt and the key.
         raise failure
 
 
@@ -192,13 +192,13 @@ def _models_on_demand() -> Iterator[None]:
 def _encodings_on_demand() -> Iterator[None]:
     """Let tokenizer encodings that are requested within the block be read at their first use.
 
-    litellm reads one of 100,000 tokens while it is imported, which takes a twelfth of the import's CPU time. Only
-    litellm's token counts need it, for providers that report none; Maestro has its own estimate.
+    litellm reads an encoding of 100,000 tokens while it is imported, which takes a twelfth of the import's CPU time.
+    Only litellm's token counts need it, for providers that report none; Maestro has its own estimate.
     """
     tiktoken: Any = importlib.import_module("tiktoken")
     read: Callable[[str], Any] = tiktoken.get_encoding
 
-    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm asks for its class
+    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm checks the class
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -266,7 +266,7 @@ class LiteLLMClient:
         images = [
             [await asyncio.to_thread(self._data_url, image) for image in message.images] for message in request.messages
         ]
-        # Without this parameter Ollama silently truncates a prompt to its default window.
+        # Without ``num_ctx``, Ollama silently truncates a prompt to its default context window.
         window = {"num_ctx": self.models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
             model=model_name(account),
@@ -284,7 +284,7 @@ class LiteLLMClient:
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Convert litellm's untyped answer to a response."""
         choice, usage = answer.choices[0], chat_format.usage(answer)
-        # The name enters workflow histories, which must hold no other text of a provider.
+        # The model's name enters workflow histories, which must hold no other text of a provider.
         model = str(answer.model or "").removeprefix("ollama_chat/")
         return LLMResponse(
             content=storable(choice.message.content or ""),

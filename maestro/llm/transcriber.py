@@ -72,7 +72,7 @@ class Transcriber:
         )
         while progress.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self.book.read)
-            # An account that has another model cannot transcribe, so it is no substitute.
+            # Accounts of other providers are no substitute, because their models cannot transcribe.
             able = [
                 account
                 for account in roster.usable
@@ -118,7 +118,7 @@ class Transcriber:
         return None
 
     async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
-        """Return the transcript; raises an ``LLMFailure`` without any text."""
+        """Return the transcript; raises an ``LLMFailure`` that quotes neither the provider nor the transcript."""
         arguments = {
             "model": f"{account.provider}/{site.model}",
             "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 log = structlog.get_logger(__name__)
 
-SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro asks for"
+SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro requires"
 
 TRANSLATIONS = 256
 """The most models whose translation is cached."""
@@ -34,7 +34,7 @@ class Provider:
     base_url: str
     path: str
     tail: str = ""
-    """The end of an address that operators may have configured, removed because litellm appends it again."""
+    """An ending that is removed from a configured address, because litellm appends it again."""
 
 
 # Every provider has an explicit address: without one litellm reads OPENAI_BASE_URL and similar variables.
@@ -43,7 +43,7 @@ _PROVIDERS: Mapping[str, Provider] = {
     "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions"),
     "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta", "/models/{model}:generateContent"),
     "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions"),
-    # `ollama/` flattens the conversation into one prompt; `ollama_chat/` keeps its turns.
+    # litellm's prefix `ollama/` flattens a conversation into one prompt; `ollama_chat/` keeps its messages.
     "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", tail="/v1"),
 }
 
@@ -52,14 +52,14 @@ PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _
 
 
 def model_name(account: Account) -> str:
-    """Return litellm's name for the account's model, which the account has under the provider's name."""
+    """Return litellm's name for the account's model: litellm's prefix of the provider, and the model."""
     known = _PROVIDERS.get(account.provider)
     prefix = known.prefix if known else account.provider
     return f"{prefix}/{account.model}"
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address for the account's calls; None lets litellm choose it, for an unknown provider."""
+    """Return the address for the account's calls; None for an unknown provider, whose address litellm chooses."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:
@@ -109,16 +109,16 @@ class ChatRequest:
 
 @dataclass(slots=True)
 class CallRecord:
-    """The logging object that litellm's response parsers require; it stores nothing."""
+    """A logging object that stores nothing; litellm's response parsers require one."""
 
     optional_params: Json
 
     def post_call(self, *_: Any, **__: Any) -> None:
-        """Ignore a body, because it may contain prompts."""
+        """Ignore the body of an answer, because it may contain prompts."""
 
 
 def translator_of(litellm: Any) -> "Translator | None":
-    """Return the translator, after a test for every provider; None where litellm's internals have changed.
+    """Return the translator, after a test of every provider; None where litellm's internals have changed.
 
     The test also loads the modules that litellm imports on demand, here in the thread of the import. With changed
     internals, requests go through litellm's entry point, at several times the CPU time; one warning is logged.
@@ -157,10 +157,10 @@ class Translator:
         self._translation_of = lru_cache(TRANSLATIONS)(self._translation)
 
     def translation_of(self, chat: ChatRequest) -> "Translation | None":
-        """Return the translation for a request; None where only litellm's entry point can send it.
+        """Return the translation for a request; None if only litellm's entry point can send the request.
 
-        These are requests to providers that Maestro does not know by name, whose addresses and keys only the entry
-        point knows, and to OpenAI models that use another API (``/responses``).
+        That is so for providers that Maestro does not know by name, whose addresses and keys only the entry point
+        knows, and for OpenAI models that use another API (``/responses``).
         """
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 

@@ -29,7 +29,7 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 """The default limit of an answer in bytes; parsing an answer takes several times its size in memory."""
 
 STREAM_FACTOR = 4
-"""The factor by which a stream may exceed the limit of an answer, because each few letters have a JSON frame."""
+"""The factor by which a stream may exceed the limit of an answer, because every few letters have a JSON frame."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def streamed_to(listener: Listener) -> Iterator[None]:
-    """Stream every answer that is requested within the block to ``listener``, where its account can stream."""
+    """Stream every answer that is requested within the block to ``listener``, if the account can stream."""
     token = _listener.set(listener)
     try:
         yield
@@ -119,7 +119,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return await self._send(exchange, request)
 
     async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
-        request.headers["accept-encoding"] = "identity"  # a small compressed answer may decompress to a very large one
+        request.headers["accept-encoding"] = "identity"  # a small compressed answer may be huge decompressed
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         of_encoding = (b"content-encoding", b"content-length")
@@ -153,12 +153,12 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             return response
         try:
             whole = await assemble(response.aiter_bytes(), stream_format.answer(), listener)
-        # A stream in an unknown format counts as interrupted; the log gets none of its text.
+        # A stream in an unknown format counts as interrupted; its text must not reach the log.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
             await response.aclose()
-        # ASCII keeps half a surrogate pair escaped, so that it joins its other half in the next piece.
+        # ASCII output keeps half a surrogate pair escaped, so that the half can join the other half in the next piece.
         headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
         if len(content) > exchange.limit:
             raise OversizedBody
@@ -218,7 +218,7 @@ class LimitedBody(httpx.AsyncByteStream):
                     raise OversizedBody
 
     async def aclose(self) -> None:
-        """Close the wrapped stream, which reads no more."""
+        """Close the wrapped stream."""
         await self._body.aclose()
 
 
@@ -241,7 +241,7 @@ def _body_of(response: httpx.Response, limit: int) -> LimitedBody:
 
 
 def _unpacker(encoding: str) -> Unpack:
-    """Return the decompressor for an encoding.
+    """Return the decompressor for a Content-Encoding.
 
     Every request asks for uncompressed bodies, but some gateways compress them nevertheless, usually with gzip.
     """
@@ -249,7 +249,7 @@ def _unpacker(encoding: str) -> Unpack:
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise httpx.DecodingError("the answer is compressed in a way that was not requested")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts gzip and zlib headers
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # this flag accepts gzip and zlib headers
 
     def unpack(packed: bytes) -> Iterator[bytes]:
         try:

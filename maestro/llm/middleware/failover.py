@@ -63,7 +63,7 @@ MOST_TIMEOUTS = 2
 """The timeouts in one attempt after which no other account is called, because the user has waited long enough."""
 
 REQUESTS = 2
-"""Another account is called only within the time limit of this many requests since the attempt began."""
+"""An attempt calls another account only during this many times the time limit of one request."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Circuit:
     probing: bool = False
 
     def seconds_open(self, rules: BreakerSettings, now: float) -> float:
-        """Return the seconds until a request may pass, 0 when a request may pass now."""
+        """Return the seconds until a request may pass; 0 when a request may pass now."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
     def succeeded(self, began: int, rules: BreakerSettings) -> bool:
@@ -139,7 +139,7 @@ class CircuitBreaker:
         """Pass the request on; raises ``CircuitOpen`` while the circuit of its provider is open."""
         account = self.directory.find(request.account)
         if account is None:
-            return await self.inner.complete(request)  # the transport raises the failure
+            return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
         key = (account.type, account.provider, account.base_url)
         circuit = self.circuits.get(key) or self.circuits.setdefault(key, Circuit())
         if circuit.probing or circuit.seconds_open(self.rules(), self.now()):
@@ -163,7 +163,7 @@ class CircuitBreaker:
         return response
 
     def _count_failure(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
-        """Count a failure; return the error that a next request would get, None while the circuit is closed."""
+        """Count a failure; return the error that the next request would get, or None while the circuit is closed."""
         if circuit.failed(began, self.rules(), self.now()):
             log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
         return None if circuit.opened_at is None else self._refusal(circuit, account, request)
@@ -171,8 +171,8 @@ class CircuitBreaker:
     def _refusal(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
         rules = self.rules()
         seconds = circuit.seconds_open(rules, self.now())
-        wait = f"for another {seconds:.0f} s" if seconds else "while one request tries whether it works again"
-        failure = CircuitOpen(f"{account.provider} failed several times in a row and is left alone {wait}")
+        wait = f"for another {seconds:.0f} s" if seconds else "while one test request is under way"
+        failure = CircuitOpen(f"{account.provider} failed several times in a row and is not called {wait}")
         failure.site = CallSite(account.provider, account.name, request.model)
         failure.retry_after = timedelta(seconds=seconds or rules.open_seconds)
         return failure
@@ -193,13 +193,13 @@ class FailoverProgress:
     failures: list[LLMFailure] = field(default_factory=list)
 
     def note(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Record a failure, so that this account or model is not called again in this attempt."""
+        """Record a failed call, so that its account or model is not called again in this attempt."""
         whole, model = choice.keys
         self.tried.add(whole if isinstance(failure, WHOLE_ACCOUNT_FAILURES) else model)
         self.failures.append(failure)
 
     def may_go_on(self, now: float) -> bool:
-        """Return whether the time and the timeouts so far allow to call another account."""
+        """Return whether another account may be called, by the elapsed time and the number of timeouts."""
         return now < self.until and len(self.of(ModelTimeout)) < MOST_TIMEOUTS
 
     def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
@@ -214,14 +214,14 @@ class FailoverProgress:
 
     @property
     def circuit(self) -> CircuitOpen | None:
-        """The error of the open circuit that closes first, also of one that opened in this attempt."""
+        """The error of the open circuit that admits a request first; circuits that this attempt opened count."""
         errors = (error for failure in self.failures for error in (failure, failure.instead))
         circuits = (error for error in errors if isinstance(error, CircuitOpen))
         return min(circuits, key=lambda error: error.retry_after, default=None)
 
     @property
     def room_in(self) -> timedelta | None:
-        """The time until Maestro's own limits admit a request, None where these limits refused none."""
+        """The time until Maestro's own rate limits admit a request; None if these limits refused no request."""
         return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
 
 
@@ -270,13 +270,13 @@ class Failover:
 
 
 def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
-    """Return the accounts that can answer the whole request; for an exact request, those with a requested model."""
+    """Return the roster with unfit models marked; for an exact request, only accounts that offer a requested model."""
     roster = snapshot.roster.able(progress.models) if progress.exact else snapshot.roster
     return roster.fitting(progress.models, progress.fits)
 
 
 def _final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
-    """Return the error to raise when no further account is called."""
+    """Return the error to raise when the attempt calls no further account."""
     unavailable = roster.unavailable(progress.models, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
     if progress.circuit is not None:

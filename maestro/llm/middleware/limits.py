@@ -32,7 +32,7 @@ Ready = Callable[[LLMRequest], Awaitable[None]]
 
 @dataclass(slots=True)
 class LeakyBucket:
-    """The used part of a limit per minute, which drains evenly. Times are the event loop's, in seconds."""
+    """The used part of a limit per minute, which drains evenly; times are the event loop's, in seconds."""
 
     _used: float = field(default=0.0, init=False)
     _at: float = field(default=0.0, init=False)
@@ -47,7 +47,7 @@ class LeakyBucket:
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
     def take(self, need: float) -> None:
-        """Use this amount, which must fit."""
+        """Add this amount to the used part; the caller has checked that the amount fits."""
         self._used += need
 
 
@@ -95,7 +95,7 @@ class AccountLimiter:
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
-        """Wait for admission; None if the request was not, or cannot be, admitted within these seconds."""
+        """Wait for admission; None if the request is not admitted within these seconds."""
         slot = LimiterSlot(tokens, precedence, is_background_priority(precedence.priority))
         wait = self._seconds_until_room(tokens)
         if wait > seconds:
@@ -114,7 +114,7 @@ class AccountLimiter:
                 await admitted
         except (TimeoutError, asyncio.CancelledError) as error:
             if slot.cancelled:
-                self._admit()  # the requests behind it may have room now
+                self._admit()  # the requests behind the cancelled one may fit now
             else:
                 self.leave(slot)  # the request was admitted just before the cancellation
             if isinstance(error, TimeoutError):
@@ -123,13 +123,13 @@ class AccountLimiter:
         return slot
 
     def leave(self, slot: LimiterSlot) -> None:
-        """Free a slot."""
+        """Free the slot of a request that ended, and admit waiting requests."""
         self._inside -= 1
         self._background_inside -= slot.background
         self._admit()
 
     def _admit(self) -> None:
-        """Admit the requests that fit now, and set a timer for the next one."""
+        """Admit the waiting requests that fit now, and set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -191,7 +191,7 @@ class RateLimit:
         """
         account = self.directory.find(request.account)
         if account is None:
-            return await self.inner.complete(request)  # the transport raises the failure
+            return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
         tokens, rules = _tokens(account, request), self.llm()
         limiter = self._limiters.get(account.name)
         if limiter is None:
@@ -201,8 +201,8 @@ class RateLimit:
         slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
         if slot is None:
             busy = LimiterBusy(
-                f"The account {account.name!r} had no room within {rules.limiter_wait_seconds:g} s under its own "
-                "limits. Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
+                f"The limits of account {account.name!r} did not admit a request within {rules.limiter_wait_seconds:g} s. "
+                "Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
             )
             busy.site = CallSite(account.provider, account.name, request.model)
             busy.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
@@ -222,7 +222,7 @@ def _tokens(account: Account, request: LLMRequest) -> int:
     if tokens > most:
         message = (
             f"The account {account.name!r} may take {most:.0f} tokens at once ({FILL:.0%} of its tokensPerMinute), the "
-            f"request {tokens} with its answer. Raise tokensPerMinute, or lower llm.maxOutputTokens."
+            f"request and its answer need {tokens}. Raise tokensPerMinute, or lower llm.maxOutputTokens."
         )
         failure = RequestTooLarge(message)
         failure.site = CallSite(account.provider, account.name, request.model)
@@ -257,14 +257,14 @@ class StopWatch:
             self.forget(job_id, task)
 
     def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
-        """Cancel this task once its job is asked to stop."""
+        """Cancel this task when its job is stopped or ends."""
         self._tasks.setdefault(job_id, set()).add(task)
         self.store.changes.watch(job_id)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._cancel_stopped())
 
     def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
-        """Stop watching; true when the task was still watched, false when the watch had cancelled it."""
+        """Stop watching a task; return false if the task was cancelled because its job was stopped or ended."""
         tasks = self._tasks.get(job_id, set())
         watched = task in tasks
         tasks.discard(task)
@@ -289,7 +289,7 @@ class StopWatch:
 
 @dataclass(slots=True)
 class StopGuard:
-    """Middleware that runs the inner call as a task which the watch can cancel."""
+    """Middleware that runs the inner call as a task, which is cancelled when its job is stopped."""
 
     inner: LLMClient
     watch: StopWatch
@@ -322,7 +322,7 @@ class Deadline:
             async with asyncio.timeout(seconds):
                 return await self.inner.complete(request)
         except TimeoutError:
-            pass  # raised below, so that its context does not hold the cancelled call
+            pass  # ModelTimeout is raised below, so that its context does not hold the cancelled call
         raise ModelTimeout(
             f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
             "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."

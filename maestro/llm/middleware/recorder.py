@@ -48,7 +48,7 @@ class ReservationRefused(Exception):
 
 @dataclass(slots=True)
 class CallReservation:
-    """The budgets of one call, its highest possible cost (None: unknown), and whether that is reserved.
+    """The budgets of one call, its highest possible cost (None: unknown), and whether that cost is reserved.
 
     ``cheaper`` is the fallback model, empty when no account has it.
     """
@@ -64,7 +64,7 @@ class CallReservation:
         """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
             if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
-                raise ReservationRefused  # rolls back the transaction, and with it the reservation
+                raise ReservationRefused  # raising rolls back the transaction with the reservation
             self.reserved = True
 
 
@@ -94,13 +94,13 @@ class Budget:
         call, response = self._reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # handled below, so that the final failure has no chained exception
+                with suppress(ReservationRefused):  # handled below, outside of this exception context
                     reserve = call.reserve if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
                 admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
                 response = await self.inner.complete(admitted)
-            call.reserved = False  # settled in the transaction that commits the answer
+            call.reserved = False  # the transaction that committed the answer settled the reservation
         finally:
             if call.reserved:
                 await uninterrupted(asyncio.to_thread(self._release, request.key))
@@ -133,13 +133,13 @@ class Budget:
         return max((usual, *filter(None, costs)))
 
     def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
-        """Return the request to pass on although a budget seems used up; its highest cost is reserved."""
+        """Return the request to pass on although the snapshot shows a used-up budget; its highest cost is reserved."""
         used_up = self._reserve(call)
         if used_up is None:
             return request
         if used_up.scope is BudgetScope.DAY or not call.cheaper:
             raise self._refusal(used_up)
-        # No fallback: it may cost more than the model that used up the budget.
+        # The cheaper model gets no fallbacks: a fallback may cost more than the model that used up the budget.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
     def _reserve(self, call: CallReservation) -> BudgetLimit | None:
@@ -163,22 +163,22 @@ class Budget:
             return used_up
 
     def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
-        """Return the failure: it lasts until the next day, or until other calls settle what they have reserved."""
+        """Return the budget failure; it lasts until the next day, or until calls under way settle their reservations."""
         with self.store.view() as tx:
             spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
             tomorrow = tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
         if spent:
-            failure = BudgetExceeded(f"{limit} is used up; it is counted anew from midnight UTC")
+            failure = BudgetExceeded(f"{limit} is used up; spending starts again at 0 at midnight UTC")
         else:
-            failure = BudgetExceeded(f"{limit} has no room while the calls under way are not settled")
+            failure = BudgetExceeded(f"{limit} is fully reserved by calls under way; the job retries later")
             failure.reason = WaitReason.ACCOUNT
         failure.wake_at = tomorrow if spent else soon
         return failure
 
     def _release(self, key: CallKey) -> None:
         with self.store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # otherwise a newer attempt owns the reservation
+            if not tx.jobs.steps.overtaken:  # an overtaken attempt no longer owns the reservation
                 tx.llm.budgets.release(key)
 
 
@@ -193,7 +193,7 @@ class RecordedRequest:
 
     @property
     def milliseconds(self) -> int:
-        """The milliseconds since the start."""
+        """The milliseconds since the attempt began."""
         return round((time.monotonic() - self.began) * 1000)
 
 
@@ -211,7 +211,7 @@ class Recorder:
     answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send the request, or that of an earlier interrupted attempt, and commit the answer."""
+        """Send the request, or the stored request of an interrupted earlier attempt, and commit the answer."""
         attempt = await self._commit_request(request)
         request = attempt.request
         log.info(
@@ -238,7 +238,7 @@ class Recorder:
         return response
 
     async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
-        """Commit the request before it is sent; on a cancellation record that it was not sent and cost nothing."""
+        """Commit the request before it is sent; after a cancellation, record that it was not sent and cost nothing."""
         commit = asyncio.create_task(asyncio.to_thread(self._write_request, request))
         try:
             return await asyncio.shield(commit)
@@ -256,7 +256,7 @@ class Recorder:
             tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
-        # Both calls read the whole prompt, which takes long, so they run before the write transaction.
+        # Estimating and packing a long prompt is slow, so both are done before the write transaction.
         estimate, packed = self.estimates.least(request), packed_request(request)
         with self.store.begin() as tx:
             if request.on_send is not None:
@@ -288,7 +288,7 @@ class Recorder:
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
-    """Return the request as stored under the digest, with the account and model of the present one."""
+    """Return the request stored under the digest, with the account and model of the new request."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
     fields["messages"] = tx.llm.prompts.unpack(stored.turns)
@@ -307,7 +307,7 @@ class DraftStreaming:
     store: Store
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer; no more of the draft is written once this returns."""
+        """Answer the request and store drafts meanwhile; no draft is stored after the return."""
         if not request.shown_every:
             return await self.inner.complete(request)
         draft, grown = StringIO(), asyncio.Event()
@@ -335,12 +335,12 @@ class DraftStreaming:
             await asyncio.sleep(request.shown_every)
 
     def _store_draft(self, request: LLMRequest, written: str, stored: str) -> str:
-        """Store what is visible of the text so far, and return it; return ``stored`` if the store is busy."""
+        """Store the visible part of the text so far and return it; return ``stored`` if the store is busy."""
         text = visible_so_far(storable(written))
         if text and text != stored:
             try:
                 with self.store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # then a newer attempt in another process writes the draft
+                    if not tx.jobs.steps.overtaken:  # if overtaken, a newer attempt writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

@@ -29,7 +29,7 @@ FOLDER = "answers"
 """The folder of spool files, beside the database; it has files only while the database cannot be written."""
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
-"""Writes further rows with an answer, in its transaction."""
+"""A function that writes further rows in the transaction that commits an answer."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class SpooledAnswer(Value):
 
 
 class _CallbackFailed(Exception):
-    """The caller's function for an answer failed; ``__cause__`` is its error."""
+    """The caller's ``on_answer`` function raised an error, which is the ``__cause__``."""
 
 
 class AnswerSpool:
@@ -102,9 +102,9 @@ class AnswerSpool:
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _commit_held(self, held: SpooledAnswer, file: Path) -> None:
-        """Commit an answer with the rows that follow from it, and remove its file; if these fail, commit it alone.
+        """Commit an answer with the rows of its callback and remove its file; if the callback fails, commit it alone.
 
-        The answer is paid for, so no error in the further rows may keep it out of the store.
+        The answer is paid for, so no error of the callback may keep it out of the store.
         """
         try:
             self._commit(held, held.request.on_answer)
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # Another process may have committed it from its spool file; a restored backup may lack the call.
+            # None: another process has committed the answer's spool file, or a restored backup lacks the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
@@ -127,7 +127,7 @@ class AnswerSpool:
                 try:
                     on_answer(tx, held.response)
                     tx.flush()
-                # An error here concerns the rows that follow from the answer, so the answer alone is committed.
+                # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
                 except Exception as error:
                     raise _CallbackFailed from error
 
@@ -216,7 +216,7 @@ class CallReader:
             return self._snapshot(tx, request)
 
     def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
-        """Return the stored answer to the call, or else a snapshot."""
+        """Return the stored answer to the call; without one, return a snapshot."""
         call = tx.llm.calls.answered(request.key)
         if call is None:
             return self._snapshot(tx, request)
@@ -253,7 +253,7 @@ class RequestTransaction:
     spooled: bool
 
     def with_snapshot(self, request: LLMRequest) -> LLMRequest:
-        """Return the request with the stored answer to its call, or else with a snapshot."""
+        """Return the request with the stored answer to its call; without one, with a snapshot."""
         if self.spooled:
             return request
         return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
@@ -275,7 +275,7 @@ class ReplayGuard:
     answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Return the stored answer of an earlier attempt, or else pass the request on with its snapshot."""
+        """Return the stored answer of an earlier attempt; without one, pass the request on with its snapshot."""
         if request.snapshot is None:
             request = await asyncio.to_thread(self._read, request)
         if isinstance(request.snapshot, LLMResponse):
@@ -285,7 +285,7 @@ class ReplayGuard:
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self.answers.spooled()  # checked before the view opens, because the view does not see later commits
+        spooled = self.answers.spooled()  # checked first, because the view does not see later commits
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 

@@ -52,12 +52,12 @@ class RequestChanges:
 
 @dataclass(slots=True)
 class Redaction:
-    """Replaces secrets in a request, where ``redact``, which is called for each request, does so."""
+    """Replaces secrets in each request with the function that ``redact`` returns for it."""
 
     redact: Callable[[], Redact]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
-        """Return the request without secrets; long prompts are scanned in a thread, because that takes time."""
+        """Return the request without secrets; prompts are scanned in a thread, because a long one takes time."""
         redact = self.redact()
         if redact is keep_text:
             return request
@@ -103,8 +103,8 @@ def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
 class SecondAttempt:
     """Calls once more with a changed request, after an empty answer or when a model accepts no tools or images.
 
-    The process remembers which models refuse tools, or images of tools. A second request passes the circuit breaker and
-    the limits like any other.
+    The process remembers which models refuse tools, or images of tools. The circuit breaker and the limits apply to a
+    second request like to any other.
     """
 
     inner: LLMClient
@@ -134,7 +134,7 @@ class SecondAttempt:
                 if _without_pictures in tried:
                     self._without_pictures.add(target)
                 return response
-            # Outside of the handler, so that the second failure is not chained to the first.
+            # The change is outside of the handler, so that the second failure is not chained to the first.
             tried.add(change)
             changed = without_snapshot(_apply(request, known | tried))
 
@@ -145,7 +145,7 @@ class SecondAttempt:
 
 
 def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
-    """Return the changed request: pictures go before tools, whose turns become the user's and would keep them."""
+    """Return the changed request; pictures are removed first, because a tool message becomes a user message."""
     for change in (_without_pictures, _without_tools, _with_guidance):
         if change in changes:
             request = change(request)
@@ -195,14 +195,14 @@ def checked_answer(request: LLMRequest, response: LLMResponse) -> LLMResponse:
 
 def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
     """Return the failure with the usage of the empty answer, which is billed."""
-    cause = "If it stays so, try another model."
+    cause = "If this happens again, try another model."
     if response.finish_reason == "length":
         cause = (
-            f"It used up its {request.max_output_tokens} output tokens before it said anything; raise "
+            f"The model used up its {request.max_output_tokens} output tokens before it wrote any text; raise "
             "llm.maxOutputTokens."
         )
     elif response.finish_reason == "content_filter":
-        cause = "The provider's filter blocked it."
+        cause = "The provider's filter blocked the answer."
     failure = EmptyResponse(
         f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} {cause}"
     )
