@@ -1,4 +1,4 @@
-"""All metrics of one process, in the text format of Prometheus, with those of jobs, which are read from the store."""
+"""All metrics of one process in the text format of Prometheus, including those that are read from the store."""
 
 import platform
 from collections import Counter as Tally
@@ -33,19 +33,19 @@ from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic, Vocabulary
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
-"""The upper limits, in seconds, of the buckets for the duration of a job."""
+"""The upper limits of the histogram's buckets for the duration of a job, in seconds."""
 
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
-"""The upper limits, in seconds, of the buckets for the duration of a step."""
+"""The upper limits of the histogram's buckets for the duration of a step, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class Ledger:
-    """The position up to which messages, ended jobs, ended calls and ended chunks of all processes were counted.
+    """The position up to which messages, jobs, calls and chunks of all processes were counted.
 
-    Each is returned once. Present table contents are no counters: a resumed job is no longer failed, and old rows may
-    be deleted. Creation and reads are short transactions; two threads must not read at once.
+    Each row is counted once. Present table contents are no counters: a resumed job is no longer failed, and old rows
+    may be deleted. Creation and reads are short transactions; two threads must not read at once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -58,7 +58,7 @@ class Ledger:
             self._ignored = tx.inbox.ignored.by_reason()
 
     def read(self) -> MetricChanges:
-        """Return what is new since the last read; raises ``StoreBusy``, and the next read includes it."""
+        """Return the changes since the last read; after a ``StoreBusy``, the next read includes them."""
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
@@ -104,13 +104,13 @@ class WaitingJobs:
         self._max_pending = max_pending
 
     def update(self, jobs: OpenJobs, now: datetime) -> None:
-        """Set the number of open jobs, and the limit."""
+        """Set the number of open jobs, the age of the oldest pending job, and the limit of pending jobs."""
         self._limit.set(self._max_pending())
         counted = Tally(jobs.by_position.values())
         for status in OPEN:
             self._open.labels(status).set(counted[status])
         age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0
-        self._oldest.set(max(age, 0))  # not negative, even if the system clock was set back
+        self._oldest.set(max(age, 0))  # an age is not negative, even if the system clock was set back
 
 
 class EndedJobs:
@@ -123,7 +123,7 @@ class EndedJobs:
         self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
         self._skipped = counter(
             "maestro_schedule_runs_skipped",
-            "Runs of schedules that were skipped because no model could be asked, by the class of the reason.",
+            "Runs of schedules that were skipped because no model could be called, by error class.",
             ["reason"],
         )
         self._durations = Histogram(
@@ -132,14 +132,14 @@ class EndedJobs:
             buckets=ANSWER_BUCKETS,
             registry=registry,
         )
-        # Every series starts at 0, because Prometheus sees no increase in one that starts at 1.
+        # Every series starts at 0, because Prometheus sees no increase in a series that starts at 1.
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
         self._failures.labels(self._errors.word(Quarantined.__name__))
         self._skipped.labels(self._errors.word(BudgetExceeded.__name__))
 
     def update(self, jobs: Iterable[EndedJob]) -> None:
-        """Count the jobs."""
+        """Count the jobs by status and error, and observe the duration of completed jobs."""
         for job in jobs:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
@@ -169,25 +169,25 @@ class ProcessMetrics:
         self._traffic = Traffic(registry)
         self._steps = Histogram(
             "maestro_step_duration_seconds",
-            "Time that attempts at steps took in this process, by how they ended.",
+            "Duration of attempts at steps in this process, by step and outcome.",
             ["step", "outcome"],
             buckets=STEP_BUCKETS,
             registry=registry,
         )
         self._scans_failed = Counter(
             "maestro_scan_errors_total",
-            "Texts that this process could not search for secrets whole.",
+            "Texts that this process could not scan completely for secrets.",
             registry=registry,
         )
         self._writes = StoreWrites(registry)
         self._store = store
         self._checks = Gauge(
             "maestro_check_ok",
-            "Whether a check of /readyz is ok: 1, or 0 with a problem.",
+            "The result of each check of /readyz: 1 if it is ok, 0 if not.",
             ["check"],
             registry=registry,
         )
-        Info("maestro_build", "Which Maestro this is.", registry=registry).info(
+        Info("maestro_build", "The versions of Maestro and Python, and the command.", registry=registry).info(
             {"version": release(), "command": command, "python": platform.python_version()}
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -202,7 +202,7 @@ class ProcessMetrics:
         self._scans_failed.inc()
 
     def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return all metrics; while the store does not answer, its last figures are repeated and a check fails."""
+        """Return all metrics; while the store does not answer, its last figures are repeated and its check is 0."""
         with self._reading:
             self._checks.clear()
             for check, state in checks.items():

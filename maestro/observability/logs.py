@@ -19,7 +19,7 @@ from maestro.scanner.scanner import OutOfTime, Rules, shipped
 from maestro.settings.live import LiveSettings
 
 CleanLine = Callable[[str], str]
-"""Returns a line of the log as it may be written."""
+"""A function that returns a log line without its secrets."""
 
 OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
 """The packages whose level is ``logs.level``.
@@ -36,7 +36,7 @@ Examples are a worker that Temporal refuses, an MCP server that writes invalid m
 
 
 def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
-    """Return the function that redacts log lines by the present settings.
+    """Return the function that removes secrets from log lines, by the present settings.
 
     Only Maestro's own rules are used: an operator's pattern may take long, and logging must not wait for it.
     """
@@ -53,7 +53,7 @@ def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
 
 
 def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
-    """Return a line without its secrets; a scan that fails is not logged, to avoid a loop."""
+    """Return a line without its secrets; a failed scan is not logged, because that would cause a further scan."""
     whole = (TextSpan(0, len(text)),)
     try:
         spans = rules.spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
@@ -75,7 +75,7 @@ def _valid_json(clean: str, text: str) -> str:
 
 
 def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:
-    """Write everything from ``level`` up to standard error, each line as ``line`` returns it."""
+    """Log to standard error from ``level`` up; ``line`` returns each line as it is written."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -98,7 +98,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
             ],
         )
     )
-    # A filter on the handler, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
+    # The handler filters, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
     handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS)
     logging.basicConfig(handlers=[handler], force=True)
     set_level(level)
@@ -112,7 +112,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
 
 
 def set_level(level: str) -> None:
-    """Log Maestro's events from ``level`` up from now on, and those of libraries from "warning" up at least."""
+    """Log events of Maestro from ``level`` up, and those of libraries from "warning" or a higher level up."""
     ours = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(max(ours, logging.WARNING))
     for name in OURS:

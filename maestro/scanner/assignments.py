@@ -117,7 +117,7 @@ class AssignmentPlugin(SpanPlugin):
         self._pairs = latin_pattern(_PAIRS)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of the values; each name is read once, even if several of its parts match."""
+        """Yield the ranges of the values; each name is read once, even if it contains several word stems."""
         done = 0
         paired = self._pairs.search(data) is not None
         known: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
@@ -139,7 +139,7 @@ class AssignmentPlugin(SpanPlugin):
 
 
 def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
-    """Return whether a name is part of a longer one: of a cloud resource, an image, a type or a host."""
+    """Return whether a name is part of the longer name of a cloud resource, an image, a type or a host."""
     start, end = name
     if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
         return True
@@ -169,7 +169,7 @@ def _word_before(data: bytes, start: int) -> bytes:
 
 
 def _words(before: bytes, name: bytes) -> list[str]:
-    """Return the words of a name; a one-word name includes the word before it, unless that is a variable's type."""
+    """Return the words of a name; a one-word name gets the word before it, unless that is a variable's type."""
     words, first = words_of(name), before.decode().lower()
     alone = not first or name[:1] in (b"-", b".") or first in _TYPES or b"_" in name
     return words if alone else [first, *words]
@@ -199,7 +199,7 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
-            # The name begins its line, or follows what an .env file or a shell has there, such as ``export``.
+            # The name begins its line, or follows a keyword of a shell or an .env file, such as ``export``.
             begins_line = LINE_STARTS.search(data, max(0, name[0] - 24), name[0]) is not None
             whole_line = pattern is ASSIGNED and match[0] == b"=" and begins_line
             value = _value(data, match.end(), kind, whole_line=whole_line)
@@ -256,7 +256,7 @@ def _stands_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
 
 
 def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
-    """Return whether a sentence uses the name as a noun, not as a verb or a part of random text or Base64."""
+    """Return whether a sentence uses the name as a noun, not as a verb or as part of random text or Base64."""
     text = data[name[0] : name[1]]
     if words[-1] in _VERBS and len(words_of(text)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
         return False
@@ -264,7 +264,7 @@ def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
-    """Return whether the quote before a value closes a quote that opened before the name: then there is no value."""
+    """Return whether the quote before a value closes a quote that opened before the name, so that there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
         return False
@@ -282,7 +282,7 @@ class TablePlugin(SpanPlugin):
         self._insert = latin_pattern(_INSERT)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of the cells that hold a secret."""
+        """Yield the ranges of the cells that contain a secret."""
         small = data.lower()
         if any(head in small for head in _HEADS):
             if b"into" in small:

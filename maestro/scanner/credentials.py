@@ -55,7 +55,7 @@ def is_login(value: bytes) -> bool:
 
 
 def is_chosen(value: bytes) -> bool:
-    """Return whether a value may be a password chosen by a person: it is no word, variable, path or date."""
+    """Return whether a person may have chosen a value as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
@@ -65,7 +65,7 @@ def is_chosen(value: bytes) -> bool:
 def is_strong(value: bytes) -> bool:
     """Return whether a value looks like a password even where no name announces one."""
     value = value.rstrip(b",;.)")
-    if _ASSIGNMENT.match(value):  # an assignment, which the rules in assignments.py judge
+    if _ASSIGNMENT.match(value):  # the rules in assignments.py judge assignments
         return False
     return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
@@ -166,7 +166,7 @@ def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
 
 
 def _is_port(run: bytes, start: int, before: bytes) -> bool:
-    """Return whether digits after a colon are a port and not a password that begins with digits, as ``2024.Winter!x``.
+    """Return whether digits after a colon are a port, not the beginning of a password, as in ``2024.Winter!x``.
 
     No host follows a port, except in a list of hosts. Where a path follows the digits, they are a password only if the
     text after the colon looks chosen by a person and the text before the colon is no host.
@@ -198,7 +198,7 @@ def _end_of_password(run: bytes, start: int) -> int:
 
 
 def has_signs(value: bytes) -> bool:
-    """Return whether a possible placeholder contains digits or signs besides letters: then a person chose it."""
+    """Return whether a possible placeholder mixes letters with digits or signs, so that a person may have chosen it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 

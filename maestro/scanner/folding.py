@@ -1,4 +1,4 @@
-"""Folds text for the rules: one byte a character, look-alikes replaced by ASCII, positions mapped to the original."""
+"""Folds text for the rules to one byte a character: look-alikes become ASCII, positions map to the original text."""
 
 import re
 import unicodedata
@@ -27,7 +27,7 @@ _BLANKS = {"n": b"\n", "r": b"\n", "t": b" "}
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Folded bytes to search; ``starts`` and ``ends`` map each to the original, None where the positions are equal."""
+    """The folded bytes of a text; ``starts`` and ``ends`` map them to the original, None if all positions are equal."""
 
     data: bytes
     starts: Sequence[int] | None = None
@@ -41,7 +41,7 @@ class Folded:
 
 
 class Folder(dict[int, str | None]):
-    """Folds texts and caches the replacement of each character, so one instance is used for many texts."""
+    """Folds texts and caches the replacement of each character; one instance is used for many texts."""
 
     def __missing__(self, code: int) -> str | None:
         """Cache and return the replacement of a character; None removes an invisible character."""

@@ -54,7 +54,7 @@ _LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE
 
 
 def is_secret(kind: Kind, candidate: ValueSpan, *, literal: bool) -> bool:
-    """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is not code."""
+    """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is no code."""
     value = candidate.value[:JUDGED]
     if len(value) < _LEAST[kind]:
         return False
@@ -93,7 +93,7 @@ def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, in
 
 
 def _is_row(value: bytes) -> bool:
-    """Return whether the value is the id of a row, a message or a cache entry: a UUID, a number or a short hash."""
+    """Return whether a value is the id of a row, a message or a cache entry: a UUID, a number or a short hash."""
     return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
@@ -125,7 +125,7 @@ def is_code(value: bytes, *, literal: bool = False) -> bool:
     if field is not None and worded(field[1]) > 0.5:
         return True
     if _CODE.fullmatch(value) is None:
-        # Operators of code also occur in passwords; a random mix of all character classes is therefore no code.
+        # Passwords may contain operators of code, so a random mix of all character classes is not code.
         return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))
     if _STRUCTURE.search(value) is None:
         return not has_digit(value) and worded(value) > 0.6 and (not literal or not value.isalnum())
@@ -150,7 +150,7 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
 
 
 def _is_spaced_password(value: bytes) -> bool:
-    """Return whether a few words are a password with spaces: they form no sentence and contain a number."""
+    """Return whether a few words are a password with spaces: they contain a number and form no sentence."""
     words = value.split(b" ")
     if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
         return False

@@ -9,7 +9,7 @@ from maestro.scanner.tokens import latin_pattern
 
 
 class Kind(Enum):
-    """The kind of secret a name announces: chosen by a person, several words, generated, or perhaps generated."""
+    """The kind of secret that a name announces: chosen by a person, several words, generated, or perhaps generated."""
 
     PASSWORD = auto()
     PHRASE = auto()
@@ -30,7 +30,7 @@ _SPLIT = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def stems() -> object:
-    """Return the pattern of word stems, in any case, of which every name of a secret contains at least one."""
+    """Return the pattern of word stems, in any case; every name of a secret contains at least one of them."""
     return latin_pattern(_STEMS, any_case=True)
 
 

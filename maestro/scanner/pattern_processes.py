@@ -18,13 +18,13 @@ from maestro.domain.redaction import TextSpan
 from maestro.scanner import pattern_program
 
 MOST = 8
-"""The limit of processes: as many scans may hang before the next one has to wait."""
+"""The most child processes: this many scans may hang before a further scan has to wait."""
 WARM = 2
 """The number of idle processes that are kept for later scans."""
 
 
 class PatternsFailed(Exception):
-    """Some patterns could not be searched for; ``spans`` are the matches of the others."""
+    """The search for some patterns failed; ``spans`` are the matches of the other patterns."""
 
     def __init__(self, reason: str, spans: tuple[TextSpan, ...]) -> None:
         """Set the reason, which quotes neither the pattern nor the text."""
@@ -44,14 +44,14 @@ class PatternProcesses:
     def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
         """Return the ranges that the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
         if not self._slots.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            raise PatternsFailed("too many scans with patterns of your own hang", ())
+            raise PatternsFailed("too many scans for chat.scanner.patterns hang", ())
         try:
             return self._search(self._take(), text, patterns, deadline)
         finally:
             self._slots.release()
 
     def close(self) -> None:
-        """End the idle processes; they also end with this process, because they read its sockets."""
+        """End the idle processes; each also ends when this process ends, which closes its socket."""
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
@@ -72,11 +72,11 @@ class PatternProcesses:
                     invalid.append(str(number))
             finished = True
         except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
-            raise PatternsFailed("a pattern of your own took too long", tuple(spans)) from error
+            raise PatternsFailed("a pattern of chat.scanner.patterns took too long", tuple(spans)) from error
         finally:
             self._give_back(process) if finished else self._replace(process)
         if invalid:
-            raise PatternsFailed(f"no regular expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
+            raise PatternsFailed(f"invalid expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
         return tuple(spans)
 
     def _take(self) -> "_PatternProcess":
@@ -99,13 +99,13 @@ class PatternProcesses:
 
 
 class _PatternProcess:
-    """A child process that searches, and the socket to it."""
+    """A child process that searches texts for patterns, and the socket to it."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # A separate session, so that Ctrl-C reaches Maestro only; the process ends when its socket is closed.
-            self._process = subprocess.Popen(  # noqa: S603 - a program of Maestro
+            # The process has its own session, so that Ctrl-C reaches Maestro only; it ends when its socket is closed.
+            self._process = subprocess.Popen(  # noqa: S603 - the program is Maestro's own
                 (sys.executable, "-I", "-S", str(Path(pattern_program.__file__))),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
@@ -116,14 +116,14 @@ class _PatternProcess:
         self._read = b""
 
     def ask(self, text: str, patterns: Sequence[str], deadline: float) -> None:
-        """Send a request; raises OSError when the process does not read it in time."""
+        """Send a text and its patterns; raises OSError when the process does not read them in time."""
         seconds = max(deadline - time.monotonic(), 0.001)
         request = {"text": text, "patterns": list(patterns), "seconds": seconds}
         self._socket.settimeout(seconds)
         self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
 
     def answer(self, deadline: float) -> list[tuple[int, int]] | None:
-        """Return the next answer; raises OSError when none comes in time, ValueError when it is incomplete."""
+        """Return the next pattern's matches, None if it is invalid; raises OSError at the deadline, or ValueError."""
         while b"\n" not in self._read:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             news = self._socket.recv(65_536)
@@ -145,4 +145,4 @@ def _start_process() -> _PatternProcess:
     try:
         return _PatternProcess()
     except OSError as error:
-        raise PatternsFailed("no process for patterns of your own could be started", ()) from error
+        raise PatternsFailed("no process that searches for chat.scanner.patterns could be started", ()) from error

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 GRACE_SECONDS = 1.0
 """Seconds after the deadline at which this program ends itself, in case its parent process is gone."""
 GROUP = "secret"
-"""The name of a group: where a pattern has it, only the text of that group is a secret."""
+"""The group of a pattern that marks the secret; in a pattern without it, the whole match is the secret."""
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer requests until the connection ends."""
+    """Answer requests on the socket until the connection ends."""
     # Python cannot interrupt a running regular expression; with SIG_DFL the kernel kills the process on SIGALRM.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for line in connection.makefile("r", encoding="ascii"):

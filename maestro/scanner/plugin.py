@@ -12,17 +12,17 @@ ByteRange = tuple[int, int]
 
 
 class SpanPlugin(BasePlugin):
-    """A plugin that reads a whole text at once, in time linear in its length, and stores nothing.
+    """A plugin that reads a whole text at once, in time linear in the text's length, and stores nothing.
 
     The interface of detect-secrets works as well, but returns values only, which is not enough to redact a text.
     """
 
     @abstractmethod
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of secrets in folded text; they may overlap."""
+        """Yield the ranges of secrets in folded text; ranges may overlap."""
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:
-        """Return the values of the secrets in a text."""
+        """Yield the values of the secrets in a text."""
         for folded in Folder().readings(string):
             for start, end in self.find_ranges(folded.data):
                 span = folded.span(start, end)

@@ -1,4 +1,4 @@
-"""Reads the scanner's rules that are data: words, patterns and kinds of tokens; each file once per process."""
+"""Reads the scanner's data files of words, patterns and kinds of tokens; each file is read once per process."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

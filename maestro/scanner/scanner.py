@@ -31,7 +31,7 @@ class OutOfTime(Exception):
     """The scan reached its deadline before the end of the text."""
 
     def __init__(self, spans: tuple[TextSpan, ...]) -> None:
-        """Store the findings up to the deadline."""
+        """Store the findings made before the deadline."""
         super().__init__("out of time")
         self.spans = spans
 
@@ -66,7 +66,7 @@ class Rules:
         return merge_spans(spans)
 
     def _find_ranges(self, data: bytes, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
-        """Scan again with the findings blanked, so that a second scan of a stored text finds nothing."""
+        """Yield the findings; then blank them and scan again, so that a scan of the redacted text finds nothing new."""
         for _ in range(_ROUNDS):
             ranges: list[ByteRange] = []
             for plugin in self.plugins:
@@ -106,7 +106,7 @@ class DetectSecretsScanner:
         try:
             spans = self._rules.spans(text, deadline, rules.allow)
         except OutOfTime as error:
-            return ScanResult(text, error.spans, "the text took too long")
+            return ScanResult(text, error.spans, "the scan of the text took too long")
         if not rules.patterns:
             return ScanResult(text, spans)
         problem = ""
@@ -126,7 +126,7 @@ class GuardedScanner:
     """A scanner that never raises: an error is logged and counted, and the fail mode decides about the text."""
 
     def __init__(self, scanner: SecretScanner, failed: Callable[[], None] = lambda: None) -> None:
-        """Wrap a scanner; ``failed`` is called, from any thread, for each text that could not be scanned completely."""
+        """Wrap a scanner; ``failed`` is called, from any thread, for each text that was not scanned completely."""
         self._scanner = scanner
         self._failed = failed
 
@@ -136,7 +136,7 @@ class GuardedScanner:
             return ScanResult(text)
         try:
             result = self._scanner.scan(text, rules)
-        except Exception as error:  # noqa: BLE001 - a post goes on (docs/decisions.md: agent chat)
+        except Exception as error:  # noqa: BLE001 - a failed scan stops no post (docs/decisions.md: agent chat)
             result = ScanResult(text, (), type(error).__name__)
         if not result.error:
             return result
@@ -147,7 +147,7 @@ class GuardedScanner:
 
 
 def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
-    """Return the spans without existing redaction marks, which stay unchanged."""
+    """Yield the parts of the spans that are outside of existing redaction marks."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for span in spans:
         at = span.start

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import re2  # type: ignore[import-untyped]  # the package has no type stubs
+import re2  # type: ignore[import-untyped]  # re2 has no type stubs
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.rule_files import pattern_tables, token_rows
@@ -35,7 +35,7 @@ _NEXT_BEGIN = re.compile(rb"-{4,5} {0,2}BEGIN ")
 _LONGEST_BLOCK = 24_576
 """Bytes of the longest block: a key of 16,384 bits with its headers is half of that."""
 
-# A line of a private key after the prefix of a mail, diff, comment or string literal; or a header of the key's block.
+# Matches a line or a header of a private key, also when it is quoted in a mail, diff, comment or string literal.
 _LINE = re.compile(
     rb"(?:[ \t>|+#*\"'`;,/]|\\[nrt]|\x01)*+"
     rb"(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|Subject|x-[\w-]{1,20})\b[^\n]*"
@@ -81,7 +81,7 @@ def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
 
 
 class TokenPlugin(SpanPlugin):
-    """Finds the tokens of a table of kinds."""
+    """Finds tokens of the kinds in a table."""
 
     secret_type = "Token of a provider"  # noqa: S105 - the name of a rule, not a secret
 
@@ -93,14 +93,14 @@ class TokenPlugin(SpanPlugin):
             kinds.setdefault(token.prefix.encode(), []).append((token, re.compile((token.body + end).encode())))
         prefixes = sorted(kinds, key=len, reverse=True)
         self._any = latin_pattern(b"|".join(map(re2.escape, prefixes)))
-        # A text with a long prefix may also be a token with a shorter prefix, so both are tried.
+        # A long prefix may begin with the shorter prefix of another kind, so both kinds are tried.
         self._kinds = {
             prefix: [(shorter, *kind) for shorter in prefixes if prefix.startswith(shorter) for kind in kinds[shorter]]
             for prefix in prefixes
         }
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of tokens, including characters that adjoin them."""
+        """Yield the ranges of tokens, including adjoining characters that may belong to them."""
         done = 0
         for match in self._any.finditer(data):
             start = match.start()
@@ -121,7 +121,7 @@ class TokenPlugin(SpanPlugin):
 
 
 def _is_generated(body: bytes, token: Token) -> bool:
-    """Return whether a value is generated, and neither an example of documentation nor a name, such as a branch's."""
+    """Return whether a token's body is generated, neither an example in documentation nor the name of a branch."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
@@ -176,7 +176,7 @@ class FormPlugin(SpanPlugin):
 
 
 def _is_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> bool:
-    """Return whether no character that belongs to the value is beside it."""
+    """Return whether no further character of the value's alphabet adjoins the value."""
     start, end = span
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
         return beside.match(data, end) is None  # a plus sign at the start of a line comes from a diff
@@ -245,7 +245,7 @@ _PUTTY_LINE = re.compile(
 
 
 def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
-    """Return the end of the lines that could belong to a key; empty lines count if more of the key follows."""
+    """Return the end of the lines that may belong to a key; an empty line belongs to it if more of the key follows."""
     at = end = start
     while at < len(data) and at - start < _LONGEST_BLOCK:
         match = line.match(data, at)
@@ -259,7 +259,7 @@ def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
 
 
 def _first_line(data: bytes, end: int, earliest: int) -> int:
-    """Return the start of the key lines before an end mark that has no begin mark."""
+    """Return the start of the key lines before an end mark without a begin mark."""
     at = first = data.rfind(b"\n", earliest, end) + 1 or earliest
     if not _is_prose(data[at:end]) and _BODY_RUN.search(data, at, end):
         return at

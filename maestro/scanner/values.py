@@ -41,7 +41,7 @@ class ValueSpan:
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | None:
     """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
-    in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
+    in_form = data[at - 1 : at] == b"="  # "&" ends a value only after "=", because a password may contain "&"
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
@@ -96,7 +96,7 @@ def _escaped_quote_length(data: bytes, start: int, end: int, mark: bytes) -> int
 
 
 def _ends_with_punctuation(value: bytes) -> bool:
-    """Return whether the last byte belongs to the sentence: a full stop, a comma, a closing bracket."""
+    """Return whether the last byte belongs to the sentence around a value: a full stop, a comma, a bracket."""
     last = value[-1:]
     if last in _CLOSING:
         return value.count(_CLOSING[last]) < value.count(last)

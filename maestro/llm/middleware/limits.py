@@ -201,7 +201,7 @@ class RateLimit:
         slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
         if slot is None:
             busy = LimiterBusy(
-                f"The limits of account {account.name!r} did not admit a request within {rules.limiter_wait_seconds:g} s. "
+                f"The limits of account {account.name!r} admitted no request within {rules.limiter_wait_seconds:g} s. "
                 "Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
             )
             busy.site = CallSite(account.provider, account.name, request.model)

@@ -163,7 +163,7 @@ class Budget:
             return used_up
 
     def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
-        """Return the budget failure; it lasts until the next day, or until calls under way settle their reservations."""
+        """Return the failure, which lasts until the next day or until calls under way settle their reservations."""
         with self.store.view() as tx:
             spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
             tomorrow = tx.llm.budgets.tomorrow
