@@ -122,7 +122,7 @@ class ErrorBodyText:
         return "\n".join((self.codes, *self.sentences))
 
 
-def read_body(body: str) -> ErrorBodyText:
+def parse_error_body(body: str) -> ErrorBodyText:
     """Parse an error body; text that is not JSON counts as the provider's own words, and truncated JSON is ignored."""
     try:
         whole: Any = json.loads(body)
@@ -131,46 +131,46 @@ def read_body(body: str) -> ErrorBodyText:
         return ErrorBodyText() if body.lstrip().startswith(("{", "[")) else ErrorBodyText(codes=body[:PAGE_LIMIT])
     if isinstance(whole, list):
         whole = next(iter(whole), None)
-    return _read_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
+    return _parse_error_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
 
 
-def read_sentence(text: str) -> ErrorBodyText:
+def quoting_text(text: str) -> ErrorBodyText:
     """Return an error text that may quote a prompt, limited in length and without double quotes."""
     # Double quotes are replaced, so that a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
 
-def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
+def _parse_error_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     """Parse an error object: its ``error`` is an object, a sentence (Ollama), or missing (older vLLM)."""
     error = whole.get("error") or whole
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
-    details, metadata = error.get("details"), _mapping(error.get("metadata"))
+    details, metadata = error.get("details"), _mapping_or_empty(error.get("metadata"))
     codes = list(_fields(error, _CODES))
     for detail in details if isinstance(details, list) else ():
-        codes += _fields(_mapping(detail), _DETAILS)
+        codes += _fields(_mapping_or_empty(detail), _DETAILS)
     if _FLAG in metadata:
         codes.append(f'"{_FLAG}"')
     # OpenRouter wraps the error of the provider to which it forwarded the request.
     raw, wrapped = metadata.get("raw"), ErrorBodyText()
     if isinstance(raw, str):
-        wrapped = read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
+        wrapped = parse_error_body(raw) if raw.lstrip().startswith("{") else quoting_text(raw)
     sentences = _sentences(error.get("message") or error.get("detail"))
     return ErrorBodyText("\n".join(filter(None, [*codes, wrapped.codes])), (*sentences, *wrapped.sentences))
 
 
-def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+def _fields(source: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
     """Yield the named fields that the object has, each as JSON text."""
     for name in names:
-        if isinstance(value := of.get(name), str | int):
+        if isinstance(value := source.get(name), str | int):
             yield f'"{name}": "{value}"'
 
 
 def _sentences(text: Any) -> tuple[str, ...]:
-    return read_sentence(text).sentences if isinstance(text, str) else ()
+    return quoting_text(text).sentences if isinstance(text, str) else ()
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -190,18 +190,18 @@ def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timede
         wait = timedelta(seconds=float(delay[1]))
     elif not after and (delay := _OPENAI_DELAY.search(text)):
         wait = sum((float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(delay[1])), timedelta())
-    elif moment := _moment(after, text):
+    elif moment := _retry_date(after, text):
         wait = moment - now
     else:
         return None
     return min(max(wait, timedelta()), LONGEST)
 
 
-def _moment(after: str, text: str) -> datetime | None:
+def _retry_date(header: str, text: str) -> datetime | None:
     """Return the date in the header, or else in the text; None when neither has a valid date."""
     try:
-        if after:
-            moment = parsedate_to_datetime(after)
+        if header:
+            moment = parsedate_to_datetime(header)
         elif date := _ANTHROPIC_DATE.search(text):
             moment = datetime.fromisoformat(f"{date[1]}T{date[2] or '00:00'}")
         else:
@@ -230,7 +230,7 @@ class FailureEvidence:
     """Whether a request left this process; if none did, litellm may have invented the status."""
 
 
-def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
+def collect_evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     """Collect the facts of a failed call from its HTTP exchange and from the chain of its exceptions."""
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < CAUSES_LIMIT:
@@ -247,11 +247,11 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
-def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
+def classify_failure(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
     """Return the failure of a call, without quoting the provider; ``now`` converts dates to waiting times."""
-    body = read_body(facts.text) if facts.sent else read_sentence(facts.text)
+    body = parse_error_body(facts.text) if facts.sent else quoting_text(facts.text)
     wait = waiting_time(facts.headers, body.text, now)
-    kind = _kind(facts, body, asks_to_wait=wait is not None)
+    kind = _error_class(facts, body, asks_to_wait=wait is not None)
     status = facts.status if kind is not AccountUnusable else None
     answer = f"HTTP {status}" if status else "no answer" if facts.sent else "no request"
     if facts.cause and (status or 0) < 300:
@@ -264,13 +264,13 @@ def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailur
     return failure
 
 
-def _kind(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
+def _error_class(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Choose the error class by status; the text counts only where the provider refused the request."""
     status = facts.status or 0
     if facts.oversized:
         return AnswerTooLarge
     if 300 <= status < 500 and status not in _PASSING:
-        refusal = _kind_of_refusal(status, body, asks_to_wait=asks_to_wait)
+        refusal = _refusal_class(status, body, asks_to_wait=asks_to_wait)
         return AccountUnusable if refusal is BadRequest and not facts.sent else refusal
     if not facts.sent and facts.cause in _MISTAKES:
         return AccountUnusable
@@ -278,11 +278,11 @@ def _kind(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) ->
     return ModelTimeout if facts.timed_out and status < 300 else ProviderUnavailable
 
 
-def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
+def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
-    if status == 402 or _is_about_quota(status, body, asks_to_wait=asks_to_wait):
+    if status == 402 or _is_quota_error(status, body, asks_to_wait=asks_to_wait):
         return QuotaExhausted
     if status == 429:
         return RateLimited
@@ -293,7 +293,7 @@ def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) ->
     return ContextOverflow if _CONTEXT.search(body.text) else BadRequest
 
 
-def _is_about_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
+def _is_quota_error(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
     if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
     text = body.text if status in _OF_THE_ACCOUNT else body.codes

@@ -35,18 +35,18 @@ class _KeyCheckRequest:
     refusals: frozenset[int] = frozenset({401, 403})
 
 
-def _bearer(key: str) -> Mapping[str, str]:
+def _bearer_header(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 _REQUESTS: Mapping[str, _KeyCheckRequest] = {
     "anthropic": _KeyCheckRequest("/v1/models", lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"}),
-    "openai": _KeyCheckRequest("/models", _bearer),
+    "openai": _KeyCheckRequest("/models", _bearer_header),
     # Gemini answers 400 to an unknown key.
     "gemini": _KeyCheckRequest("/models", lambda key: {"x-goog-api-key": key}, frozenset({400, 401, 403})),
     # OpenRouter's list of models needs no key, so the limits of the key are requested.
-    "openrouter": _KeyCheckRequest("/key", _bearer),
-    "ollama": _KeyCheckRequest("/api/tags", _bearer),
+    "openrouter": _KeyCheckRequest("/key", _bearer_header),
+    "ollama": _KeyCheckRequest("/api/tags", _bearer_header),
 }
 
 

@@ -43,7 +43,7 @@ class Account:
     concurrency: int = 0
 
 
-class Directory(Protocol):
+class AccountDirectory(Protocol):
     """A lookup of the accounts that this process can call."""
 
     def find(self, name: str) -> Account | None:

@@ -70,7 +70,7 @@ class Transcriber:
         progress = FailoverProgress(
             (f"{settings.provider}/{bare(settings.model)}",), clock.time() + settings.max_seconds
         )
-        while progress.may_go_on(clock.time()):
+        while progress.may_call_another(clock.time()):
             roster = await asyncio.to_thread(self.book.read)
             # Accounts of other providers are no substitute, because their models cannot transcribe.
             able = [
@@ -84,18 +84,18 @@ class Transcriber:
             account = self.book.find(choice.account.name)
             if account is None:
                 break
-            failure = await self._attempt(account, audio, keep, progress)
+            failure = await self._try_account(account, audio, keep, progress)
             if failure is None:
                 return True
-            progress.note(choice, failure)
-            await uninterrupted(asyncio.to_thread(self.book.report, choice, failure))
+            progress.add_failure(choice, failure)
+            await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, failure))
             if not isinstance(failure, FAILOVER_FAILURES):
                 break
-        if progress.repeatable:
-            raise progress.repeatable[-1]
+        if progress.retryable_failures:
+            raise progress.retryable_failures[-1]
         return False
 
-    async def _attempt(
+    async def _try_account(
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
@@ -107,7 +107,7 @@ class Transcriber:
 
         try:
             await keep(attempt(CallState.SENT))
-            text = await self._text(account, site, audio, progress.until)
+            text = await self._request_transcript(account, site, audio, progress.until)
         except LLMFailure as failure:
             await keep(attempt(CallState.FAILED, error=type(failure).__name__))
             return failure
@@ -117,7 +117,7 @@ class Transcriber:
         await keep(attempt(CallState.ANSWERED, text))
         return None
 
-    async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
+    async def _request_transcript(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
         """Return the transcript; raises an ``LLMFailure`` that quotes neither the provider nor the transcript."""
         arguments = {
             "model": f"{account.provider}/{site.model}",

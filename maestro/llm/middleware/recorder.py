@@ -125,11 +125,11 @@ class Budget:
         Failover may reach the most expensive account, and the budget must suffice there as well.
         """
         first, tokens = choose_account(accounts, models, roster.limited), estimate_input(request)
-        usual = self.estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
+        usual = self.estimates.maximum(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
         others = (choice for choice in candidates(accounts, models) if choice != first)
-        costs = (self.estimates.most(choice, tokens, request.max_output_tokens) for choice in others)
+        costs = (self.estimates.maximum(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
     def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
@@ -257,7 +257,7 @@ class Recorder:
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
-        estimate, packed = self.estimates.least(request), packed_request(request)
+        estimate, packed = self.estimates.minimum(request), packed_request(request)
         with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
@@ -267,7 +267,7 @@ class Recorder:
                 digest = tx.llm.prompts.keep_request(packed, stored)
             else:
                 request = _restore(tx, request, cut_off)
-                estimate, digest = self.estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
+                estimate, digest = self.estimates.minimum(request), tx.llm.prompts.keep_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 

@@ -12,9 +12,9 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, keep_text, redact_messages
-from maestro.llm.accounts import WindowOf, room
+from maestro.llm.accounts import WindowOf, free_tokens
 from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, without_snapshot
-from maestro.llm.protocols import Directory, LLMClient
+from maestro.llm.protocols import AccountDirectory, LLMClient
 from maestro.store.transaction import Transaction
 
 ANTHROPIC = "anthropic"
@@ -72,7 +72,7 @@ class CacheMarkers:
     Other providers cache without marks, refuse them, or need a separate request for each mark.
     """
 
-    directory: Directory
+    directory: AccountDirectory
     enabled: Callable[[], bool]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
@@ -224,7 +224,7 @@ class ChatFeed:
     """
 
     reader: CallReader
-    directory: Directory
+    directory: AccountDirectory
     window: WindowOf
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
@@ -239,7 +239,7 @@ class ChatFeed:
         if unread.messages:
             account = self.directory.find(request.account)
             provider = account.provider if account is not None else ""
-            tokens = room(request, self.window(f"{provider}/{request.model}"))
+            tokens = free_tokens(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
                 unread = await asyncio.to_thread(self.reader.unread, request.agent, most_posts(tokens))
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)

@@ -131,11 +131,11 @@ class TestAtOnce:
     @virtual_time
     async def test_who_is_cancelled_when_just_let_in_gives_the_place_on(self) -> None:
         gate = AccountLimiter(ONE_AT_ONCE, LlmSettings())
-        first = await gate.enter(0, Precedence(), seconds=30)
-        second, third = [asyncio.create_task(gate.enter(0, Precedence(), seconds=30)) for _ in range(2)]
+        first = await gate.wait_for_slot(0, Precedence(), seconds=30)
+        second, third = [asyncio.create_task(gate.wait_for_slot(0, Precedence(), seconds=30)) for _ in range(2)]
         await settled()
         assert first is not None
-        gate.leave(first)
+        gate.free_slot(first)
         second.cancel()
         assert await third is not None
         assert second.cancelled()
