@@ -23,7 +23,7 @@ from maestro.observability.health import (
     EngineHealth,
     HealthServer,
     connect_address,
-    own_workers,
+    own_worker_check,
     process_metrics,
 )
 from maestro.settings import Loaded
@@ -51,7 +51,7 @@ class Connect(SeparateProcess):
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
         connectors = self._chosen(configured_connectors(self.settings, web_context))
         health = EngineHealth(
-            store, engine, own_workers(engine, STANDING_BY), partial(describe_closed_ports, connectors)
+            store, engine, own_worker_check(engine, STANDING_BY), partial(describe_closed_ports, connectors)
         )
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         services, begun = Services(stop), ReadySignals()

@@ -26,7 +26,7 @@ from maestro.connector_runtime.host import (
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
-from maestro.observability.health import EngineHealth, own_workers, process_metrics
+from maestro.observability.health import EngineHealth, own_worker_check, process_metrics
 from maestro.settings.addresses import address_lines, endpoint_of
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services, end, first_of
@@ -100,7 +100,7 @@ class Up(ModelProcess):
         services.add(bots.run(webhooks_of(connectors)), flow.growing.run(), *flow_services)
         if self.settings.webui.enabled:
             jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
-            health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
+            health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
             vitals = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))

@@ -38,7 +38,7 @@ def chat_messages(provider: str, request: LLMRequest, images: Sequence[Sequence[
     return messages
 
 
-def offered_tools(provider: str, request: LLMRequest) -> dict[str, Any]:
+def offer_tools(provider: str, request: LLMRequest) -> dict[str, Any]:
     """Return the arguments that offer the tools of a request to the model.
 
     A final call still lists the tools, because providers cache them with the prompt, but forbids their use. Ollama has

@@ -28,7 +28,7 @@ from maestro.llm import chat_format
 from maestro.llm.failures import classify_failure, collect_evidence
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, AccountClient, AccountDirectory
-from maestro.llm.translation import ChatRequest, Translator, base_url, key, model_name, translator_of
+from maestro.llm.translation import ChatRequest, Translator, base_url, key_to_send, model_name, translator_of
 from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
 
 Transports = WeakSet[ObservedTransport]
@@ -271,12 +271,9 @@ class LiteLLMClient:
         return ChatRequest(
             model=model_name(account),
             messages=chat_format.chat_messages(account.provider, request, images),
-            parameters={
-                "max_tokens": request.max_output_tokens,
-                **chat_format.offered_tools(account.provider, request),
-            },
+            parameters={"max_tokens": request.max_output_tokens, **chat_format.offer_tools(account.provider, request)},
             options=window,
-            api_key=key(account),
+            api_key=key_to_send(account),
             base_url=base_url(account),
             timeout=self.read_timeout.total_seconds(),
         )

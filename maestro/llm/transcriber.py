@@ -14,7 +14,7 @@ from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import FAILOVER_FAILURES, FailoverProgress
 from maestro.llm.protocols import Account
-from maestro.llm.translation import base_url, key
+from maestro.llm.translation import base_url, key_to_send
 from maestro.supervision import uninterrupted
 
 # Providers derive the audio format from the file name.
@@ -122,7 +122,7 @@ class Transcriber:
         arguments = {
             "model": f"{account.provider}/{site.model}",
             "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
-            "api_key": key(account),
+            "api_key": key_to_send(account),
             "api_base": base_url(account),
             "max_retries": 0,
             "num_retries": 0,

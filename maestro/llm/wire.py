@@ -115,10 +115,10 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             raise SecondRequestError
         listener = current_listener()
         if listener is not None and (streamed := format_of(request.url.path)) is not None:
-            return await self._stream(exchange, request, streamed, listener)
-        return await self._send(exchange, request)
+            return await self._stream_answer(exchange, request, streamed, listener)
+        return await self._send_request(exchange, request)
 
-    async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
+    async def _send_request(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
         request.headers["accept-encoding"] = "identity"  # a small compressed answer may be huge decompressed
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
@@ -126,14 +126,14 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in of_encoding]
         if response.is_success:
             limit = exchange.limit * (STREAM_FACTOR if _content_type(response) in STREAMS else 1)
-            body, extensions = _body_of(response, limit), response.extensions
+            body, extensions = _limited_body(response, limit), response.extensions
             return httpx.Response(response.status_code, headers=headers, stream=body, extensions=extensions)
         content = await _read_beginning(response)
         failed = httpx.Response(response.status_code, headers=headers, content=content, request=request)
         exchange.body = failed.text
         return failed
 
-    async def _stream(
+    async def _stream_answer(
         self, exchange: HttpExchange, request: httpx.Request, streamed: tuple[str, StreamFormat], listener: Listener
     ) -> httpx.Response:
         """Request a stream and return the assembled answer; a model that cannot stream is called again without one."""
@@ -141,14 +141,14 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
         if target in self._unstreamed:
-            return await self._send(exchange, request)
-        response = await self._send(
-            exchange, _stream_request(request, body | stream_format.fields, ending, stream_format.method)
+            return await self._send_request(exchange, request)
+        response = await self._send_request(
+            exchange, _streaming_request(request, body | stream_format.fields, ending, stream_format.method)
         )
         if _refuses_streams(exchange):
             self._unstreamed.add(target)
             exchange.body = ""
-            return await self._send(exchange, request)
+            return await self._send_request(exchange, request)
         if not response.is_success or _content_type(response) not in STREAMS:
             return response
         try:
@@ -188,7 +188,7 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     return "stream_options" in exchange.body
 
 
-def _stream_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
+def _streaming_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
     """Return a copy of the request that asks for a stream."""
     headers, url = httpx.Headers(request.headers), request.url
     headers.pop("content-length", None)
@@ -204,7 +204,7 @@ class LimitedBody(httpx.AsyncByteStream):
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
         self._body = body
-        self._unpack = _unpacker(encoding.strip().lower())
+        self._unpack = _decompressor(encoding.strip().lower())
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -226,7 +226,7 @@ async def _read_beginning(response: httpx.Response) -> bytes:
     """Return at most ``BODY_LIMIT`` bytes from the start of a body, and close the response without reading more."""
     read = bytearray()
     try:
-        async for piece in _body_of(response, BODY_LIMIT):
+        async for piece in _limited_body(response, BODY_LIMIT):
             read += piece
     except OversizedBody:
         pass
@@ -235,12 +235,12 @@ async def _read_beginning(response: httpx.Response) -> bytes:
     return bytes(read)
 
 
-def _body_of(response: httpx.Response, limit: int) -> LimitedBody:
+def _limited_body(response: httpx.Response, limit: int) -> LimitedBody:
     assert isinstance(response.stream, httpx.AsyncByteStream)
     return LimitedBody(response.stream, response.headers.get("content-encoding", ""), limit)
 
 
-def _unpacker(encoding: str) -> Unpack:
+def _decompressor(encoding: str) -> Unpack:
     """Return the decompressor for a Content-Encoding.
 
     Every request asks for uncompressed bodies, but some gateways compress them nevertheless, usually with gzip.
@@ -251,7 +251,7 @@ def _unpacker(encoding: str) -> Unpack:
         raise httpx.DecodingError("the answer is compressed in a way that was not requested")
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # this flag accepts gzip and zlib headers
 
-    def unpack(packed: bytes) -> Iterator[bytes]:
+    def decompress(packed: bytes) -> Iterator[bytes]:
         try:
             while packed:
                 yield inflate.decompress(packed, PIECE)
@@ -259,4 +259,4 @@ def _unpacker(encoding: str) -> Unpack:
         except zlib.error as error:
             raise httpx.DecodingError("the compressed answer is invalid") from error
 
-    return unpack
+    return decompress

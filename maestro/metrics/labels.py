@@ -16,27 +16,27 @@ OTHER = "other"
 UNKNOWN = "unknown"
 
 
-class Vocabulary:
+class LabelValues:
     """The values of one label: the first hundred texts; every later text becomes ``other``."""
 
     def __init__(self) -> None:
-        self._words: set[str] = set()
+        self._values: set[str] = set()
 
-    def word(self, text: str) -> str:
+    def value(self, text: str) -> str:
         """Return the label value for a text; ``unknown`` for an empty text."""
-        word = text[:LONGEST] or UNKNOWN
-        if word in self._words or len(self._words) < MOST_WORDS:
-            self._words.add(word)
-            return word
+        value = text[:LONGEST] or UNKNOWN
+        if value in self._values or len(self._values) < MOST_WORDS:
+            self._values.add(value)
+            return value
         return OTHER
 
 
-class ModelCalls:
+class ModelCallMetrics:
     """The instruments that count rows of the ``llm_calls`` table."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self._models, self._errors = Vocabulary(), Vocabulary()
+        self._models, self._errors = LabelValues(), LabelValues()
         self._open = gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.")
         self._calls = counter(
             "maestro_llm_calls",
@@ -71,7 +71,9 @@ class ModelCalls:
         self._reserved.set(changes.spending.reserved_usd)
         for call in changes.calls:
             # Provider and model come from the provider's answer, so the number of pairs is limited.
-            provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
+            provider, _, model = self._models.value(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition(
+                "/"
+            )
             site = (provider, model or provider)
             self._calls.labels(*site, call.state).inc()
             if call.cost_usd:
@@ -81,15 +83,15 @@ class ModelCalls:
                 self._tokens.labels(*site, "output").inc(call.output_tokens)
                 self._tokens.labels(*site, "cached").inc(call.cached_tokens)
             if call.state is CallState.FAILED:
-                self._failures.labels(provider, self._errors.word(call.error)).inc()
+                self._failures.labels(provider, self._errors.value(call.error)).inc()
 
 
-class Traffic:
+class MessageMetrics:
     """The instruments for rows of the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self._platforms, self._reasons = Vocabulary(), Vocabulary()
+        self._platforms, self._reasons = LabelValues(), LabelValues()
         self._received = counter(
             "maestro_messages_received", "Messages received; a repeated delivery counts once.", ["platform"]
         )
@@ -111,24 +113,24 @@ class Traffic:
     def update(self, changes: MetricChanges) -> None:
         """Count messages and chunks; set the number of open chunks and the states of connectors."""
         for platform, messages in changes.received.items():
-            self._received.labels(self._platforms.word(platform)).inc(messages)
+            self._received.labels(self._platforms.value(platform)).inc(messages)
         for reason, messages in changes.ignored.items():
-            self._ignored.labels(self._reasons.word(reason)).inc(messages)
+            self._ignored.labels(self._reasons.value(reason)).inc(messages)
         self._open.set(changes.deliveries_open)
         for chunk in changes.deliveries:
-            self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
+            self._deliveries.labels(self._platforms.value(chunk.platform), chunk.state).inc()
         self._connectors.clear()
         for connector in changes.connectors:
             self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
             # Each series starts at 0 here, because Prometheus sees no increase in a series that starts at 1.
-            platform = self._platforms.word(connector.platform)
+            platform = self._platforms.value(connector.platform)
             self._received.labels(platform)
             for state in DeliveryState:
                 if state not in UNDER_WAY:
                     self._deliveries.labels(platform, state)
 
 
-class StoreWrites:
+class StoreWriteMetrics:
     """The instruments for the writes of this process to the store."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

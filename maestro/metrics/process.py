@@ -29,7 +29,7 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import BudgetExceeded
 from maestro.domain.metrics import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
 from maestro.domain.release import release
-from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic, Vocabulary
+from maestro.metrics.labels import LabelValues, MessageMetrics, ModelCallMetrics, StoreWriteMetrics
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -41,7 +41,7 @@ STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30,
 log = structlog.get_logger(__name__)
 
 
-class Ledger:
+class MetricCursor:
     """The position up to which messages, jobs, calls and chunks of all processes were counted.
 
     Each row is counted once. Present table contents are no counters: a resumed job is no longer failed, and old rows
@@ -52,7 +52,7 @@ class Ledger:
         self._store = store
         with store.view() as tx:
             self._marks = tx.system.figures.marks()
-            self._turns: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
+            self._open_positions: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
             self._calls = tx.system.figures.open_calls()
             self._deliveries = tx.system.figures.open_deliveries()
             self._ignored = tx.inbox.ignored.by_reason()
@@ -62,7 +62,7 @@ class Ledger:
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
-            gone = [turn for turn in self._turns if turn not in open_jobs.by_position]
+            gone = [position for position in self._open_positions if position not in open_jobs.by_position]
             ended = figures.ended_jobs(self._marks.position, gone)
             received = figures.received(self._marks.inbox)
             calls = figures.calls(self._marks.call, self._calls)
@@ -70,7 +70,7 @@ class Ledger:
             connectors = figures.connectors()
             ignored = tx.inbox.ignored.by_reason()
             spending = tx.llm.budgets.level((BudgetScope.DAY, ""))
-        self._marks, self._turns = marks, open_jobs.by_position.keys()
+        self._marks, self._open_positions = marks, open_jobs.by_position.keys()
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
@@ -88,7 +88,7 @@ class Ledger:
         )
 
 
-class WaitingJobs:
+class OpenJobMetrics:
     """The instruments for open jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
@@ -113,12 +113,12 @@ class WaitingJobs:
         self._oldest.set(max(age, 0))  # an age is not negative, even if the system clock was set back
 
 
-class EndedJobs:
+class EndedJobMetrics:
     """The instruments for ended jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
-        self._errors = Vocabulary()
+        self._errors = LabelValues()
         self._ended = counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"])
         self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
         self._skipped = counter(
@@ -135,17 +135,17 @@ class EndedJobs:
         # Every series starts at 0, because Prometheus sees no increase in a series that starts at 1.
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
-        self._failures.labels(self._errors.word(Quarantined.__name__))
-        self._skipped.labels(self._errors.word(BudgetExceeded.__name__))
+        self._failures.labels(self._errors.value(Quarantined.__name__))
+        self._skipped.labels(self._errors.value(BudgetExceeded.__name__))
 
     def update(self, jobs: Iterable[EndedJob]) -> None:
         """Count the jobs by status and error, and observe the duration of completed jobs."""
         for job in jobs:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
-                self._failures.labels(self._errors.word(job.error)).inc()
+                self._failures.labels(self._errors.value(job.error)).inc()
             if job.status is JobStatus.DROPPED and job.error:
-                self._skipped.labels(self._errors.word(job.error)).inc()
+                self._skipped.labels(self._errors.value(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
                 self._durations.observe(max(job.took.total_seconds(), 0))
 
@@ -162,11 +162,11 @@ class ProcessMetrics:
         self._registry = registry = CollectorRegistry()
         self._clock = clock
         self._reading = Lock()
-        self._ledger = Ledger(store)
-        self._waiting = WaitingJobs(registry, max_pending)
-        self._ended = EndedJobs(registry)
-        self._calls = ModelCalls(registry)
-        self._traffic = Traffic(registry)
+        self._cursor = MetricCursor(store)
+        self._waiting = OpenJobMetrics(registry, max_pending)
+        self._ended = EndedJobMetrics(registry)
+        self._calls = ModelCallMetrics(registry)
+        self._traffic = MessageMetrics(registry)
         self._steps = Histogram(
             "maestro_step_duration_seconds",
             "Duration of attempts at steps in this process, by step and outcome.",
@@ -179,7 +179,7 @@ class ProcessMetrics:
             "Texts that this process could not scan completely for secrets.",
             registry=registry,
         )
-        self._writes = StoreWrites(registry)
+        self._writes = StoreWriteMetrics(registry)
         self._store = store
         self._checks = Gauge(
             "maestro_check_ok",
@@ -209,7 +209,7 @@ class ProcessMetrics:
                 self._checks.labels(check).set(state == OK)
             self._writes.update(self._store.writes)
             try:
-                changes = self._ledger.read()
+                changes = self._cursor.read()
                 self._waiting.update(changes.open_jobs, self._clock())
                 self._ended.update(changes.ended)
                 self._calls.update(changes)

@@ -82,22 +82,22 @@ STARTING = "this process does not poll its queues yet"
 STANDING_BY = "this process polls no queue: it is starting, or waits until another process that runs its connector ends"
 
 
-def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
+def own_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
     """Return a check of this process's workers; ``idle`` is the problem to report while no worker polls."""
 
-    async def problem() -> str:
+    async def find_problem() -> str:
         return "" if engine.polling else idle
 
-    return problem
+    return find_problem
 
 
-def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
+def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
     """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
-    async def problem() -> str:
+    async def find_problem() -> str:
         return "" if await engine.polled(queue) else f"no worker polls the queue {queue}: start `maestro worker`"
 
-    return problem
+    return find_problem
 
 
 def worker_address(settings: Settings) -> ListenAddress:
@@ -136,17 +136,17 @@ class HealthServer:
 
     def app(self) -> Starlette:
         """Return the ASGI application; this opens no socket and starts no task."""
-        routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._metrics)]
+        routes = [Route("/healthz", _healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics)]
         return Starlette(
             routes=routes,
             middleware=[Middleware(_KnownHostsOnly, hosts=KnownHosts.of((self.address.host, *self.allowed_hosts)))],
-            exception_handlers={HTTPException: _unknown_path},
+            exception_handlers={HTTPException: _report_unknown_path},
         )
 
-    async def _ready(self, _: Request) -> Response:
+    async def _readyz(self, _: Request) -> Response:
         """Report the checks of the process's dependencies; status 503 when one of them failed."""
         readiness = Readiness.of(await self.vitals.health.checks())
-        return _json(readiness.model_dump(), readiness.http_status)
+        return _json_response(readiness.model_dump(), readiness.http_status)
 
     async def _metrics(self, _: Request) -> Response:
         checks = await self.vitals.health.checks()
@@ -168,21 +168,21 @@ class _KnownHostsOnly:
             await self.app(scope, receive, send)
             return
         message = "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
-        refusal = _json({"error": "UnknownHost", "message": message}, HTTPStatus.MISDIRECTED_REQUEST)
+        refusal = _json_response({"error": "UnknownHost", "message": message}, HTTPStatus.MISDIRECTED_REQUEST)
         await refusal(scope, receive, send)
 
 
-async def _alive(_: Request) -> Response:
-    return _json(Liveness().model_dump(), HTTPStatus.OK)
+async def _healthz(_: Request) -> Response:
+    return _json_response(Liveness().model_dump(), HTTPStatus.OK)
 
 
-async def _unknown_path(request: Request, error: Exception) -> Response:
+async def _report_unknown_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = "".join(filter(str.isalpha, status.phrase.title()))
     message = f"There is nothing for {request.method} at {request.url.path}; GET /healthz, /readyz or /metrics."
-    return _json({"error": name, "message": message}, status)
+    return _json_response({"error": name, "message": message}, status)
 
 
-def _json(body: Mapping[str, object], status: HTTPStatus) -> Response:
+def _json_response(body: Mapping[str, object], status: HTTPStatus) -> Response:
     return JSONResponse(body, status, headers={"Cache-Control": "no-store"})

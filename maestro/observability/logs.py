@@ -15,7 +15,7 @@ from structlog.typing import ExcInfo
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact
-from maestro.scanner.scanner import OutOfTime, Rules, shipped
+from maestro.scanner.scanner import OutOfTime, ShippedRules, shipped_rules
 from maestro.settings.live import LiveSettings
 
 CleanLine = Callable[[str], str]
@@ -35,24 +35,24 @@ Examples are a worker that Temporal refuses, an MCP server that writes invalid m
 """
 
 
-def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
+def line_redactor(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
     """Return the function that removes secrets from log lines, by the present settings.
 
     Only Maestro's own rules are used: an operator's pattern may take long, and logging must not wait for it.
     """
-    rules = shipped()
+    rules = shipped_rules()
 
-    def line(text: str) -> str:
+    def redact_line(text: str) -> str:
         scanner = live.current().chat.scanner
         if not scanner.enabled or TextKind.LOGS not in scanner.scope:
             return text
-        clean = _without_secrets(rules, text, scanner.rules)
-        return clean if style == "text" or clean is text else _valid_json(clean, text)
+        clean = _remove_secrets(rules, text, scanner.rules)
+        return clean if style == "text" or clean is text else _valid_json_line(clean, text)
 
-    return line
+    return redact_line
 
 
-def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
+def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
     """Return a line without its secrets; a failed scan is not logged, because that would cause a further scan."""
     whole = (TextSpan(0, len(text)),)
     try:
@@ -64,7 +64,7 @@ def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
     return redact(text, spans) if spans else text
 
 
-def _valid_json(clean: str, text: str) -> str:
+def _valid_json_line(clean: str, text: str) -> str:
     """Return the redacted line, or the original without its texts where redaction has left invalid JSON."""
     try:
         json.loads(clean)

@@ -54,7 +54,7 @@ def is_login(value: bytes) -> bool:
     return b":" in decoded and all(32 <= byte < 127 for byte in decoded)
 
 
-def is_chosen(value: bytes) -> bool:
+def may_be_chosen(value: bytes) -> bool:
     """Return whether a person may have chosen a value as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
@@ -62,20 +62,20 @@ def is_chosen(value: bytes) -> bool:
     return is_mixed(value) or (classes(value) >= 2 and (has_digit(value) or classes(value) >= 3))
 
 
-def is_strong(value: bytes) -> bool:
+def looks_like_password(value: bytes) -> bool:
     """Return whether a value looks like a password even where no name announces one."""
     value = value.rstrip(b",;.)")
     if _ASSIGNMENT.match(value):  # the rules in assignments.py judge assignments
         return False
-    return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
+    return may_be_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
 
 _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
     "credential": lambda value: not is_placeholder(value) and (_is_header_key(value) or is_login(value)),
     "login": is_login,
     "key": _is_header_key,
-    "chosen": is_chosen,
-    "strong": is_strong,
+    "chosen": may_be_chosen,
+    "strong": looks_like_password,
 }
 
 
@@ -159,7 +159,7 @@ def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
     if end <= start:
         return None
     password = run[start:end]
-    sham = is_placeholder(password) and not has_signs(password)
+    sham = is_placeholder(password) and not mixes_classes(password)
     if sham or password == user or len(password) < 3:
         return token
     return (at if token else at + start, at + end)
@@ -197,7 +197,7 @@ def _end_of_password(run: bytes, start: int) -> int:
     return hosts[-1] if hosts else 0
 
 
-def has_signs(value: bytes) -> bool:
+def mixes_classes(value: bytes) -> bool:
     """Return whether a possible placeholder mixes letters with digits or signs, so that a person may have chosen it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 

@@ -41,12 +41,12 @@ class PatternProcesses:
         self._lock = Lock()
         self._idle: list[_PatternProcess] = []
 
-    def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
+    def find_spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
         """Return the ranges that the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
         if not self._slots.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise PatternsFailed("too many scans for chat.scanner.patterns hang", ())
         try:
-            return self._search(self._take(), text, patterns, deadline)
+            return self._search(self._take_process(), text, patterns, deadline)
         finally:
             self._slots.release()
 
@@ -55,7 +55,7 @@ class PatternProcesses:
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
-            process.end()
+            process.kill()
 
     def _search(
         self, process: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float
@@ -64,9 +64,9 @@ class PatternProcesses:
         invalid = []
         finished = False
         try:
-            process.ask(text, patterns, deadline)
+            process.send_request(text, patterns, deadline)
             for number in range(1, len(patterns) + 1):
-                matches = process.answer(deadline)
+                matches = process.read_answer(deadline)
                 spans += [TextSpan(*match) for match in matches or ()]
                 if matches is None:
                     invalid.append(str(number))
@@ -74,28 +74,28 @@ class PatternProcesses:
         except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
             raise PatternsFailed("a pattern of chat.scanner.patterns took too long", tuple(spans)) from error
         finally:
-            self._give_back(process) if finished else self._replace(process)
+            self._return_process(process) if finished else self._replace_process(process)
         if invalid:
             raise PatternsFailed(f"invalid expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
         return tuple(spans)
 
-    def _take(self) -> "_PatternProcess":
+    def _take_process(self) -> "_PatternProcess":
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         return _start_process()
 
-    def _give_back(self, process: "_PatternProcess") -> None:
+    def _return_process(self, process: "_PatternProcess") -> None:
         with self._lock:
             if len(self._idle) < WARM:
                 self._idle.append(process)
                 return
-        process.end()
+        process.kill()
 
-    def _replace(self, process: "_PatternProcess") -> None:
-        process.end()
+    def _replace_process(self, process: "_PatternProcess") -> None:
+        process.kill()
         with suppress(PatternsFailed):  # the next scan starts a process, or reports why it cannot
-            self._give_back(_start_process())
+            self._return_process(_start_process())
 
 
 class _PatternProcess:
@@ -115,14 +115,14 @@ class _PatternProcess:
             )
         self._read = b""
 
-    def ask(self, text: str, patterns: Sequence[str], deadline: float) -> None:
+    def send_request(self, text: str, patterns: Sequence[str], deadline: float) -> None:
         """Send a text and its patterns; raises OSError when the process does not read them in time."""
         seconds = max(deadline - time.monotonic(), 0.001)
         request = {"text": text, "patterns": list(patterns), "seconds": seconds}
         self._socket.settimeout(seconds)
         self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
 
-    def answer(self, deadline: float) -> list[tuple[int, int]] | None:
+    def read_answer(self, deadline: float) -> list[tuple[int, int]] | None:
         """Return the next pattern's matches, None if it is invalid; raises OSError at the deadline, or ValueError."""
         while b"\n" not in self._read:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -134,7 +134,7 @@ class _PatternProcess:
         answer: list[tuple[int, int]] | None = json.loads(line)
         return answer
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process and wait until it has ended."""
         self._socket.close()
         self._process.kill()

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 
 from detect_secrets.plugins.base import BasePlugin
 
-from maestro.scanner.folding import Folder
+from maestro.scanner.folding import TextFolder
 
 ByteRange = tuple[int, int]
 """The range of a secret: the position of its first byte, and the position after its last byte."""
@@ -23,7 +23,7 @@ class SpanPlugin(BasePlugin):
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:
         """Yield the values of the secrets in a text."""
-        for folded in Folder().readings(string):
+        for folded in TextFolder().folded_forms(string):
             for start, end in self.find_ranges(folded.data):
                 span = folded.span(start, end)
                 yield string[span.start : span.end]

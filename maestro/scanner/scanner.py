@@ -10,7 +10,7 @@ import structlog
 from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, merge_spans
 from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
 from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
-from maestro.scanner.folding import BLANKED, Folder
+from maestro.scanner.folding import BLANKED, TextFolder
 from maestro.scanner.pattern_processes import PatternProcesses, PatternsFailed
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_table
@@ -36,13 +36,13 @@ class OutOfTime(Exception):
         self.spans = spans
 
 
-class Rules:
+class ShippedRules:
     """All rules of the scanner; stateless, so they are built once and used by any number of threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Compile the patterns of all rules, which takes some milliseconds."""
         self._clock = clock
-        self._folder = Folder()
+        self._folder = TextFolder()
         self.plugins: tuple[SpanPlugin, ...] = (
             TokenPlugin(token_table()),
             FormPlugin(),
@@ -57,7 +57,7 @@ class Rules:
         """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
         spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
-            for reading in self._folder.readings(text[offset : offset + WINDOW]):
+            for reading in self._folder.folded_forms(text[offset : offset + WINDOW]):
                 for start, end in self._find_ranges(reading.data, deadline, spans):
                     span = reading.span(start, end)
                     span = TextSpan(span.start + offset, span.end + offset)
@@ -83,9 +83,9 @@ class Rules:
 
 
 @cache
-def shipped() -> Rules:
+def shipped_rules() -> ShippedRules:
     """Return the rules that Maestro ships, built once per process for posts and log lines."""
-    return Rules()
+    return ShippedRules()
 
 
 class DetectSecretsScanner:
@@ -97,7 +97,7 @@ class DetectSecretsScanner:
 
     def __init__(self) -> None:
         """Build the rules; the processes start only when there are patterns."""
-        self._rules = shipped()
+        self._rules = shipped_rules()
         self._children = PatternProcesses()
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
@@ -111,7 +111,7 @@ class DetectSecretsScanner:
             return ScanResult(text, spans)
         problem = ""
         try:
-            matched = self._children.spans(text, rules.patterns, deadline)
+            matched = self._children.find_spans(text, rules.patterns, deadline)
         except PatternsFailed as error:
             matched, problem = error.spans, str(error)
         matched = tuple(span for span in matched if not rules.allow.covers(text, span))

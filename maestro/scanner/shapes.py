@@ -19,12 +19,12 @@ acdefghiklmnopqrstuvwy abcdefhilmnoprstuvwyz abcdefgilmnoprst aeio adehilnorst a
 """
 
 
-def _pairs(followers: str) -> frozenset[tuple[int, int]]:
+def _letter_pairs(followers: str) -> frozenset[tuple[int, int]]:
     rows = zip(ascii_lowercase, followers.split(), strict=True)
     return frozenset((ord(first), ord(second)) for first, row in rows for second in row)
 
 
-_PAIRS = _pairs(_FOLLOWERS)
+_PAIRS = _letter_pairs(_FOLLOWERS)
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"[0-9]")
@@ -73,7 +73,7 @@ def is_harmless(value: bytes) -> bool:
     """Return whether a value is a date, a version, a number with a unit, a labelled digest, an address or a path."""
     if _HARMLESS.fullmatch(value) or value.startswith((b"~/", b"./", b"../")):
         return True
-    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and worded(value) > 0.5
+    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and word_share(value) > 0.5
 
 
 def is_uuid(value: bytes) -> bool:
@@ -106,7 +106,7 @@ def has_letter(value: bytes) -> bool:
     return _LETTERS.search(value) is not None
 
 
-def worded(value: bytes) -> float:
+def word_share(value: bytes) -> float:
     """Return the share of a value that reads like words, from 0 to 1."""
     value = value[:JUDGED]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
@@ -122,19 +122,19 @@ def _is_word(part: bytes) -> bool:
     return sum(pair not in _PAIRS for pair in pairwise(small)) <= size // 7
 
 
-def is_joined(value: bytes) -> bool:
+def is_joined_words(value: bytes) -> bool:
     """Return whether a value consists of words and numbers joined by signs, like a branch or topic name."""
     parts = [part for part in _JOINTS.split(value) if len(part) > 3 and not part.isdigit()]
     if _JOINTS.search(value) is None or not all(part.isalpha() for part in parts):
         return False
-    return sum(len(part) for part in parts if worded(part) > 0.7) >= 0.6 * sum(map(len, parts))
+    return sum(len(part) for part in parts if word_share(part) > 0.7) >= 0.6 * sum(map(len, parts))
 
 
 def is_mixed(value: bytes) -> bool:
     """Return whether a value mixes lower and upper case in an order that no words or names have."""
     if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
         return False
-    words = worded(value)
+    words = word_share(value)
     return words < 0.6 or (words < 0.8 and len(_CASE_TURN.findall(value)) >= len(value) / 3)
 
 
@@ -147,8 +147,8 @@ def is_random(value: bytes) -> bool:
     size = len(value)
     if has_digit(value):
         kinds, turns = len(set(value)), len(_TURN.findall(value))
-        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or worded(value) < 0.6)
+        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or word_share(value) < 0.6)
     if size < 12:
         return False
     words = 0.25 if _SEPARATOR.search(value) else 0.5
-    return len(set(value)) > 7 and worded(value) < words
+    return len(set(value)) > 7 and word_share(value) < words

@@ -42,7 +42,7 @@ class ValueSpan:
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | None:
     """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
     in_form = data[at - 1 : at] == b"="  # "&" ends a value only after "=", because a password may contain "&"
-    at = _end(_WRAPPED, data, _end(_LEAD, data, at))
+    at = _match_end(_WRAPPED, data, _match_end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
     if quote is not None:
@@ -63,10 +63,10 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | N
 def whole_range(value: ValueSpan) -> tuple[int, int]:
     """Return the full range of a value, of which only the beginning was read to judge it."""
     is_cut = not value.quoted and value.end - value.start >= LONGEST
-    return value.start, _end(_REST, value.data, value.end) if is_cut else value.end
+    return value.start, _match_end(_REST, value.data, value.end) if is_cut else value.end
 
 
-def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
+def _match_end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
     match = pattern.match(data, at)
     return at if match is None else match.end()
 

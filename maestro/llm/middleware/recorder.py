@@ -91,33 +91,33 @@ class Budget:
         snapshot = request.snapshot or await self.reader.read(request)
         if not snapshot.budgets.limits:
             return await self.inner.complete(request)
-        call, response = self._reservation(request, snapshot), None
+        call, response = self._plan_reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
                 with suppress(ReservationRefused):  # handled below, outside of this exception context
                     reserve = call.reserve if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
-                admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
+                admitted = await uninterrupted(asyncio.to_thread(self._admit_call, request, call))
                 response = await self.inner.complete(admitted)
             call.reserved = False  # the transaction that committed the answer settled the reservation
         finally:
             if call.reserved:
-                await uninterrupted(asyncio.to_thread(self._release, request.key))
+                await uninterrupted(asyncio.to_thread(self._release_cost, request.key))
         return response
 
-    def _reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
+    def _plan_reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
         """Return the reservation for a call: its highest cost, and that of the cheaper model."""
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
-        usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
+        usual = self._highest_cost(request, roster, usable, (request.model, *request.fallbacks))
         cheap = able_accounts(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
         if not cheap:
             return CallReservation(request.key, budgets, usual)
-        cheaper_usd = self._most(request, roster, cheap, (budgets.cheaper_model,))
+        cheaper_usd = self._highest_cost(request, roster, cheap, (budgets.cheaper_model,))
         return CallReservation(request.key, budgets, usual, budgets.cheaper_model, cheaper_usd)
 
-    def _most(
+    def _highest_cost(
         self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], models: Sequence[str]
     ) -> float | None:
         """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
@@ -132,17 +132,17 @@ class Budget:
         costs = (self.estimates.maximum(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
-    def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
+    def _admit_call(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
         """Return the request to pass on although the snapshot shows a used-up budget; its highest cost is reserved."""
-        used_up = self._reserve(call)
+        used_up = self._reserve_cost(call)
         if used_up is None:
             return request
         if used_up.scope is BudgetScope.DAY or not call.cheaper:
-            raise self._refusal(used_up)
+            raise self._budget_failure(used_up)
         # The cheaper model gets no fallbacks: a fallback may cost more than the model that used up the budget.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
-    def _reserve(self, call: CallReservation) -> BudgetLimit | None:
+    def _reserve_cost(self, call: CallReservation) -> BudgetLimit | None:
         """Reserve the cost of the call, or else of the cheaper model; return the used-up limit, if there is one.
 
         The reservation of an attempt whose process died is released first, because a call reserves once. Beyond the
@@ -162,7 +162,7 @@ class Budget:
                 call.reserved = True
             return used_up
 
-    def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
+    def _budget_failure(self, limit: BudgetLimit) -> BudgetExceeded:
         """Return the failure, which lasts until the next day or until calls under way settle their reservations."""
         with self.store.view() as tx:
             spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
@@ -176,7 +176,7 @@ class Budget:
         failure.wake_at = tomorrow if spent else soon
         return failure
 
-    def _release(self, key: CallKey) -> None:
+    def _release_cost(self, key: CallKey) -> None:
         with self.store.begin() as tx:
             if not tx.jobs.steps.overtaken:  # an overtaken attempt no longer owns the reservation
                 tx.llm.budgets.release(key)
@@ -192,7 +192,7 @@ class RecordedRequest:
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def milliseconds(self) -> int:
+    def elapsed_ms(self) -> int:
         """The milliseconds since the attempt began."""
         return round((time.monotonic() - self.began) * 1000)
 
@@ -266,14 +266,14 @@ class Recorder:
             if cut_off is None:
                 digest = tx.llm.prompts.keep_request(packed, stored)
             else:
-                request = _restore(tx, request, cut_off)
+                request = _restored_request(tx, request, cut_off)
                 estimate, digest = self.estimates.minimum(request), tx.llm.prompts.keep_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 
     def _record_interruption(self, attempt: RecordedRequest) -> None:
         with self.store.begin() as tx:
-            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
+            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.elapsed_ms)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
         """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""
@@ -282,12 +282,12 @@ class Recorder:
             usage, cost_usd = Usage(input_tokens=attempt.estimate.input_tokens), attempt.estimate.cost_usd
         elif isinstance(error, LLMFailure):
             usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
-        expense = Expense(usage, cost_usd, attempt.milliseconds)
+        expense = Expense(usage, cost_usd, attempt.elapsed_ms)
         with self.store.begin() as tx:
             tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
-def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
+def _restored_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request stored under the digest, with the account and model of the new request."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}

@@ -53,7 +53,7 @@ class SpooledAnswer(Value):
     payer: Payer | None = None
 
 
-class _CallbackFailed(Exception):
+class _OnAnswerFailed(Exception):
     """The caller's ``on_answer`` function raised an error, which is the ``__cause__``."""
 
 
@@ -79,16 +79,16 @@ class AnswerSpool:
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
-        file = self._file(held)
+        file = self._spool_file(held)
         await committed(self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file))
 
-    def spooled(self) -> bool:
+    def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
-        return bool(self._files())
+        return bool(self._spool_files())
 
     def recover(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` if the store cannot be written."""
-        for file in self._files():
+        for file in self._spool_files():
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
@@ -108,7 +108,7 @@ class AnswerSpool:
         """
         try:
             self._commit(held, held.request.on_answer)
-        except _CallbackFailed as failed:
+        except _OnAnswerFailed as failed:
             key, error = held.request.key, type(failed.__cause__).__name__
             log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
             self._commit(held, None)
@@ -129,7 +129,7 @@ class AnswerSpool:
                     tx.flush()
                 # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
                 except Exception as error:
-                    raise _CallbackFailed from error
+                    raise _OnAnswerFailed from error
 
     def _write_file(self, held: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""
@@ -151,7 +151,7 @@ class AnswerSpool:
             os.close(descriptor)
         log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
 
-    def _files(self) -> list[Path]:
+    def _spool_files(self) -> list[Path]:
         """Return the spool files, oldest attempts first; usually there are none, and no folder."""
         try:
             names = os.listdir(self._folder)
@@ -159,7 +159,7 @@ class AnswerSpool:
             return []
         return [self._folder / name for name in sorted(names) if name.endswith(".json")]
 
-    def _file(self, held: SpooledAnswer) -> Path:
+    def _spool_file(self, held: SpooledAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
 
@@ -213,22 +213,22 @@ class CallReader:
 
     def _read(self, request: LLMRequest) -> CallSnapshot:
         with self.store.view() as tx:
-            return self._snapshot(tx, request)
+            return self._read_snapshot(tx, request)
 
-    def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
+    def answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call; without one, return a snapshot."""
         call = tx.llm.calls.answered(request.key)
         if call is None:
-            return self._snapshot(tx, request)
+            return self._read_snapshot(tx, request)
         values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
         return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
 
-    def unread(self, agent: str, limit: int) -> UnreadPosts:
+    def unread_posts(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read; their number is limited to save memory."""
         with self.store.view() as tx:
             return tx.chat.unread(agent, limit)
 
-    def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
+    def _read_snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self.book.roster(tx)
         job_id, budgets = request.key.job_id, self.budgets()
         payer = tx.jobs.callers.payer(job_id)
@@ -256,7 +256,7 @@ class RequestTransaction:
         """Return the request with the stored answer to its call; without one, with a snapshot."""
         if self.spooled:
             return request
-        return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
+        return request.model_copy(update={"snapshot": self.reader.answer_or_snapshot(self.tx, request)})
 
 
 @dataclass(slots=True)
@@ -285,7 +285,7 @@ class ReplayGuard:
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self.answers.spooled()  # checked first, because the view does not see later commits
+        spooled = self.answers.has_files()  # checked first, because the view does not see later commits
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 

@@ -90,8 +90,8 @@ def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
     text are skipped, because a mark needs a text. Posts of #maestro between rounds are not the user's messages.
     """
     newest = max((i for i, message in enumerate(messages) if message.role is Role.USER and not message.chat), default=0)
-    spoken = (Role.USER, Role.ASSISTANT)
-    history = [i for i, message in enumerate(messages[:newest]) if message.role in spoken and message.content.strip()]
+    speakers = (Role.USER, Role.ASSISTANT)
+    history = [i for i, message in enumerate(messages[:newest]) if message.role in speakers and message.content.strip()]
     system = [i for i, message in enumerate(messages[:1]) if message.role is Role.SYSTEM and message.content.strip()]
     marks = {*history[-1:], *system}
     return tuple(
@@ -119,7 +119,7 @@ class SecondAttempt:
         """
         target = (request.account, request.model)
         known, tried = self._known_changes(request, target), set[RequestChange]()
-        changed = _apply(request, known)
+        changed = _apply_changes(request, known)
         while True:
             try:
                 response = await self.inner.complete(changed)
@@ -136,7 +136,7 @@ class SecondAttempt:
                 return response
             # The change is outside of the handler, so that the second failure is not chained to the first.
             tried.add(change)
-            changed = without_snapshot(_apply(request, known | tried))
+            changed = without_snapshot(_apply_changes(request, known | tried))
 
     def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
@@ -144,7 +144,7 @@ class SecondAttempt:
         return tools | ({_without_pictures} if target in self._without_pictures else set())
 
 
-def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
+def _apply_changes(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
     """Return the changed request; pictures are removed first, because a tool message becomes a user message."""
     for change in (_without_pictures, _without_tools, _with_guidance):
         if change in changes:
@@ -190,10 +190,10 @@ def checked_answer(request: LLMRequest, response: LLMResponse) -> LLMResponse:
         return response
     if request.never_empty:
         return response.model_copy(update={"content": NOTHING_TO_SAY})
-    raise _refusal(request, response)
+    raise _empty_response(request, response)
 
 
-def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
+def _empty_response(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
     """Return the failure with the usage of the empty answer, which is billed."""
     cause = "If this happens again, try another model."
     if response.finish_reason == "length":
@@ -241,7 +241,7 @@ class ChatFeed:
             provider = account.provider if account is not None else ""
             tokens = free_tokens(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self.reader.unread, request.agent, most_posts(tokens))
+                unread = await asyncio.to_thread(self.reader.unread_posts, request.agent, most_posts(tokens))
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",

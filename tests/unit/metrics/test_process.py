@@ -15,7 +15,7 @@ from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.labels import LONGEST, MOST_WORDS, Vocabulary
+from maestro.metrics.labels import LONGEST, MOST_WORDS, LabelValues
 from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store
 from tests.support.job_rows import SECRET_ANSWER, JobRows
@@ -251,12 +251,12 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
 
 
 def test_a_label_takes_only_so_many_values() -> None:
-    models = Vocabulary()
+    models = LabelValues()
     first = [str(number) for number in range(MOST_WORDS)]
-    assert [models.word(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
+    assert [models.value(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
 
 
 def test_a_value_is_neither_empty_nor_long() -> None:
-    errors = Vocabulary()
-    assert errors.word("") == "unknown"
-    assert len(errors.word("x" * 1000)) == LONGEST
+    errors = LabelValues()
+    assert errors.value("") == "unknown"
+    assert len(errors.value("x" * 1000)) == LONGEST
