@@ -94,7 +94,7 @@ class Api(SeparateProcess):
         working = remote_worker_check(engine, self.settings.temporal.task_queue)
         vitals = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
-        scope = build_redaction(self.live, metrics.scan_failed)
+        scope = build_redaction(self.live, metrics.count_failed_scan)
         chat = build_chat(self.live, store, scope.scanner)
         parts = replace(api_parts(self.live, store, chat, jobs, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = build_server(self.settings, parts)

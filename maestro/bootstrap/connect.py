@@ -47,7 +47,7 @@ class Connect(SeparateProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
         connectors = self._chosen(configured_connectors(self.settings, web_context))
         health = EngineHealth(

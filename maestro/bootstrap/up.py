@@ -88,7 +88,7 @@ class Up(ModelProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         bots = build_bots(self.live, store, dispatcher, host)

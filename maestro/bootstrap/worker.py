@@ -67,7 +67,7 @@ class Worker(ModelProcess, SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = ProcessHealth(EngineHealth(store, engine, own_worker_check(engine)), metrics)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()
         address, hosts = worker_address(self.settings), self.settings.webui.allowed_hosts

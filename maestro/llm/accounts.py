@@ -270,7 +270,7 @@ class Estimates:
         cost = price.cost(tokens, 0) if price is not None else None
         return CallEstimate(account.provider, request.model, tokens, cost, request.account)
 
-    def maximum(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
+    def max_usd(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
         """Return the cost of a call with the longest possible answer, in US dollars; None when the price is unknown.
 
         Providers may charge more for input that they write to their cache than for other input.
@@ -284,7 +284,7 @@ class Estimates:
 
 def context_window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
     """Return a function that checks whether the request and its answer fit a model's context window."""
-    tokens = cache(lambda: estimate_input(request))  # computed at the first check: a call with one account has no check
+    tokens = cache(lambda: estimate_input(request))  # estimated once, and only if a check is made
 
     def fits(choice: AccountChoice) -> bool:
         size = window(f"{choice.account.provider}/{choice.model}")

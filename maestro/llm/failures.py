@@ -134,7 +134,7 @@ def parse_error_body(body: str) -> ErrorBodyText:
     return _parse_error_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
 
 
-def quoting_text(text: str) -> ErrorBodyText:
+def error_sentence(text: str) -> ErrorBodyText:
     """Return an error text that may quote a prompt, limited in length and without double quotes."""
     # Double quotes are replaced, so that a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
@@ -154,7 +154,7 @@ def _parse_error_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     # OpenRouter wraps the error of the provider to which it forwarded the request.
     raw, wrapped = metadata.get("raw"), ErrorBodyText()
     if isinstance(raw, str):
-        wrapped = parse_error_body(raw) if raw.lstrip().startswith("{") else quoting_text(raw)
+        wrapped = parse_error_body(raw) if raw.lstrip().startswith("{") else error_sentence(raw)
     sentences = _sentences(error.get("message") or error.get("detail"))
     return ErrorBodyText("\n".join(filter(None, [*codes, wrapped.codes])), (*sentences, *wrapped.sentences))
 
@@ -167,7 +167,7 @@ def _fields(source: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _sentences(text: Any) -> tuple[str, ...]:
-    return quoting_text(text).sentences if isinstance(text, str) else ()
+    return error_sentence(text).sentences if isinstance(text, str) else ()
 
 
 def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
@@ -249,7 +249,7 @@ def collect_evidence(error: BaseException, exchange: HttpExchange) -> FailureEvi
 
 def classify_failure(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
     """Return the failure of a call, without quoting the provider; ``now`` converts dates to waiting times."""
-    body = parse_error_body(facts.text) if facts.sent else quoting_text(facts.text)
+    body = parse_error_body(facts.text) if facts.sent else error_sentence(facts.text)
     wait = waiting_time(facts.headers, body.text, now)
     kind = _error_class(facts, body, asks_to_wait=wait is not None)
     status = facts.status if kind is not AccountUnusable else None

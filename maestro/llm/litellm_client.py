@@ -29,16 +29,16 @@ from maestro.llm.failures import classify_failure, collect_evidence
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, AccountClient, AccountDirectory
 from maestro.llm.translation import ChatRequest, Translator, base_url, key_to_send, model_name, translator_of
-from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
+from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observe_exchange
 
 Transports = WeakSet[ObservedTransport]
 
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without it, importing litellm downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # without it, importing litellm loads any .env file in a parent folder
-    "HF_HUB_OFFLINE": "1",  # without it, litellm's token count for Llama models calls Hugging Face, for 23 s
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without this variable, importing litellm downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # without this variable, importing litellm loads any .env file in a parent folder
+    "HF_HUB_OFFLINE": "1",  # without this variable, counting a Llama model's tokens calls Hugging Face
 }
 
 _SWITCHES = {
@@ -141,7 +141,7 @@ class LiteLLMLibrary:
 
     async def _call_once(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
         """Send the one request of a call and return its parsed answer."""
-        with observed(self._answer_limit()) as exchange:
+        with observe_exchange(self._answer_limit()) as exchange:
             try:
                 return read(await call)
             # litellm raises its own errors, those of openai, httpx and aiohttp, and KeyErrors for unexpected answers.
@@ -198,7 +198,7 @@ def _defer_encodings() -> Iterator[None]:
     tiktoken: Any = importlib.import_module("tiktoken")
     read: Callable[[str], Any] = tiktoken.get_encoding
 
-    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm checks the class
+    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm checks for this base class
         def __init__(self, name: str) -> None:
             self.name = name
 

@@ -84,7 +84,7 @@ def current_listener() -> Listener | None:
 
 
 @contextmanager
-def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
+def observe_exchange(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
     """Observe the one request of a model call within the block, and refuse any further one.
 
     Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
@@ -98,7 +98,7 @@ def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
 
 
 class ObservedTransport(httpx.AsyncBaseTransport):
-    """Wraps an HTTP transport so that ``observed`` sees each request and answer."""
+    """Wraps an HTTP transport so that ``observe_exchange`` sees each request and answer."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -165,7 +165,6 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(response.status_code, headers=headers, content=content, request=request)
 
     async def aclose(self) -> None:
-        """Close the wrapped transport."""
         await self._inner.aclose()
 
 
@@ -218,7 +217,6 @@ class LimitedBody(httpx.AsyncByteStream):
                     raise OversizedBody
 
     async def aclose(self) -> None:
-        """Close the wrapped stream."""
         await self._body.aclose()
 
 
@@ -249,7 +247,7 @@ def _decompressor(encoding: str) -> Unpack:
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise httpx.DecodingError("the answer is compressed in a way that was not requested")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # this flag accepts gzip and zlib headers
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # adding 32 accepts gzip and zlib headers
 
     def decompress(packed: bytes) -> Iterator[bytes]:
         try:

@@ -193,11 +193,11 @@ class ProcessMetrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 
-    def step(self, name: str, outcome: str, seconds: float) -> None:
+    def count_step(self, name: str, outcome: str, seconds: float) -> None:
         """Count an attempt at a step; may be called from any thread."""
         self._steps.labels(name, outcome).observe(seconds)
 
-    def scan_failed(self) -> None:
+    def count_failed_scan(self) -> None:
         """Count a text that could not be scanned completely; may be called from any thread."""
         self._scans_failed.inc()
 

@@ -94,7 +94,7 @@ class PatternProcesses:
 
     def _replace_process(self, process: "_PatternProcess") -> None:
         process.kill()
-        with suppress(PatternsFailed):  # the next scan starts a process, or reports why it cannot
+        with suppress(PatternsFailed):  # the next scan starts a process, or reports why none can start
             self._return_process(_start_process())
 
 

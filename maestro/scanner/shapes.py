@@ -77,7 +77,6 @@ def is_harmless(value: bytes) -> bool:
 
 
 def is_uuid(value: bytes) -> bool:
-    """Return whether a value is a UUID."""
     return _UUID.fullmatch(value) is not None
 
 
@@ -92,7 +91,6 @@ def classes(value: bytes) -> int:
 
 
 def has_digit(value: bytes) -> bool:
-    """Return whether a value contains a digit."""
     return _DIGIT.search(value) is not None
 
 
@@ -102,7 +100,6 @@ def has_sign(value: bytes) -> bool:
 
 
 def has_letter(value: bytes) -> bool:
-    """Return whether a value contains a letter."""
     return _LETTERS.search(value) is not None
 
 

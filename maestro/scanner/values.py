@@ -35,7 +35,6 @@ class ValueSpan:
 
     @property
     def value(self) -> bytes:
-        """The bytes of the value."""
         return self.data[self.start : self.end]
 
 

@@ -94,7 +94,7 @@ class Budget:
         call, response = self._plan_reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # handled below, outside of this exception context
+                with suppress(ReservationRefused):  # a refused reservation is handled below this block
                     reserve = call.reserve if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
@@ -125,11 +125,11 @@ class Budget:
         Failover may reach the most expensive account, and the budget must suffice there as well.
         """
         first, tokens = choose_account(accounts, models, roster.limited), estimate_input(request)
-        usual = self.estimates.maximum(first, tokens, request.max_output_tokens) if first is not None else None
+        usual = self.estimates.max_usd(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
         others = (choice for choice in candidates(accounts, models) if choice != first)
-        costs = (self.estimates.maximum(choice, tokens, request.max_output_tokens) for choice in others)
+        costs = (self.estimates.max_usd(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
     def _admit_call(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
@@ -193,7 +193,6 @@ class RecordedRequest:
 
     @property
     def elapsed_ms(self) -> int:
-        """The milliseconds since the attempt began."""
         return round((time.monotonic() - self.began) * 1000)
 
 
@@ -312,12 +311,12 @@ class DraftStreaming:
             return await self.inner.complete(request)
         draft, grown = StringIO(), asyncio.Event()
 
-        def listener(piece: str) -> None:
+        def append_to_draft(piece: str) -> None:
             if draft.tell() < MOST_CHARACTERS:
                 draft.write(piece)
                 grown.set()
 
-        with streamed_to(listener):
+        with streamed_to(append_to_draft):
             writer = asyncio.create_task(self._write_drafts(request, draft, grown))
             try:
                 return await self.inner.complete(request)

@@ -86,7 +86,7 @@ class AnswerSpool:
         """Return whether any answer is in a spool file."""
         return bool(self._spool_files())
 
-    def recover(self) -> None:
+    def commit_files(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` if the store cannot be written."""
         for file in self._spool_files():
             try:
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # None: another process has committed the answer's spool file, or a restored backup lacks the call.
+            # No cost: another process has committed the answer's spool file, or a restored backup lacks the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
@@ -285,11 +285,11 @@ class ReplayGuard:
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self.answers.has_files()  # checked first, because the view does not see later commits
+        spooled = self.answers.has_files()  # read before the view opens: a view does not see later commits
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 
     def _read(self, request: LLMRequest) -> LLMRequest:
-        self.answers.recover()
+        self.answers.commit_files()
         with self.store.view() as tx:
             return RequestTransaction(tx, self.reader, spooled=False).with_snapshot(request)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from maestro.llm.failures import PAGE_LIMIT, SENTENCE_LIMIT, ErrorBodyText, parse_error_body, quoting_text
+from maestro.llm.failures import PAGE_LIMIT, SENTENCE_LIMIT, ErrorBodyText, error_sentence, parse_error_body
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_of_json_that_breaks_off_nothing_counts(body: str) -> None:
 
 
 def test_a_sentence_cannot_pass_for_a_field_and_is_read_as_far_as_providers_speak() -> None:
-    said = quoting_text('quoted "retryDelay": "999s"' + "x" * SENTENCE_LIMIT)
+    said = error_sentence('quoted "retryDelay": "999s"' + "x" * SENTENCE_LIMIT)
     assert said.text.startswith("\nquoted 'retryDelay': '999s'")
     assert len(said.sentences[0]) == SENTENCE_LIMIT

@@ -56,4 +56,4 @@ def test_a_call_costs_its_longest_answer_at_most_and_a_prompt_that_is_kept(
         created_at=MORNING,
         updated_at=MORNING,
     )
-    assert ESTIMATES.maximum(AccountChoice(account, model), input_tokens=1000, output_tokens=100) == usd
+    assert ESTIMATES.max_usd(AccountChoice(account, model), input_tokens=1000, output_tokens=100) == usd

@@ -52,7 +52,7 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     with rows.store.begin() as tx:
         tx.users.connector_state("web", "default", "running", "port 5070")
         tx.inbox.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
-    metrics.step("call_model", "done", 0.4)
+    metrics.count_step("call_model", "done", 0.4)
     return scrape(metrics)
 
 
@@ -206,8 +206,8 @@ def test_a_check_with_a_problem_is_not_ok(metrics: ProcessMetrics) -> None:
 
 
 def test_steps_are_told_by_name_and_outcome(metrics: ProcessMetrics) -> None:
-    metrics.step("call_model", "done", 7)
-    metrics.step("call_model", "failed", 0.001)
+    metrics.count_step("call_model", "done", 7)
+    metrics.count_step("call_model", "failed", 0.001)
     found = scrape(metrics)
     assert found.value("maestro_step_duration_seconds_sum", step="call_model", outcome="done") == 7
     assert found.value("maestro_step_duration_seconds_bucket", step="call_model", outcome="failed", le="0.005") == 1
@@ -215,7 +215,7 @@ def test_steps_are_told_by_name_and_outcome(metrics: ProcessMetrics) -> None:
 
 def test_two_processes_in_one_interpreter_count_apart(rows: JobRows, metrics: ProcessMetrics) -> None:
     other = ProcessMetrics(rows.store, "worker", max_pending=lambda: 1, clock=rows.clock)
-    other.step("deliver", "done", 1)
+    other.count_step("deliver", "done", 1)
     assert 'step="deliver"' not in scrape(metrics).text
     assert scrape(other).value("maestro_build_info", command="worker") == 1
 
@@ -239,7 +239,7 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
     metrics = ProcessMetrics(store, "up", max_pending=lambda: 1, clock=rows.clock)
     rows.failed()
     store.busy = True
-    metrics.step("deliver", "done", 1)
+    metrics.count_step("deliver", "done", 1)
     found = scrape(metrics)
     assert found.value("maestro_check_ok", check="store") == 0
     assert found.value("maestro_step_duration_seconds_count", step="deliver", outcome="done") == 1
