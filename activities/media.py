@@ -16,7 +16,7 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, detect_type, is_text
 from maestro.domain.messages import Address, Attachment
-from maestro.llm.middleware.limits import StopWatch
+from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store, committed
@@ -110,7 +110,7 @@ def content_type(path: Path) -> str:
 class VoiceActivities:
     """Transcribes voice messages, each exactly once."""
 
-    def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopWatch) -> None:
+    def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopMonitor) -> None:
         self._store = store
         self._files = files
         self._transcriber = transcriber

@@ -25,7 +25,7 @@ from maestro.domain.tools import (
     ToolState,
     has_failed_repeatedly,
 )
-from maestro.llm.middleware.limits import StopWatch
+from maestro.llm.middleware.limits import StopMonitor
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run
@@ -85,7 +85,7 @@ class ToolActivities:
         store: Store,
         registry: ToolRegistry,
         rules: Callable[[], ToolRules],
-        watch: StopWatch,
+        watch: StopMonitor,
         on_question: Callable[[], None],
     ) -> None:
         """``on_question`` is called when a question is ready to be sent."""

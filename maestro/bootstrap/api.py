@@ -17,7 +17,7 @@ from maestro.domain.release import release
 from maestro.installation.accounts import has_no_account
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import signing_key
-from maestro.observability.health import EngineHealth, process_metrics, workers_elsewhere
+from maestro.observability.health import EngineHealth, process_metrics, remote_worker_check
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
@@ -91,10 +91,10 @@ class Api(SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         jobs = build_job_operations(store, self.live, engine.present, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        working = workers_elsewhere(engine, self.settings.temporal.task_queue)
+        working = remote_worker_check(engine, self.settings.temporal.task_queue)
         health = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
-        scope = build_redaction(self.live, metrics.scan_failed)
+        scope = build_redaction(self.live, metrics.count_failed_scan)
         chat = build_chat(self.live, store, scope.scanner)
         parts = replace(api_parts(self.live, store, chat, jobs, health), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = build_server(self.settings, parts)

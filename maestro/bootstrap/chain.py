@@ -10,7 +10,7 @@ from maestro.domain.redaction import TextKind
 from maestro.installation.accounts import wake_for_models
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
-from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopWatch
+from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopMonitor
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, store_nothing_more
 from maestro.llm.middleware.request_changes import (
@@ -27,7 +27,7 @@ from maestro.settings.redaction import RedactionScope
 from maestro.store.store import Store
 
 
-def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopWatch) -> ReplayGuard:
+def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopMonitor) -> ReplayGuard:
     """Return the client through which activities call models.
 
     A stored answer is returned before any other middleware runs. Else one view reads the snapshot that later middleware

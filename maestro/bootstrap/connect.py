@@ -23,7 +23,7 @@ from maestro.observability.health import (
     EngineHealth,
     HealthServer,
     connect_address,
-    own_workers,
+    own_worker_check,
     process_metrics,
 )
 from maestro.settings import Loaded
@@ -47,11 +47,11 @@ class Connect(SeparateProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
         connectors = self._requested_connectors(configured_connectors(self.settings, web_context))
         health = EngineHealth(
-            store, engine, own_workers(engine, STANDING_BY), partial(describe_closed_ports, connectors)
+            store, engine, own_worker_check(engine, STANDING_BY), partial(describe_closed_ports, connectors)
         )
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         services, ready = Services(stop), ReadySignals()

@@ -35,7 +35,7 @@ from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files, workspaces_folder
-from maestro.llm.middleware.limits import StopWatch
+from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url
@@ -207,7 +207,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
 
 
 def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: TagActivities) -> Steps:
-    watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
+    watch = StopMonitor(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(parts.models, flow.store, flow.scope, watch)
     keys, models = open_keys(live.start, read_environment()), parts.models
     transcriber = Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))

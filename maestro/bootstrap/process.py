@@ -20,7 +20,7 @@ from maestro.installation.accounts import wake_for_models
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import migrate
 from maestro.installation.storage import open_store, sweep_uploads
-from maestro.observability.logs import configure_logs, log_lines, set_level
+from maestro.observability.logs import configure_logs, line_redactor, set_level
 from maestro.operations.conversations import remove_discarded_files
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
@@ -49,7 +49,7 @@ Say = Callable[[str], None]
 def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
     logs = process.settings.logs
-    configure_logs(process.live.current().logs.level, logs.format, log_lines(process.live, logs.format))
+    configure_logs(process.live.current().logs.level, logs.format, line_redactor(process.live, logs.format))
     configure_sdk()
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -26,7 +26,7 @@ from maestro.connector_runtime.host import (
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
-from maestro.observability.health import EngineHealth, own_workers, process_metrics
+from maestro.observability.health import EngineHealth, own_worker_check, process_metrics
 from maestro.settings.addresses import address_lines, endpoint_of
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services, end, first_of
@@ -88,7 +88,7 @@ class Up(ModelProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         bots = build_bots(self.live, store, dispatcher, host)
@@ -100,7 +100,7 @@ class Up(ModelProcess):
         services.add(bots.run(webhooks_of(connectors)), flow.drafts.run(), *flow_services)
         if self.settings.webui.enabled:
             jobs = build_job_operations(store, self.live, engine.present, dispatcher.wake)
-            health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
+            health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
             process_health = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, process_health)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))

@@ -14,7 +14,7 @@ from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.observability.health import EngineHealth, HealthServer, own_workers, process_metrics, worker_address
+from maestro.observability.health import EngineHealth, HealthServer, own_worker_check, process_metrics, worker_address
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.settings.addresses import connection_limits, endpoint_of
@@ -66,8 +66,8 @@ class Worker(ModelProcess, SeparateProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        vitals = ProcessHealth(EngineHealth(store, engine, own_workers(engine)), metrics)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        vitals = ProcessHealth(EngineHealth(store, engine, own_worker_check(engine)), metrics)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()
         flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)

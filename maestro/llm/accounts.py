@@ -39,36 +39,36 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.models import Price, estimate_input, reserve
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.llm.protocols import Account, Directory
+from maestro.llm.protocols import Account, AccountDirectory
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 log = structlog.get_logger(__name__)
 
 Ladder = Callable[[], Sequence[timedelta]]
-"""Returns the cool-downs after a model's first, second, ... limit in a row; called at each limit."""
+"""A function that returns the cool-downs after a model's first, second, ... rate limit in a row."""
 
 Reveal = Callable[[str], SecretStr]
-"""Decrypts a stored key; raises ``ConfigurationError``, whose message has the fix and never the key."""
+"""A function that decrypts a stored key; raises ``ConfigurationError``, whose message never quotes the key."""
 
 REREAD_SECONDS = 30.0
 """Seconds after which a key that could not be read is read again."""
 
-TOO_SMALL = " Those that could answer now have too small a window for this message (see window in llm.models)."
+TOO_SMALL = " The other accounts have too small a context window for this message (see window in llm.models)."
 
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 PriceOf = Callable[[str], Price | None]
-"""Returns the list price of a model given as ``provider/model``, None when it is unknown."""
+"""A function that returns the list price of a model ``provider/model``; None when the price is unknown."""
 
 SUBSCRIPTION = Price(0, 0)
 """The price of tokens under a subscription: zero, because the subscription's fee does not depend on use."""
 
 WindowOf = Callable[[str], int]
-"""Returns the size of a model's context window in tokens; the model is given as ``provider/model``."""
+"""A function that returns the size of the context window of a model ``provider/model``, in tokens."""
 
 ANSWER_SHARE = 4
-"""The share of a context window's reserve that is kept for the answer; tool definitions may use the remainder."""
+"""The answer gets 1/4 of a context window's reserve; tool definitions may use the remainder."""
 
 COUNTED_FAILURES = (
     RateLimited,
@@ -97,10 +97,10 @@ class Roster:
     limited: Mapping[AccountModel, datetime]
     unfit: frozenset[AccountModel] = frozenset()
 
-    def choose(
+    def choose_account(
         self, models: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> AccountChoice | None:
-        """Return the account and model to call; the demo model without any account (docs/decisions.md: demo model)."""
+        """Return the account and model to call; without any account, the demo model (docs/decisions.md: demo model)."""
         accounts = self.usable
         if not self.known:
             demo = ModelAccount(
@@ -114,14 +114,14 @@ class Roster:
             accounts = (demo,)
         return choose_account(accounts, models, self.limited, self.unfit.union(tried), underway)
 
-    def able(self, models: Sequence[str]) -> Self:
+    def with_models(self, models: Sequence[str]) -> Self:
         """Return the roster with only those usable accounts that offer one of the models."""
         return replace(self, usable=accounts_for_models(self.usable, models))
 
-    def fitting(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
-        """Return the accounts, with models whose context window is too small for the request marked as unfit.
+    def with_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
+        """Return the roster in which models are marked as unfit if their context window is too small for the request.
 
-        Nothing is marked where no model is large enough, or where there is only one choice.
+        No model is marked where none is large enough, or where there is only one choice.
         """
         choices = candidates(self.usable, models)
         if len(choices) < 2:
@@ -130,14 +130,14 @@ class Roster:
         unfit = {choice.keys for choice in choices} - fit
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
-    def unavailable(self, models: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
-        """Return the error that says why no account can be called; ``limited`` says that one hit a limit in this call.
+    def unavailable_error(self, models: Sequence[str], *, limited: bool, wait: timedelta | None = None) -> LLMFailure:
+        """Return the error to raise when no account can be called; ``limited``: an account hit its limit in this call.
 
-        Such a limit may have ended already, and the job then retries at once. ``room_in`` is the time until a request
-        may pass Maestro's own rate limits.
+        That limit may have ended already, and the job then retries at once. ``wait`` is the time until Maestro's own
+        rate limits may admit a request.
         """
         recovered = first_recovery(self.usable, models, self.limited, self.unfit) or (self.now if limited else None)
-        room_at = self.now + room_in if room_in is not None else None
+        room_at = self.now + wait if wait is not None else None
         wake_at = min(filter(None, (recovered, room_at)), default=None)
         if wake_at is None:
             active = ", ".join(account.name for account in self.known if account.status is AccountStatus.ACTIVE)
@@ -146,8 +146,8 @@ class Roster:
                 fix = "Every account is disabled: give one a working key, or enable it with `maestro accounts enable`."
             return NoAccount(f"{NoAccount.public} {fix}")
         failure = AccountsExhausted(
-            f"{AccountsExhausted.public} The first of them may be asked again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
-            f"another account would answer sooner.{TOO_SMALL if self.unfit else ''}"
+            f"{AccountsExhausted.public} The first account may be called again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
+            f"add an account to get answers sooner.{TOO_SMALL if self.unfit else ''}"
         )
         failure.wake_at = wake_at
         return failure
@@ -188,7 +188,7 @@ class AccountBook:
         self._available: dict[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
-        """Return an account of the last roster, without reading the store; never blocks."""
+        """Return an account of the roster that was read last; never reads the store and never blocks."""
         return self._available.get(name) or (DEMO_ACCOUNT if name == DEMO else None)
 
     def read(self) -> Roster:
@@ -199,13 +199,13 @@ class AccountBook:
     def roster(self, tx: Transaction) -> Roster:
         """Return the roster, read in this transaction."""
         known, limited = tx.llm.accounts.with_limits()
-        available = {row.name: account for row in known if (account := self._account(row)) is not None}
-        # A removed account is kept: a call may have chosen it and not ended yet.
+        available = {row.name: account for row in known if (account := self._callable_account(row)) is not None}
+        # Accounts that were removed stay available, because a running call may have chosen one of them.
         self._available = {**self._available, **available}
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
-    def report(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Record a failure at the called account, such as a cool-down; Maestro's own limits change nothing there."""
+    def record_failure(self, choice: AccountChoice, failure: LLMFailure) -> None:
+        """Record a failed call in its account's row, such as a cool-down; Maestro's own limits are not recorded."""
         if not isinstance(failure, COUNTED_FAILURES):
             return
         account, facts = choice.account, dict[str, object]()
@@ -227,7 +227,7 @@ class AccountBook:
         if event:
             log.warning(event, account=account.name, error=type(failure).__name__, **facts)
 
-    def _account(self, row: ModelAccount) -> Account | None:
+    def _callable_account(self, row: ModelAccount) -> Account | None:
         """Return the data for calling an account, None when this process has no key for it."""
         if row.source is not AccountSource.API:
             own = self._own.get(row.name)
@@ -248,7 +248,7 @@ class AccountBook:
 
 
 def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
-    """Return the data for calling an account, from its row."""
+    """Return the data for calling an account, from its row and its key."""
     shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
     limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
     return Account(**row.model_dump(include=shared | limits), api_key=api_key)
@@ -258,45 +258,45 @@ def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
 class Estimates:
     """Cost estimates for requests, by list prices."""
 
-    directory: Directory
+    directory: AccountDirectory
     price: PriceOf
 
-    def least(self, request: LLMRequest) -> CallEstimate:
+    def minimum(self, request: LLMRequest) -> CallEstimate:
         """Return the lowest possible cost of a request: that of its input alone."""
         account, tokens = self.directory.find(request.account), estimate_input(request)
         if account is None:
             return CallEstimate("", request.model, tokens, None, request.account)
-        price = self._price_at(account.type, f"{account.provider}/{request.model}")
+        price = self._list_price(account.type, f"{account.provider}/{request.model}")
         cost = price.cost(tokens, 0) if price is not None else None
         return CallEstimate(account.provider, request.model, tokens, cost, request.account)
 
-    def most(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the cost of a call with the longest possible answer in US dollars; None when the price is unknown.
+    def max_usd(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
+        """Return the cost of a call with the longest possible answer, in US dollars; None when the price is unknown.
 
         Providers may charge more for input that they write to their cache than for other input.
         """
-        price = self._price_at(choice.account.type, f"{choice.account.provider}/{choice.model}")
+        price = self._list_price(choice.account.type, f"{choice.account.provider}/{choice.model}")
         return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
 
-    def _price_at(self, kind: AccountType, model: str) -> Price | None:
-        return SUBSCRIPTION if kind is AccountType.CLI else self.price(model)
+    def _list_price(self, account_type: AccountType, model: str) -> Price | None:
+        return SUBSCRIPTION if account_type is AccountType.CLI else self.price(model)
 
 
-def window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
-    """Return a check whether the request and its answer fit the context window of a choice's model."""
-    tokens = cache(lambda: estimate_input(request))  # a call with one account never needs it
+def context_window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
+    """Return a function that checks whether the request and its answer fit a model's context window."""
+    tokens = cache(lambda: estimate_input(request))  # estimated once, and only if a check is made
 
     def fits(choice: AccountChoice) -> bool:
         size = window(f"{choice.account.provider}/{choice.model}")
-        return tokens() + _answer_tokens(request, size) <= size
+        return tokens() + _reserved_for_answer(request, size) <= size
 
     return fits
 
 
-def room(request: LLMRequest, window: int) -> int:
+def free_tokens(request: LLMRequest, window: int) -> int:
     """Return how many tokens may still be added to a request before its model's context window is full."""
-    return window - estimate_input(request) - _answer_tokens(request, window) - MARGIN
+    return window - estimate_input(request) - _reserved_for_answer(request, window) - MARGIN
 
 
-def _answer_tokens(request: LLMRequest, window: int) -> int:
+def _reserved_for_answer(request: LLMRequest, window: int) -> int:
     return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)

@@ -24,21 +24,21 @@ _CACHE = {"type": "ephemeral"}
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def chat_messages(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request in chat format; ``images`` are the data URLs of each message."""
-    # litellm would fill an empty message of the assistant with its own sentence.
+    # Empty assistant messages are left out, because litellm would fill them with a sentence of its own.
     sent = [
         (message, urls)
         for message, urls in zip(request.messages, images, strict=True)
         if message.role is not Role.ASSISTANT or message.content.strip() or message.tool_calls
     ]
-    messages = list(_turns(provider, sent))
+    messages = list(_chat_messages(provider, sent))
     if request.tools and request.final and provider == OLLAMA:
         messages[0] = {**messages[0], "content": f"{messages[0]['content']}\n\n{ANSWER_NOW}"}
     return messages
 
 
-def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
+def offer_tools(provider: str, request: LLMRequest) -> dict[str, Any]:
     """Return the arguments that offer the tools of a request to the model.
 
     A final call still lists the tools, because providers cache them with the prompt, but forbids their use. Ollama has
@@ -54,14 +54,14 @@ def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
     return {**offered, "tool_choice": "none"} if request.final else offered
 
 
-def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
-    """Read the tool calls in an answer to the model call with this number; their arguments are not parsed."""
+def read_tool_calls(message: Any, call_number: int) -> Iterator[ToolCall]:
+    """Yield the tool calls in the answer to the model call with this number; their arguments are not parsed."""
     for index, call in enumerate(message.tool_calls or ()):
         name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
-        yield ToolCall(id=call_id(number, index), name=name, arguments=arguments)
+        yield ToolCall(id=call_id(call_number, index), name=name, arguments=arguments)
 
 
-def usage(answer: Any) -> Usage:
+def read_usage(answer: Any) -> Usage:
     """Return the token usage of an answer; cached tokens are capped at the input tokens."""
     reported = answer.usage
     details = getattr(reported, "prompt_tokens_details", None)
@@ -75,8 +75,8 @@ def usage(answer: Any) -> Usage:
     )
 
 
-def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Yield the messages; images returned by tools follow the last tool result of their round.
+def _chat_messages(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages in chat format; images returned by tools follow the last tool result of their round.
 
     Only Anthropic accepts images inside a tool result, and no provider accepts a message between the results of one
     round.
@@ -84,76 +84,76 @@ def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -
     pictures: list[str] = []
     for message, urls in sent:
         if message.role is not Role.TOOL and pictures:
-            yield {"role": Role.USER.value, "content": _content(PICTURES_OF_TOOLS, pictures)}
+            yield {"role": Role.USER.value, "content": _content_with_images(PICTURES_OF_TOOLS, pictures)}
             pictures = []
         if message.role is Role.TOOL and provider != ANTHROPIC:
             pictures += urls
             urls = ()
-        yield _turn(provider, message, urls)
+        yield _chat_message(provider, message, urls)
     if pictures:
-        yield {"role": Role.USER.value, "content": _content(PICTURES_OF_TOOLS, pictures)}
+        yield {"role": Role.USER.value, "content": _content_with_images(PICTURES_OF_TOOLS, pictures)}
 
 
-def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": message.role.value, "content": _content(message.content, urls)}
+def _chat_message(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
+    chat_message: dict[str, Any] = {"role": message.role.value, "content": _content_with_images(message.content, urls)}
     if message.role is Role.TOOL:
-        turn |= {"tool_call_id": message.call_id, "content": _result(provider, message, urls)}
+        chat_message |= {"tool_call_id": message.call_id, "content": _tool_result(provider, message, urls)}
     if message.tool_calls:
-        turn["content"] = turn["content"] or None
-        turn["tool_calls"] = [
+        chat_message["content"] = chat_message["content"] or None
+        chat_message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": _name(call.name), "arguments": _arguments(call.arguments)},
+                "function": {"name": _valid_tool_name(call.name), "arguments": _json_arguments(call.arguments)},
             }
             for call in message.tool_calls
         ]
-    return _with_cache_marks(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
+    return _with_cache_marks(chat_message, message.stable) if message.cache and provider == ANTHROPIC else chat_message
 
 
-def _content(text: str, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Return the text, with images as data URLs, so that the provider need not fetch any address."""
+def _content_with_images(text: str, urls: Sequence[str]) -> str | list[dict[str, Any]]:
+    """Return the text and the images; images are data URLs, so that the provider need not fetch them."""
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return [{"type": "text", "text": text}, *images] if images else text
 
 
-def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
+def _tool_result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
     """Return a tool's result in the provider's format, or in the format that litellm converts to it."""
     match provider:
         case "ollama":
             # litellm drops the tool's name, and Ollama's tool calls have no ids, so the text names the tool.
-            return f"Result of {_name(message.tool)}:\n{message.content}"
+            return f"Result of {_valid_tool_name(message.tool)}:\n{message.content}"
         case "gemini":
             # litellm would treat a plain text that begins with "data:" as an image.
             return [{"type": "text", "text": message.content}]
         case _:
-            return _content(message.content, urls)
+            return _content_with_images(message.content, urls)
 
 
-def _with_cache_marks(turn: dict[str, Any], stable: int) -> dict[str, Any]:
+def _with_cache_marks(chat_message: dict[str, Any], stable: int) -> dict[str, Any]:
     """Return a message with cache marks at its end, and at the end of its ``stable`` characters.
 
     A change after the stable characters then leaves the cached beginning valid.
     """
-    if 0 < stable < len(turn["content"] or ""):
-        texts = (turn["content"][:stable], turn["content"][stable:])
-        return {**turn, "content": [{"type": "text", "text": text, "cache_control": _CACHE} for text in texts]}
-    if turn["role"] == Role.TOOL.value:
-        return {**turn, "cache_control": _CACHE}
-    content = turn["content"]
+    if 0 < stable < len(chat_message["content"] or ""):
+        texts = (chat_message["content"][:stable], chat_message["content"][stable:])
+        return {**chat_message, "content": [{"type": "text", "text": text, "cache_control": _CACHE} for text in texts]}
+    if chat_message["role"] == Role.TOOL.value:
+        return {**chat_message, "cache_control": _CACHE}
+    content = chat_message["content"]
     if not content:
-        *before, last = turn["tool_calls"]
-        return {**turn, "tool_calls": [*before, {**last, "cache_control": _CACHE}]}
+        *before, last = chat_message["tool_calls"]
+        return {**chat_message, "tool_calls": [*before, {**last, "cache_control": _CACHE}]}
     *parts, end = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return {**turn, "content": [*parts, {**end, "cache_control": _CACHE}]}
+    return {**chat_message, "content": [*parts, {**end, "cache_control": _CACHE}]}
 
 
-def _name(name: str) -> str:
+def _valid_tool_name(name: str) -> str:
     """Return a tool name that providers accept; a model may have called a tool by an invalid name."""
     return _NOT_IN_A_NAME.sub("_", name)[:MAX_NAME] or "unknown"
 
 
-def _arguments(text: str) -> str:
+def _json_arguments(text: str) -> str:
     """Return tool arguments as a JSON object; any other text is wrapped in one, because providers refuse it."""
     try:
         valid = isinstance(json.loads(text), dict)

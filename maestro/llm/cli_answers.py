@@ -41,7 +41,7 @@ _LONG_AGO = timedelta(days=180)
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 _NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
 
-# The first matching pattern decides, so their order matters.
+# The first pattern that matches decides the error class, so the order of the patterns matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
     (
         QuotaExhausted,
@@ -70,18 +70,18 @@ _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
 _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to see what is wrong."
 
 
-def limit_of(text: str, now: datetime) -> timedelta | None:
-    """Return the time until a limit ends, None when the text is no message about a limit.
+def time_until_limit_ends(text: str, now: datetime) -> timedelta | None:
+    """Return the time until a subscription's limit ends; None when the text reports no limit.
 
     A time of day means its next occurrence, in the time zone that the text names or else in that of this machine.
     """
     if not _LIMIT.search(text):
         return None
-    until = _moment(text, now)
+    until = _limit_end(text, now)
     return min(max(until - now, timedelta()), LONGEST) if until else DEFAULT_COOL_DOWN
 
 
-def _moment(text: str, now: datetime) -> datetime | None:
+def _limit_end(text: str, now: datetime) -> datetime | None:
     """Return the time at which the limit ends, None when the text has no readable time."""
     try:
         if epoch := _EPOCH.search(text):
@@ -89,7 +89,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
         reset = _RESETS.search(text)
         return _next_reset(reset, now) if reset else None
-    except (ValueError, KeyError, OverflowError, OSError):  # an impossible date, hour or zone counts as unreadable
+    except (ValueError, KeyError, OverflowError, OSError):  # the text names an impossible date, hour or time zone
         return None
 
 
@@ -104,16 +104,16 @@ def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
         hour = hour % 12 + (12 if half.lower() == "pm" else 0)
     if reset["month"]:
         month, day = _MONTHS.index(reset["month"].lower()) + 1, int(reset["day"])
-        moment = _utc(datetime(local.year, month, day, hour, minute), zone)
-        return moment if now - moment < _LONG_AGO else _utc(datetime(local.year + 1, month, day, hour, minute), zone)
+        moment = _to_utc(datetime(local.year, month, day, hour, minute), zone)
+        return moment if now - moment < _LONG_AGO else _to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
     today = datetime(local.year, local.month, local.day, hour, minute)
-    moment = _utc(today, zone)
+    moment = _to_utc(today, zone)
     # Add a calendar day, which has 23 or 25 hours when daylight saving time begins or ends.
-    return moment if moment > now else _utc(today + timedelta(days=1), zone)
+    return moment if moment > now else _to_utc(today + timedelta(days=1), zone)
 
 
-def _utc(local: datetime, zone: tzinfo | None) -> datetime:
-    """Convert a local time to UTC; a time without a zone is in that of this machine."""
+def _to_utc(local: datetime, zone: tzinfo | None) -> datetime:
+    """Convert a local time to UTC; without a time zone, the time is local to this machine."""
     return local.replace(tzinfo=zone).astimezone(UTC)
 
 
@@ -126,49 +126,49 @@ class CommandAnswer:
     usage: Usage | None = None
 
 
-def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
-    """Parse the output; the command may write plain text although JSON was requested, above all for errors."""
+def parse_output(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
+    """Parse the output of the command, which may write plain text although JSON was requested, above all for errors."""
     output, failed = ended.output.decode(errors="replace"), ended.code != 0
     try:
         data: Any = json.loads(output) if as_json else None
     except ValueError:
         data = None
-    # Some releases write a list of all events, of which the result is the last.
+    # Some releases of the command write a list of all events; the last event is the result.
     result = data[-1] if isinstance(data, list) and data else data
     if not isinstance(result, dict) or result.get("type") != "result":
         return CommandAnswer(output.strip(), failed)
-    text, usage = result.get("result"), _usage(result.get("usage"))
+    text, usage = result.get("result"), _read_usage(result.get("usage"))
     return CommandAnswer(text if isinstance(text, str) else "", failed or result.get("is_error") is True, usage)
 
 
-def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
-    """Return the failure in the output, without any text of the command; None when the command answered."""
+def find_failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
+    """Return the failure that the output reports, without quoting the output; None when the command answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
     failed: LLMFailure
     if ended.outcome is ProgramEnd.TOO_LONG:
         failed = ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}")
     elif ended.outcome is ProgramEnd.TOO_MUCH:
-        failed = ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}")
+        failed = ProviderUnavailable(f"{where}: the command wrote more output than an answer can have. {_UNAVAILABLE}")
     elif answer.failed:
-        failed = _refusal(f"{where}, exit {ended.code}", _all_text(ended, answer), now)
+        failed = _classify_error(f"{where}, exit {ended.code}", _output_and_errors(ended, answer), now)
     else:
         return None
     failed.site = site
     return failed
 
 
-def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
+def lacks_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
     """Return whether the command reported that the session to continue does not exist."""
-    return answer.failed and _NO_SESSION.search(_all_text(ended, answer)) is not None
+    return answer.failed and _NO_SESSION.search(_output_and_errors(ended, answer)) is not None
 
 
-def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the installed release of the command lacks an option; it then has called no model."""
-    return answer.failed and _NO_OPTION.search(_all_text(ended, answer)) is not None
+def rejects_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
+    """Return whether the command refused an option that its release does not know; no model was called then."""
+    return answer.failed and _NO_OPTION.search(_output_and_errors(ended, answer)) is not None
 
 
-def _refusal(where: str, text: str, now: datetime) -> LLMFailure:
-    wait = limit_of(text, now)
+def _classify_error(where: str, text: str, now: datetime) -> LLMFailure:
+    wait = time_until_limit_ends(text, now)
     if wait is not None:
         seconds = f"{wait.total_seconds():.0f}"
         return RateLimited(f"{where}: the subscription's limit is reached; it resets in {seconds} s.", wait)
@@ -178,12 +178,12 @@ def _refusal(where: str, text: str, now: datetime) -> LLMFailure:
     return ProviderUnavailable(f"{where}: {ProviderUnavailable.public} {_UNAVAILABLE}")
 
 
-def _all_text(ended: ProgramResult, answer: CommandAnswer) -> str:
+def _output_and_errors(ended: ProgramResult, answer: CommandAnswer) -> str:
     return f"{answer.text}\n{ended.errors.decode(errors='replace')}"
 
 
-def _usage(data: Any) -> Usage | None:
-    """Return the token usage; the command counts cached tokens apart from the input, Maestro within it."""
+def _read_usage(data: Any) -> Usage | None:
+    """Return the token usage; the command excludes cached tokens from the input tokens, Maestro includes them."""
     if not isinstance(data, dict):
         return None
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

@@ -15,7 +15,7 @@ from maestro.child_process import ProgramCommand, ProgramLimits, ProgramResult, 
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
 from maestro.domain.llm.models import estimate, estimate_messages, without_provider
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
-from maestro.llm.cli_answers import CommandAnswer, failure, has_no_session, knows_no_option, read
+from maestro.llm.cli_answers import CommandAnswer, find_failure, lacks_session, parse_output, rejects_option
 from maestro.llm.protocols import Account
 from maestro.store.store import utc_now
 
@@ -27,7 +27,7 @@ OUTPUT_BYTES = 8 * 1024 * 1024
 LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
-# No other variables are passed on: with ANTHROPIC_API_KEY set, the call would be billed to that key.
+# The command gets only these variables: with ANTHROPIC_API_KEY set, the call would be billed to that key.
 _PASSED_ON = frozenset(
     (
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -37,7 +37,7 @@ _PASSED_ON = frozenset(
     )
 )
 _QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-# "default" denies every tool that needs permission, even one that the user's own settings allow.
+# The permission mode "default" denies every tool that needs permission, even if the user's settings allow the tool.
 _EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
 
 log = structlog.get_logger(__name__)
@@ -79,7 +79,7 @@ class CliRunner:
 
     ``sessions`` is the folder with one subfolder for each conversation, where the command keeps its session.
     ``environment`` is that of Maestro; the command gets only the variables that it needs. The prompt is text without
-    tools and images, and says where one was left out.
+    tools and images; a note replaces each image.
     """
 
     sessions: Path
@@ -95,17 +95,17 @@ class CliRunner:
         No process of the command is running when this returns or raises, also after a cancellation.
         """
         site = CallSite(account.provider, account.name, request.model)
-        session = await asyncio.to_thread(self._open, account, request)
+        session = await asyncio.to_thread(self._open_session, account, request)
         started = time.monotonic()
-        ended, answer = await self._run(session, site)
-        failed = failure(ended, answer, site, self.clock())
-        await asyncio.to_thread(self._close, session, ended, failed)
+        ended, answer = await self._run_command(session, site)
+        failed = find_failure(ended, answer, site, self.clock())
+        await asyncio.to_thread(self._close_session, session, ended, failed)
         if failed is not None:
             raise failed
-        return _response(site, request, answer, timedelta(seconds=time.monotonic() - started))
+        return _to_response(site, request, answer, timedelta(seconds=time.monotonic() - started))
 
-    async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
-        """Run the command and return its result; run it again where it failed before it called the model."""
+    async def _run_command(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
+        """Run the command and return its result; run it again if it failed before it called the model."""
         until = time.monotonic() + self.seconds
         continues = session.continues
         while True:
@@ -115,18 +115,18 @@ class CliRunner:
             try:
                 ended = await run(replace(session.command, arguments=arguments), limits)
             except OSError as error:
-                failed = _not_started(site, f"it cannot be started ({error.strerror})")
+                failed = _start_failure(site, f"it cannot be started ({error.strerror})")
                 break
-            answer = read(ended, as_json=bool(options))
-            if continues and has_no_session(ended, answer):
+            answer = parse_output(ended, as_json=bool(options))
+            if continues and lacks_session(ended, answer):
                 continues = False
-            elif options and knows_no_option(ended, answer):
+            elif options and rejects_option(ended, answer):
                 self._knows_options = False
             else:
                 return ended, answer
         raise failed
 
-    def _open(self, account: Account, request: LLMRequest) -> _CommandSession:
+    def _open_session(self, account: Account, request: LLMRequest) -> _CommandSession:
         """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when the command is not installed.
 
         A session is marked as usable only after a call succeeded: a retry after a failure begins a new session, so that
@@ -135,8 +135,8 @@ class CliRunner:
         site = CallSite(account.provider, account.name, request.model)
         program = shutil.which(CLAUDE, path=self.environment.get("PATH", ""))
         if program is None:
-            raise _not_started(site, "it is not on the PATH of Maestro")
-        folder = self._folder(request)
+            raise _start_failure(site, "it is not on the PATH of Maestro")
+        folder = self._session_folder(request)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         marker = folder / f".session-{hashlib.sha256(account.name.encode()).hexdigest()[:16]}"
         continues = marker.exists()
@@ -144,27 +144,27 @@ class CliRunner:
         command = ProgramCommand(
             arguments=(str(Path(program).absolute()), "--print", "--model", without_provider(request.model)),
             folder=folder,
-            environment=self._environment_of(account),
+            environment=self._command_environment(account),
             input=prompt_of(request.messages).encode(),
         )
         return _CommandSession(command, marker, continues)
 
-    def _close(self, session: _CommandSession, ended: ProgramResult, failed: LLMFailure | None) -> None:
+    def _close_session(self, session: _CommandSession, ended: ProgramResult, failed: LLMFailure | None) -> None:
         if failed is None:
             session.marker.touch()
         errors, prompt = ended.errors.decode(errors="replace"), session.command.input.decode()
         lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
-        text = "\n".join(line for line in lines if line and not _quotes(line, prompt))
+        text = "\n".join(line for line in lines if line and not _quotes_prompt(line, prompt))
         if text:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
 
-    def _folder(self, request: LLMRequest) -> Path:
+    def _session_folder(self, request: LLMRequest) -> Path:
         """Return the session folder of the conversation, or of the job; each purpose has a folder of its own."""
         name = str(request.conversation_id or request.key.job_id)
         purpose = request.key.purpose
         return self.sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
 
-    def _environment_of(self, account: Account) -> dict[str, str]:
+    def _command_environment(self, account: Account) -> dict[str, str]:
         environment = plain_environment(self.environment) | _QUIET
         environment |= {name: value for name, value in self.environment.items() if name in _PASSED_ON}
         if account.home_dir:
@@ -174,7 +174,7 @@ class CliRunner:
         return environment
 
 
-def _response(site: CallSite, request: LLMRequest, answer: CommandAnswer, duration: timedelta) -> LLMResponse:
+def _to_response(site: CallSite, request: LLMRequest, answer: CommandAnswer, duration: timedelta) -> LLMResponse:
     guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(answer.text))
     return LLMResponse(
         **(answer.usage or guess).model_dump(),
@@ -188,16 +188,16 @@ def _response(site: CallSite, request: LLMRequest, answer: CommandAnswer, durati
     )
 
 
-def _not_started(site: CallSite, why: str) -> LLMFailure:
+def _start_failure(site: CallSite, reason: str) -> LLMFailure:
     failed = ProviderUnavailable(
-        f"command claude of account {site.account!r}: {why}. Install Claude Code and log in as the user that runs "
+        f"command claude of account {site.account!r}: {reason}. Install Claude Code and log in as the user that runs "
         "Maestro, or remove the account."
     )
     failed.site = site
     return failed
 
 
-def _quotes(line: str, prompt: str) -> bool:
-    """Return whether a line of the error output contains a passage of the prompt."""
+def _quotes_prompt(line: str, prompt: str) -> bool:
+    """Return whether a line of the command's error output contains a passage of the prompt."""
     starts = range(0, max(1, len(line) - _WINDOW + 1), _STEP)
     return any(line[start : start + _WINDOW] in prompt for start in starts)

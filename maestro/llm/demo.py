@@ -40,10 +40,10 @@ class DemoClient:
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
                 "Add one with `maestro accounts add`, or set ANTHROPIC_API_KEY or llm.accounts and restart."
             )
-        content, duration = _answer(request), timedelta()
+        content, duration = _answer_text(request), timedelta()
         if request.key.purpose is CallPurpose.ANSWER:
             duration = self.duration()
-            await _write(content, duration)
+            await _stream_answer(content, duration)
         return LLMResponse(
             content=content,
             model=account.model,
@@ -57,8 +57,8 @@ class DemoClient:
         )
 
 
-async def _write(content: str, duration: timedelta) -> None:
-    """Stream the answer word by word to the listener, if there is one, within this time."""
+async def _stream_answer(content: str, duration: timedelta) -> None:
+    """Stream the answer word by word to the listener, if there is one; the last word comes after ``duration``."""
     listener, words = current_listener(), re.findall(r"\S+\s*", content)
     for word in words:
         await asyncio.sleep(duration.total_seconds() / len(words))
@@ -66,7 +66,7 @@ async def _write(content: str, duration: timedelta) -> None:
             listener(word)
 
 
-def _answer(request: LLMRequest) -> str:
+def _answer_text(request: LLMRequest) -> str:
     """Return the text for the call's purpose; the demo model extracts no facts and cannot summarize."""
     match request.key.purpose:
         case CallPurpose.FACTS:

@@ -25,15 +25,15 @@ from maestro.domain.llm.errors import (
 from maestro.llm.wire import HttpExchange, OversizedBody
 
 SENTENCE_LIMIT = 2_000
-"""The characters of a sentence that are searched; providers put their own words before a quoted prompt."""
+"""How many characters of an error sentence are searched; a provider's own words precede a quoted prompt."""
 
 PAGE_LIMIT = 64 * 1024
-"""The characters that are searched in a body that is not JSON."""
+"""How many characters of an error body that is not JSON are searched."""
 
 _CODES = ("code", "type", "status")
 _DETAILS = ("reason", "retryDelay")
 _FLAG = "flagged_input"
-"""The field in which OpenRouter quotes input that it flagged; the name of the field is a code, its content a quote."""
+"""The field in which OpenRouter quotes flagged input; its name counts as an error code, its content is ignored."""
 
 LONGEST = timedelta(days=31)
 """The longest wait: no provider bills by a longer period, so a longer wait in an error is a mistake."""
@@ -58,7 +58,7 @@ _QUOTA = re.compile(
     r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
-# Gemini sends this text also for a limit per minute, but then with a waiting time.
+# Gemini sends "exceeded your current quota" also for a limit per minute, but then with a waiting time.
 _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
@@ -67,7 +67,7 @@ _BAD_KEY = re.compile(
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
-# A 403 about one user's input, or one model, must not disable the account for all others.
+# HTTP 403 because of one input or one model must not disable the account for all other requests.
 _FORBIDDEN_REQUEST = re.compile(
     r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
     re.IGNORECASE,
@@ -83,27 +83,27 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
-# The request was invalid before it was sent, and a retry cannot help; litellm reports it as a 500 of the provider.
+# litellm raises these errors, as HTTP 500, for a request that is invalid before it is sent: no retry can help.
 _MISTAKES = frozenset(
     kind.__name__
     for kind in (AttributeError, ImportError, KeyError, ModuleNotFoundError, TypeError, UnicodeEncodeError, ValueError)
 )
 
-# Refusals of the account, not of the request.
+# HTTP statuses that refuse the account, not the request.
 _OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
-# Refusals that end after a time, without any change of the request or the account.
+# HTTP statuses of refusals that end after a time, without any change of the request or the account.
 _PASSING = frozenset((408, 409, 425))
 
 _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
     QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
-    AnswerTooLarge: "Check what answers at the account's baseUrl; raise llm.maxAnswerBytes if it is right.",
-    AuthenticationFailed: "Give the account a working key, or check what it may use and enable it again.",
-    ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
+    AnswerTooLarge: "Check which server is at the account's baseUrl; if it is the right one, raise llm.maxAnswerBytes.",
+    AuthenticationFailed: "Give the account a working key, or check the key's permissions; then enable it again.",
+    ToolsUnsupported: "Choose a model that can call tools, or give the agent no tools.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
     BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
-    AccountUnusable: "Check how the account's provider is spelled, and its model, baseUrl and key.",
+    AccountUnusable: "Check the spelling of the account's provider, and the account's model, baseUrl and key.",
     ModelTimeout: "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds.",
     ProviderUnavailable: "Check the provider's status page, and the account's baseUrl if it has one.",
 }
@@ -122,8 +122,8 @@ class ErrorBodyText:
         return "\n".join((self.codes, *self.sentences))
 
 
-def read_body(body: str) -> ErrorBodyText:
-    """Parse an error body; a text that is not JSON counts as the provider's, broken JSON is ignored."""
+def parse_error_body(body: str) -> ErrorBodyText:
+    """Parse an error body; text that is not JSON counts as the provider's own words, and truncated JSON is ignored."""
     try:
         whole: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -131,51 +131,51 @@ def read_body(body: str) -> ErrorBodyText:
         return ErrorBodyText() if body.lstrip().startswith(("{", "[")) else ErrorBodyText(codes=body[:PAGE_LIMIT])
     if isinstance(whole, list):
         whole = next(iter(whole), None)
-    return _read_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
+    return _parse_error_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
 
 
-def read_sentence(text: str) -> ErrorBodyText:
-    """Return a text as one that may quote a prompt anywhere."""
-    # Without quotation marks, a quoted prompt cannot look like a JSON field.
+def error_sentence(text: str) -> ErrorBodyText:
+    """Return an error text that may quote a prompt, limited in length and without double quotes."""
+    # Double quotes are replaced, so that a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
 
-def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
+def _parse_error_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     """Parse an error object: its ``error`` is an object, a sentence (Ollama), or missing (older vLLM)."""
     error = whole.get("error") or whole
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
-    details, metadata = error.get("details"), _mapping(error.get("metadata"))
+    details, metadata = error.get("details"), _mapping_or_empty(error.get("metadata"))
     codes = list(_fields(error, _CODES))
     for detail in details if isinstance(details, list) else ():
-        codes += _fields(_mapping(detail), _DETAILS)
+        codes += _fields(_mapping_or_empty(detail), _DETAILS)
     if _FLAG in metadata:
         codes.append(f'"{_FLAG}"')
     # OpenRouter wraps the error of the provider to which it forwarded the request.
     raw, wrapped = metadata.get("raw"), ErrorBodyText()
     if isinstance(raw, str):
-        wrapped = read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
+        wrapped = parse_error_body(raw) if raw.lstrip().startswith("{") else error_sentence(raw)
     sentences = _sentences(error.get("message") or error.get("detail"))
     return ErrorBodyText("\n".join(filter(None, [*codes, wrapped.codes])), (*sentences, *wrapped.sentences))
 
 
-def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
-    """Yield those of the named fields that the object has, as JSON."""
+def _fields(source: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the named fields that the object has, each as JSON text."""
     for name in names:
-        if isinstance(value := of.get(name), str | int):
+        if isinstance(value := source.get(name), str | int):
             yield f'"{name}": "{value}"'
 
 
 def _sentences(text: Any) -> tuple[str, ...]:
-    return read_sentence(text).sentences if isinstance(text, str) else ()
+    return error_sentence(text).sentences if isinstance(text, str) else ()
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
-    """Return how long to wait, at most ``LONGEST``; None without a readable time or for a past date.
+    """Return how long the provider asks to wait, at most ``LONGEST``; None if it names no valid time in the future.
 
     Headers (names in lower case) are searched before the body. Known forms: ``retry-after-ms``; ``retry-after`` in
     seconds or as a date; Gemini's ``retryDelay``; "try again in 1m2.5s" of OpenAI and similar providers; the date (UTC)
@@ -190,18 +190,18 @@ def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timede
         wait = timedelta(seconds=float(delay[1]))
     elif not after and (delay := _OPENAI_DELAY.search(text)):
         wait = sum((float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(delay[1])), timedelta())
-    elif moment := _moment(after, text):
+    elif moment := _retry_date(after, text):
         wait = moment - now
     else:
         return None
     return min(max(wait, timedelta()), LONGEST)
 
 
-def _moment(after: str, text: str) -> datetime | None:
+def _retry_date(header: str, text: str) -> datetime | None:
     """Return the date in the header, or else in the text; None when neither has a valid date."""
     try:
-        if after:
-            moment = parsedate_to_datetime(after)
+        if header:
+            moment = parsedate_to_datetime(header)
         elif date := _ANTHROPIC_DATE.search(text):
             moment = datetime.fromisoformat(f"{date[1]}T{date[2] or '00:00'}")
         else:
@@ -227,11 +227,11 @@ class FailureEvidence:
     oversized: bool = False
     """Whether the answer was longer than the limit of bytes."""
     sent: bool = True
-    """Whether a request left this process; without one, the library may have invented the status."""
+    """Whether a request left this process; if none did, litellm may have invented the status."""
 
 
-def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
-    """Collect the facts of a failure from the HTTP exchange and the chain of causes."""
+def collect_evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
+    """Collect the facts of a failed call from its HTTP exchange and from the chain of its exceptions."""
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < CAUSES_LIMIT:
         chain.append(cause)
@@ -247,11 +247,11 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
-def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
-    """Return the classified failure, without any of its text; ``now`` converts dates to waiting times."""
-    body = read_body(facts.text) if facts.sent else read_sentence(facts.text)
+def classify_failure(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
+    """Return the failure of a call, without quoting the provider; ``now`` converts dates to waiting times."""
+    body = parse_error_body(facts.text) if facts.sent else error_sentence(facts.text)
     wait = waiting_time(facts.headers, body.text, now)
-    kind = _kind(facts, body, asks_to_wait=wait is not None)
+    kind = _error_class(facts, body, asks_to_wait=wait is not None)
     status = facts.status if kind is not AccountUnusable else None
     answer = f"HTTP {status}" if status else "no answer" if facts.sent else "no request"
     if facts.cause and (status or 0) < 300:
@@ -264,13 +264,13 @@ def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailur
     return failure
 
 
-def _kind(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
+def _error_class(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Choose the error class by status; the text counts only where the provider refused the request."""
     status = facts.status or 0
     if facts.oversized:
         return AnswerTooLarge
     if 300 <= status < 500 and status not in _PASSING:
-        refusal = _kind_of_refusal(status, body, asks_to_wait=asks_to_wait)
+        refusal = _refusal_class(status, body, asks_to_wait=asks_to_wait)
         return AccountUnusable if refusal is BadRequest and not facts.sent else refusal
     if not facts.sent and facts.cause in _MISTAKES:
         return AccountUnusable
@@ -278,11 +278,11 @@ def _kind(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) ->
     return ModelTimeout if facts.timed_out and status < 300 else ProviderUnavailable
 
 
-def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
+def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
-    if status == 402 or _is_about_quota(status, body, asks_to_wait=asks_to_wait):
+    if status == 402 or _is_quota_error(status, body, asks_to_wait=asks_to_wait):
         return QuotaExhausted
     if status == 429:
         return RateLimited
@@ -293,7 +293,7 @@ def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) ->
     return ContextOverflow if _CONTEXT.search(body.text) else BadRequest
 
 
-def _is_about_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
+def _is_quota_error(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
     if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
     text = body.text if status in _OF_THE_ACCOUNT else body.codes

@@ -25,27 +25,27 @@ from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable
 from maestro.importing import collector_off
 from maestro.llm import chat_format
-from maestro.llm.failures import classify, evidence
+from maestro.llm.failures import classify_failure, collect_evidence
 from maestro.llm.model_map import model_table
-from maestro.llm.protocols import Account, AccountClient, Directory
-from maestro.llm.translation import ChatRequest, Translator, base_url, key, model_name, translator_of
-from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
+from maestro.llm.protocols import Account, AccountClient, AccountDirectory
+from maestro.llm.translation import ChatRequest, Translator, base_url, key_to_send, model_name, translator_of
+from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observe_exchange
 
 Transports = WeakSet[ObservedTransport]
 
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise the import downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # otherwise the import loads any .env file in a parent folder
-    "HF_HUB_OFFLINE": "1",  # otherwise counting a Llama model's tokens calls Hugging Face, for 23 s
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without this variable, importing litellm downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # without this variable, importing litellm loads any .env file in a parent folder
+    "HF_HUB_OFFLINE": "1",  # without this variable, counting a Llama model's tokens calls Hugging Face
 }
 
 _SWITCHES = {
     "telemetry": False,
     "suppress_debug_info": True,
     "disable_hf_tokenizer_download": True,
-    "drop_params": True,  # parameters that a model does not support are dropped
+    "drop_params": True,  # litellm drops parameters that a model does not support
     "modify_params": False,
     "num_retries": 0,
     "turn_off_message_logging": True,
@@ -74,7 +74,7 @@ class ImportedLibrary:
     transports: Transports
 
     async def complete(self, chat: ChatRequest) -> Any:
-        """Send a chat request: by litellm's translation alone, or through its entry point where there is none."""
+        """Send a chat request by litellm's translation alone, or through litellm's entry point if there is none."""
         translation = self.translator.translation_of(chat) if self.translator is not None else None
         if translation is None:
             return await self.litellm.acompletion(**chat.arguments())
@@ -102,11 +102,11 @@ class LiteLLMLibrary:
 
     @property
     def loading(self) -> bool:
-        """Whether the import is under way."""
+        """Whether litellm is being imported."""
         return self._imported is not None and not self._imported.done()
 
     async def settled(self) -> None:
-        """Return when a begun import is over; at once where none was begun."""
+        """Wait until the import of litellm has ended; return at once if it was not begun."""
         if self._imported is not None:
             await self.loaded()
 
@@ -116,12 +116,12 @@ class LiteLLMLibrary:
         Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
         imported = await self.loaded()
-        return await self._outcome(site, imported.complete(chat), read)
+        return await self._call_once(site, imported.complete(chat), read)
 
     async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
         """Transcribe a recording, with the guarantees of ``complete``."""
         imported = await self.loaded()
-        return await self._outcome(site, imported.litellm.atranscription(**arguments), read)
+        return await self._call_once(site, imported.litellm.atranscription(**arguments), read)
 
     async def close(self) -> None:
         """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
@@ -131,23 +131,23 @@ class LiteLLMLibrary:
                 await transports.pop().aclose()
 
     async def loaded(self) -> ImportedLibrary:
-        """Begin the import unless it has begun, wait for it, and return the library."""
+        """Begin the import of litellm unless it has begun, wait for it, and return the library."""
         self.warm_up()
         assert self._imported is not None
         if self._imported.done():
             return self._imported.result()
-        # Shielded: a cancelled call must not cancel the import that other calls wait for.
+        # The import is shielded, because a cancelled call must not cancel the import that other calls wait for.
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
-    async def _outcome(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
-        """Send the one request and return its parsed answer."""
-        with observed(self._answer_limit()) as exchange:
+    async def _call_once(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
+        """Send the one request of a call and return its parsed answer."""
+        with observe_exchange(self._answer_limit()) as exchange:
             try:
                 return read(await call)
             # litellm raises its own errors, those of openai, httpx and aiohttp, and KeyErrors for unexpected answers.
             except Exception as error:  # noqa: BLE001
-                failure = classify(site, evidence(error, exchange), datetime.now(UTC))
-        # Raised outside of the handler: an exception context would carry prompt and key along.
+                failure = classify_failure(site, collect_evidence(error, exchange), datetime.now(UTC))
+        # The failure is raised outside of the handler, because its exception context would hold the prompt and the key.
         raise failure
 
 
@@ -161,19 +161,19 @@ def _import_litellm() -> ImportedLibrary:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with collector_off():
-        with _models_on_demand(), _encodings_on_demand():
+        with _defer_model_validators(), _defer_encodings():
             litellm = importlib.import_module("litellm")
         for name, switch in _SWITCHES.items():
             setattr(litellm, name, switch)
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # litellm logs prompts and error texts
         handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-        transports = _observe(handler)
+        transports = _observe_transports(handler)
         return ImportedLibrary(litellm, translator_of(litellm), handler(), transports)
 
 
 @contextmanager
-def _models_on_demand() -> Iterator[None]:
+def _defer_model_validators() -> Iterator[None]:
     """Let pydantic models that are defined within the block build their validators at their first use.
 
     litellm defines 700 models and a call uses a dozen: this saves an eighth of the CPU time of the import, and 19 MB.
@@ -189,16 +189,16 @@ def _models_on_demand() -> Iterator[None]:
 
 
 @contextmanager
-def _encodings_on_demand() -> Iterator[None]:
+def _defer_encodings() -> Iterator[None]:
     """Let tokenizer encodings that are requested within the block be read at their first use.
 
-    litellm reads one of 100,000 tokens while it is imported, which takes a twelfth of the import's CPU time. Only
-    litellm's token counts need it, for providers that report none; Maestro has its own estimate.
+    litellm reads an encoding of 100,000 tokens while it is imported, which takes a twelfth of the import's CPU time.
+    Only litellm's token counts need it, for providers that report none; Maestro has its own estimate.
     """
     tiktoken: Any = importlib.import_module("tiktoken")
     read: Callable[[str], Any] = tiktoken.get_encoding
 
-    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm asks for its class
+    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm checks for this base class
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -215,7 +215,7 @@ def _encodings_on_demand() -> Iterator[None]:
         tiktoken.get_encoding = read
 
 
-def _observe(handler: Any) -> Transports:
+def _observe_transports(handler: Any) -> Transports:
     """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return the set of these.
 
     litellm has no supported hook for all providers, so the method that builds its transports is replaced. The set is
@@ -256,7 +256,7 @@ class LiteLLMClient:
         started = time.monotonic()
 
         def read(answer: Any) -> LLMResponse:
-            return self._response(account, request, answer, timedelta(seconds=time.monotonic() - started))
+            return self._to_response(account, request, answer, timedelta(seconds=time.monotonic() - started))
 
         site = CallSite(account.provider, account.name, account.model)
         return await self.library.complete(site, chat, read)
@@ -266,14 +266,14 @@ class LiteLLMClient:
         images = [
             [await asyncio.to_thread(self._data_url, image) for image in message.images] for message in request.messages
         ]
-        # Without this parameter Ollama silently truncates a prompt to its default window.
-        window = {"num_ctx": self.models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
+        # Without ``num_ctx``, Ollama silently truncates a prompt to its default context window.
+        window = {"num_ctx": self.models.context_window(_table_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
             model=model_name(account),
-            messages=chat_format.turns(account.provider, request, images),
-            parameters={"max_tokens": request.max_output_tokens, **chat_format.tools(account.provider, request)},
+            messages=chat_format.chat_messages(account.provider, request, images),
+            parameters={"max_tokens": request.max_output_tokens, **chat_format.offer_tools(account.provider, request)},
             options=window,
-            api_key=key(account),
+            api_key=key_to_send(account),
             base_url=base_url(account),
             timeout=self.read_timeout.total_seconds(),
         )
@@ -281,18 +281,18 @@ class LiteLLMClient:
     def _data_url(self, image: ImageRef) -> str:
         return f"data:{image.content_type};base64,{base64.b64encode(self.load_image(image)).decode('ascii')}"
 
-    def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
+    def _to_response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Convert litellm's untyped answer to a response."""
-        choice, usage = answer.choices[0], chat_format.usage(answer)
-        # The name enters workflow histories, which must hold no other text of a provider.
+        choice, usage = answer.choices[0], chat_format.read_usage(answer)
+        # The model's name enters workflow histories, which must hold no other text of a provider.
         model = str(answer.model or "").removeprefix("ollama_chat/")
         return LLMResponse(
             content=storable(choice.message.content or ""),
-            tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
+            tool_calls=() if request.final else tuple(chat_format.read_tool_calls(choice.message, request.key.number)),
             model=model if _NAME.fullmatch(model) else account.model,
             provider=account.provider,
             account=account.name,
-            cost_usd=self.models.cost(_full_name(account), usage),
+            cost_usd=self.models.cost(_table_name(account), usage),
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason=str(choice.finish_reason or ""),
             **usage.model_dump(),
@@ -303,7 +303,7 @@ class LiteLLMClient:
 class AccountTransport:
     """Calls the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
 
-    directory: Directory
+    directory: AccountDirectory
     library: LiteLLMLibrary
     _: KW_ONLY
     http: AccountClient
@@ -313,7 +313,7 @@ class AccountTransport:
     async def ready(self, request: LLMRequest) -> None:
         """Return when the request can be sent at once; a request over HTTP waits for the import of litellm."""
         account = self.directory.find(request.account)
-        if account is not None and self._client_of(account) is self.http:
+        if account is not None and self._account_client(account) is self.http:
             await self.library.loaded()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
@@ -321,14 +321,14 @@ class AccountTransport:
         account = self.directory.find(request.account)
         if account is None:
             raise NoAccount(f"This process has no account {request.account!r}; see `maestro accounts list`.")
-        return await self._client_of(account).ask(account, request)
+        return await self._account_client(account).ask(account, request)
 
-    def _client_of(self, account: Account) -> AccountClient:
+    def _account_client(self, account: Account) -> AccountClient:
         if account.provider == DEMO:
             return self.demo
         return self.command if account.type is AccountType.CLI else self.http
 
 
-def _full_name(account: Account) -> str:
+def _table_name(account: Account) -> str:
     """Return ``provider/model``, the form of names in price and window tables."""
     return f"{account.provider}/{account.model}"

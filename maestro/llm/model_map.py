@@ -29,30 +29,30 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 
 def library_facts(model: str) -> ModelFacts:
     """Return litellm's facts about a model; a price of 0 in its table means unknown."""
-    table, name = _table(), model.lower()
+    table, name = _litellm_table(), model.lower()
     keys = (name, without_provider(name), name.rpartition("/")[2])
     return next((table[key] for key in keys if key in table), ModelFacts())
 
 
 @cache
-def _table() -> Mapping[str, ModelFacts]:
-    """Read litellm's table once; empty when the installed release of litellm has none."""
+def _litellm_table() -> Mapping[str, ModelFacts]:
+    """Read litellm's table, once per process; empty when the installed release of litellm has none."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(_FILE) if spec and spec.origin else Path(_FILE)
     if not path.is_file():
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))
-    return {name.lower(): _facts(entry) for name, entry in entries.items()}
+    return {name.lower(): _entry_facts(entry) for name, entry in entries.items()}
 
 
-def _facts(entry: Mapping[str, Any]) -> ModelFacts:
-    """Return the facts in an entry of the table, without a price by another unit, such as by the second."""
+def _entry_facts(entry: Mapping[str, Any]) -> ModelFacts:
+    """Return the facts in an entry of litellm's table, without a price in another unit than tokens, such as seconds."""
     tokens, price = entry.get("max_input_tokens"), None
     reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if reads and writes is not None:
         cached = entry.get("cache_read_input_token_cost") or reads
         cache_writes = entry.get("cache_creation_input_token_cost") or reads
-        # Rounded against floating-point noise.
+        # Prices are rounded to remove floating-point noise.
         figures = (reads * 1_000_000, writes * 1_000_000, cached / reads, cache_writes / reads)
         price = Price(*(round(figure, 6) for figure in figures))
     return ModelFacts(tokens if isinstance(tokens, int) else None, price)

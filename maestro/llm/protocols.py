@@ -43,24 +43,24 @@ class Account:
     concurrency: int = 0
 
 
-class Directory(Protocol):
+class AccountDirectory(Protocol):
     """A lookup of the accounts that this process can call."""
 
     def find(self, name: str) -> Account | None:
-        """Return the account with this name, None when this process does not have it; never blocks."""
+        """Return the account with this name; None when this process does not have the account. Never blocks."""
         ...
 
 
 class AccountClient(Protocol):
-    """Sends ``request.model`` exactly one request at one account; raises an ``LLMFailure``."""
+    """A client that sends exactly one request to one account, for the model ``request.model``."""
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer the request with exactly one call of the account."""
+        """Answer the request with exactly one call of the account; raises an ``LLMFailure``."""
         ...
 
 
 def chain(transport: LLMClient, *middleware: Middleware) -> LLMClient:
-    """Wrap the transport in middleware: the first one sees a request first and its response last."""
+    """Wrap the transport in middleware: the first middleware sees a request first and its response last."""
     client = transport
     for wrap in reversed(middleware):
         client = wrap(client)

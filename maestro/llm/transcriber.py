@@ -14,7 +14,7 @@ from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import FAILOVER_FAILURES, FailoverProgress
 from maestro.llm.protocols import Account
-from maestro.llm.translation import base_url, key
+from maestro.llm.translation import base_url, key_to_send
 from maestro.supervision import uninterrupted
 
 # Providers derive the audio format from the file name.
@@ -70,9 +70,9 @@ class Transcriber:
         progress = FailoverProgress(
             (f"{settings.provider}/{without_provider(settings.model)}",), clock.time() + settings.max_seconds
         )
-        while progress.may_go_on(clock.time()):
+        while progress.may_call_another(clock.time()):
             roster = await asyncio.to_thread(self.book.read)
-            # An account that has another model cannot transcribe, so it is no substitute.
+            # Accounts of other providers are no substitute, because their models cannot transcribe.
             able = [
                 account
                 for account in roster.usable
@@ -84,18 +84,18 @@ class Transcriber:
             account = self.book.find(choice.account.name)
             if account is None:
                 break
-            failure = await self._attempt(account, audio, keep, progress)
+            failure = await self._try_account(account, audio, keep, progress)
             if failure is None:
                 return True
-            progress.note(choice, failure)
-            await uninterrupted(asyncio.to_thread(self.book.report, choice, failure))
+            progress.add_failure(choice, failure)
+            await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, failure))
             if not isinstance(failure, FAILOVER_FAILURES):
                 break
-        if progress.repeatable:
-            raise progress.repeatable[-1]
+        if progress.retryable_failures:
+            raise progress.retryable_failures[-1]
         return False
 
-    async def _attempt(
+    async def _try_account(
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
@@ -107,7 +107,7 @@ class Transcriber:
 
         try:
             await keep(attempt(CallState.SENT))
-            text = await self._text(account, site, audio, progress.until)
+            text = await self._request_transcript(account, site, audio, progress.until)
         except LLMFailure as failure:
             await keep(attempt(CallState.FAILED, error=type(failure).__name__))
             return failure
@@ -117,12 +117,12 @@ class Transcriber:
         await keep(attempt(CallState.ANSWERED, text))
         return None
 
-    async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
-        """Return the transcript; raises an ``LLMFailure`` without any text."""
+    async def _request_transcript(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
+        """Return the transcript; raises an ``LLMFailure`` that quotes neither the provider nor the transcript."""
         arguments = {
             "model": f"{account.provider}/{site.model}",
             "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
-            "api_key": key(account),
+            "api_key": key_to_send(account),
             "api_base": base_url(account),
             "max_retries": 0,
             "num_retries": 0,

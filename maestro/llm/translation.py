@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 log = structlog.get_logger(__name__)
 
-SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro asks for"
+SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro requires"
 
 TRANSLATIONS = 256
 """The most models whose translation is cached."""
@@ -34,7 +34,7 @@ class Provider:
     base_url: str
     path: str
     tail: str = ""
-    """The end of an address that operators may have configured, removed because litellm appends it again."""
+    """An ending that is removed from a configured address, because litellm appends it again."""
 
 
 # Every provider has an explicit address: without one litellm reads OPENAI_BASE_URL and similar variables.
@@ -43,7 +43,7 @@ _PROVIDERS: Mapping[str, Provider] = {
     "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions"),
     "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta", "/models/{model}:generateContent"),
     "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions"),
-    # `ollama/` flattens the conversation into one prompt; `ollama_chat/` keeps its turns.
+    # litellm's prefix `ollama/` flattens a conversation into one prompt; `ollama_chat/` keeps its messages.
     "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", tail="/v1"),
 }
 
@@ -52,14 +52,14 @@ PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _
 
 
 def model_name(account: Account) -> str:
-    """Return litellm's name for the account's model, which the account has under the provider's name."""
+    """Return litellm's name for the account's model: litellm's prefix of the provider, and the model."""
     known = _PROVIDERS.get(account.provider)
     prefix = known.prefix if known else account.provider
     return f"{prefix}/{account.model}"
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address for the account's calls; None lets litellm choose it, for an unknown provider."""
+    """Return the address for the account's calls; None for an unknown provider, whose address litellm chooses."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:
@@ -67,7 +67,7 @@ def base_url(account: Account) -> str | None:
     return own.removesuffix(known.tail) if own else known.base_url
 
 
-def key(account: Account) -> str:
+def key_to_send(account: Account) -> str:
     """Return the key to send, ``NO_KEY`` for an account without one."""
     return account.api_key.get_secret_value() or NO_KEY
 
@@ -108,17 +108,17 @@ class ChatRequest:
 
 
 @dataclass(slots=True)
-class CallRecord:
-    """The logging object that litellm's response parsers require; it stores nothing."""
+class NullCallLogger:
+    """A logging object that stores nothing; litellm's response parsers require one."""
 
     optional_params: Json
 
     def post_call(self, *_: Any, **__: Any) -> None:
-        """Ignore a body, because it may contain prompts."""
+        """Ignore the body of an answer, because it may contain prompts."""
 
 
 def translator_of(litellm: Any) -> "Translator | None":
-    """Return the translator, after a test for every provider; None where litellm's internals have changed.
+    """Return the translator, after a test of every provider; None where litellm's internals have changed.
 
     The test also loads the modules that litellm imports on demand, here in the thread of the import. With changed
     internals, requests go through litellm's entry point, at several times the CPU time; one warning is logged.
@@ -127,7 +127,7 @@ def translator_of(litellm: Any) -> "Translator | None":
         translator = Translator(litellm)
         answers: Mapping[str, Json] = json.loads(Path(__file__).with_name("rehearsal.json").read_text(encoding="utf-8"))
         for prefix, provider in PROVIDERS.items():
-            translator.rehearse(prefix, provider.base_url, answers[prefix])
+            translator.check_provider(prefix, provider.base_url, answers[prefix])
     # Another release of litellm may raise any exception here.
     except Exception as error:  # noqa: BLE001
         log.warning("llm.translation_unavailable", error=type(error).__name__, effect=SLOWER)
@@ -154,17 +154,17 @@ class Translator:
         self._bridged: Callable[..., tuple[Json, str]] = importlib.import_module(
             "litellm.main"
         ).responses_api_bridge_check
-        self._translation_of = lru_cache(TRANSLATIONS)(self._translation)
+        self._translation_of = lru_cache(TRANSLATIONS)(self._build_translation)
 
     def translation_of(self, chat: ChatRequest) -> "Translation | None":
-        """Return the translation for a request; None where only litellm's entry point can send it.
+        """Return the translation for a request; None if only litellm's entry point can send the request.
 
-        These are requests to providers that Maestro does not know by name, whose addresses and keys only the entry
-        point knows, and to OpenAI models that use another API (``/responses``).
+        That is so for providers that Maestro does not know by name, whose addresses and keys only the entry point
+        knows, and for OpenAI models that use another API (``/responses``).
         """
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
-    def rehearse(self, prefix: str, base_url: str, answered: Json) -> None:
+    def check_provider(self, prefix: str, base_url: str, sample_answer: Json) -> None:
         """Translate a sample request and a sample answer of a provider as a test; nothing is sent."""
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
@@ -173,11 +173,11 @@ class Translator:
         translation = self.translation_of(chat)
         if translation is None:
             raise LookupError(prefix)
-        answer = httpx.Response(200, json=answered)
+        answer = httpx.Response(200, json=sample_answer)
         if translation.read(chat, translation.translate(chat), answer).choices[0].message.content != "hello":
             raise ValueError(prefix)
 
-    def _translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
+    def _build_translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
         if name.startswith("gemini/gemini-") and name not in self._litellm.model_cost:
             # litellm would send the system message of a model that its table does not have as a user's message.
             facts = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
@@ -239,7 +239,7 @@ class Translation:
             non_default_params=supported, optional_params={}, model=self._model, drop_params=True
         )
         parameters, scratch = {**parameters, **chat.options}, Json()
-        headers, body = self._request(chat, parameters, scratch)
+        headers, body = self._provider_request(chat, parameters, scratch)
         return TranslatedRequest(headers, body, parameters, scratch)
 
     def read(self, chat: ChatRequest, translated: TranslatedRequest, response: httpx.Response) -> Any:
@@ -250,7 +250,7 @@ class Translation:
             model=self._model,
             raw_response=response,
             model_response=answer,
-            logging_obj=CallRecord(translated.parameters),
+            logging_obj=NullCallLogger(translated.parameters),
             request_data=translated.body,
             messages=chat.messages,
             optional_params=translated.parameters,
@@ -259,10 +259,10 @@ class Translation:
             api_key=chat.api_key,
         )
 
-    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+    def _provider_request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
         """Return the headers and the body; litellm writes notes on the request into ``scratch``."""
         extra: Json = parameters.pop("extra_body", None) or {}
-        headers = self._headers(chat, chat.api_key, parameters, scratch)
+        headers = self._request_headers(chat, chat.api_key, parameters, scratch)
         body = self._config.transform_request(
             model=self._model,
             messages=chat.messages,
@@ -272,7 +272,7 @@ class Translation:
         )
         return headers, {**body, **extra}
 
-    def _headers(self, chat: ChatRequest, key: Any, parameters: Json, scratch: Json) -> Json:
+    def _request_headers(self, chat: ChatRequest, key: Any, parameters: Json, scratch: Json) -> Json:
         headers: Json = self._config.validate_environment(
             headers={},
             model=self._model,
@@ -288,16 +288,16 @@ class Translation:
 class AnthropicTranslation(Translation):
     """Anthropic's format, in which headers name the beta features that a request uses."""
 
-    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
-        headers, body = super()._request(chat, parameters, scratch)
+    def _provider_request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+        headers, body = super()._provider_request(chat, parameters, scratch)
         return self._translator.with_allowed_betas(headers=headers, request_data=body, provider="anthropic")
 
 
 class GeminiTranslation(Translation):
     """Gemini's format, for which litellm builds the body in a function of its own."""
 
-    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
-        headers = self._headers(chat, {"x-goog-api-key": chat.api_key}, parameters, scratch)
+    def _provider_request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+        headers = self._request_headers(chat, {"x-goog-api-key": chat.api_key}, parameters, scratch)
         body = self._translator.gemini_body(
             gemini_api_key=chat.api_key,
             messages=chat.messages,
@@ -307,7 +307,7 @@ class GeminiTranslation(Translation):
             timeout=chat.timeout,
             extra_headers=None,
             optional_params=parameters,
-            logging_obj=CallRecord(parameters),
+            logging_obj=NullCallLogger(parameters),
             custom_llm_provider="gemini",
             litellm_params=scratch,
             vertex_project=None,

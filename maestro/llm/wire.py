@@ -29,7 +29,7 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 """The default limit of an answer in bytes; parsing an answer takes several times its size in memory."""
 
 STREAM_FACTOR = 4
-"""The factor by which a stream may exceed the limit of an answer, because each few letters have a JSON frame."""
+"""The factor by which a stream may exceed the limit of an answer, because every few letters have a JSON frame."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def streamed_to(listener: Listener) -> Iterator[None]:
-    """Stream every answer that is requested within the block to ``listener``, where its account can stream."""
+    """Stream every answer that is requested within the block to ``listener``, if the account can stream."""
     token = _listener.set(listener)
     try:
         yield
@@ -84,7 +84,7 @@ def current_listener() -> Listener | None:
 
 
 @contextmanager
-def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
+def observe_exchange(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
     """Observe the one request of a model call within the block, and refuse any further one.
 
     Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
@@ -98,7 +98,7 @@ def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
 
 
 class ObservedTransport(httpx.AsyncBaseTransport):
-    """Wraps an HTTP transport so that ``observed`` sees each request and answer."""
+    """Wraps an HTTP transport so that ``observe_exchange`` sees each request and answer."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -115,25 +115,25 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             raise SecondRequestError
         listener = current_listener()
         if listener is not None and (streamed := format_of(request.url.path)) is not None:
-            return await self._stream(exchange, request, streamed, listener)
-        return await self._send(exchange, request)
+            return await self._stream_answer(exchange, request, streamed, listener)
+        return await self._send_request(exchange, request)
 
-    async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
-        request.headers["accept-encoding"] = "identity"  # a small compressed answer may decompress to a very large one
+    async def _send_request(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
+        request.headers["accept-encoding"] = "identity"  # a small compressed answer may be huge decompressed
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         of_encoding = (b"content-encoding", b"content-length")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in of_encoding]
         if response.is_success:
             limit = exchange.limit * (STREAM_FACTOR if _content_type(response) in STREAMS else 1)
-            body, extensions = _body_of(response, limit), response.extensions
+            body, extensions = _limited_body(response, limit), response.extensions
             return httpx.Response(response.status_code, headers=headers, stream=body, extensions=extensions)
         content = await _read_beginning(response)
         failed = httpx.Response(response.status_code, headers=headers, content=content, request=request)
         exchange.body = failed.text
         return failed
 
-    async def _stream(
+    async def _stream_answer(
         self, exchange: HttpExchange, request: httpx.Request, streamed: tuple[str, StreamFormat], listener: Listener
     ) -> httpx.Response:
         """Request a stream and return the assembled answer; a model that cannot stream is called again without one."""
@@ -141,31 +141,30 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
         if target in self._unstreamed:
-            return await self._send(exchange, request)
-        response = await self._send(
-            exchange, _stream_request(request, body | stream_format.fields, ending, stream_format.method)
+            return await self._send_request(exchange, request)
+        response = await self._send_request(
+            exchange, _streaming_request(request, body | stream_format.fields, ending, stream_format.method)
         )
         if _refuses_streams(exchange):
             self._unstreamed.add(target)
             exchange.body = ""
-            return await self._send(exchange, request)
+            return await self._send_request(exchange, request)
         if not response.is_success or _content_type(response) not in STREAMS:
             return response
         try:
             whole = await assemble(response.aiter_bytes(), stream_format.answer(), listener)
-        # A stream in an unknown format counts as interrupted; the log gets none of its text.
+        # A stream in an unknown format counts as interrupted; its text must not reach the log.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
             await response.aclose()
-        # ASCII keeps half a surrogate pair escaped, so that it joins its other half in the next piece.
+        # ASCII output keeps half a surrogate pair escaped, so that the half can join the other half in the next piece.
         headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
         if len(content) > exchange.limit:
             raise OversizedBody
         return httpx.Response(response.status_code, headers=headers, content=content, request=request)
 
     async def aclose(self) -> None:
-        """Close the wrapped transport."""
         await self._inner.aclose()
 
 
@@ -188,7 +187,7 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     return "stream_options" in exchange.body
 
 
-def _stream_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
+def _streaming_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
     """Return a copy of the request that asks for a stream."""
     headers, url = httpx.Headers(request.headers), request.url
     headers.pop("content-length", None)
@@ -204,7 +203,7 @@ class LimitedBody(httpx.AsyncByteStream):
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
         self._body = body
-        self._unpack = _unpacker(encoding.strip().lower())
+        self._unpack = _decompressor(encoding.strip().lower())
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -218,7 +217,6 @@ class LimitedBody(httpx.AsyncByteStream):
                     raise OversizedBody
 
     async def aclose(self) -> None:
-        """Close the wrapped stream, which reads no more."""
         await self._body.aclose()
 
 
@@ -226,7 +224,7 @@ async def _read_beginning(response: httpx.Response) -> bytes:
     """Return at most ``BODY_LIMIT`` bytes from the start of a body, and close the response without reading more."""
     read = bytearray()
     try:
-        async for piece in _body_of(response, BODY_LIMIT):
+        async for piece in _limited_body(response, BODY_LIMIT):
             read += piece
     except OversizedBody:
         pass
@@ -235,13 +233,13 @@ async def _read_beginning(response: httpx.Response) -> bytes:
     return bytes(read)
 
 
-def _body_of(response: httpx.Response, limit: int) -> LimitedBody:
+def _limited_body(response: httpx.Response, limit: int) -> LimitedBody:
     assert isinstance(response.stream, httpx.AsyncByteStream)
     return LimitedBody(response.stream, response.headers.get("content-encoding", ""), limit)
 
 
-def _unpacker(encoding: str) -> Unpack:
-    """Return the decompressor for an encoding.
+def _decompressor(encoding: str) -> Unpack:
+    """Return the decompressor for a Content-Encoding.
 
     Every request asks for uncompressed bodies, but some gateways compress them nevertheless, usually with gzip.
     """
@@ -249,9 +247,9 @@ def _unpacker(encoding: str) -> Unpack:
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise httpx.DecodingError("the answer is compressed in a way that was not requested")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts gzip and zlib headers
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # adding 32 accepts gzip and zlib headers
 
-    def unpack(packed: bytes) -> Iterator[bytes]:
+    def decompress(packed: bytes) -> Iterator[bytes]:
         try:
             while packed:
                 yield inflate.decompress(packed, PIECE)
@@ -259,4 +257,4 @@ def _unpacker(encoding: str) -> Unpack:
         except zlib.error as error:
             raise httpx.DecodingError("the compressed answer is invalid") from error
 
-    return unpack
+    return decompress

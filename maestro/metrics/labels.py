@@ -1,4 +1,4 @@
-"""Limits the values of labels: a collector keeps each new series for weeks."""
+"""Instruments of Prometheus, and a limit on their label values, because Prometheus keeps each new series for weeks."""
 
 from functools import partial
 
@@ -16,31 +16,31 @@ OTHER = "other"
 UNKNOWN = "unknown"
 
 
-class Vocabulary:
-    """The values of one label: the first hundred texts; every later one becomes ``other``."""
+class LabelValues:
+    """The values of one label: the first hundred texts; every later text becomes ``other``."""
 
     def __init__(self) -> None:
-        self._words: set[str] = set()
+        self._values: set[str] = set()
 
-    def word(self, text: str) -> str:
-        """Return the value for this text; ``unknown`` for an empty one."""
-        word = text[:LONGEST] or UNKNOWN
-        if word in self._words or len(self._words) < MOST_WORDS:
-            self._words.add(word)
-            return word
+    def value(self, text: str) -> str:
+        """Return the label value for a text; ``unknown`` for an empty text."""
+        value = text[:LONGEST] or UNKNOWN
+        if value in self._values or len(self._values) < MOST_WORDS:
+            self._values.add(value)
+            return value
         return OTHER
 
 
-class ModelCalls:
-    """The instruments for the ``llm_calls`` table."""
+class ModelCallMetrics:
+    """The instruments that count rows of the ``llm_calls`` table."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self._models, self._errors = Vocabulary(), Vocabulary()
+        self._models, self._errors = LabelValues(), LabelValues()
         self._open = gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.")
         self._calls = counter(
             "maestro_llm_calls",
-            "Attempts at model calls that ended; interrupted: their process died, and they are repeated.",
+            "Ended attempts at model calls; interrupted: the process died, and the call is repeated.",
             ["provider", "model", "outcome"],
         )
         self._failures = counter(
@@ -50,28 +50,30 @@ class ModelCalls:
         )
         self._tokens = counter(
             "maestro_llm_tokens",
-            "Tokens of answered model calls, input and output; cached: those of the input that the provider had kept.",
+            "Tokens of answered model calls: input, output, and cached, which are input from the provider's cache.",
             ["provider", "model", "direction"],
         )
         self._cost = counter(
             "maestro_llm_cost_usd",
-            "US dollars of model calls whose price is known; of interrupted ones an estimate, input only.",
+            "US dollars of model calls with a known price; an interrupted call counts its estimated input.",
             ["provider", "model", "outcome"],
         )
         self._spent = gauge(
             "maestro_budget_spent_usd",
-            "US dollars that calls cost today (UTC), those of known price; interrupted ones by their estimate.",
+            "US dollars that calls with a known price cost today (UTC); interrupted calls count by estimate.",
         )
-        self._reserved = gauge("maestro_budget_reserved_usd", "US dollars that calls under way may still cost.")
+        self._reserved = gauge("maestro_budget_reserved_usd", "US dollars that calls under way may cost at most.")
 
     def update(self, changes: MetricChanges) -> None:
-        """Count calls that ended; set the number of open ones, and today's spending and reservations."""
+        """Count the calls that ended; set the number of open calls, and today's spending and reservations."""
         self._open.set(changes.calls_open)
         self._spent.set(changes.spending.spent_usd)
         self._reserved.set(changes.spending.reserved_usd)
         for call in changes.calls:
-            # Provider and model come from the provider's answer, so their pairs are limited together.
-            provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
+            # Provider and model come from the provider's answer, so the number of pairs is limited.
+            provider, _, model = self._models.value(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition(
+                "/"
+            )
             site = (provider, model or provider)
             self._calls.labels(*site, call.state).inc()
             if call.cost_usd:
@@ -81,55 +83,55 @@ class ModelCalls:
                 self._tokens.labels(*site, "output").inc(call.output_tokens)
                 self._tokens.labels(*site, "cached").inc(call.cached_tokens)
             if call.state is CallState.FAILED:
-                self._failures.labels(provider, self._errors.word(call.error)).inc()
+                self._failures.labels(provider, self._errors.value(call.error)).inc()
 
 
-class Traffic:
-    """The instruments for the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
+class MessageMetrics:
+    """The instruments for rows of the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self._platforms, self._reasons = Vocabulary(), Vocabulary()
+        self._platforms, self._reasons = LabelValues(), LabelValues()
         self._received = counter(
-            "maestro_messages_received", "Messages taken in; one that came twice counts once.", ["platform"]
+            "maestro_messages_received", "Messages received; a repeated delivery counts once.", ["platform"]
         )
         self._ignored = counter(
-            "maestro_messages_ignored", "Messages dropped at the intake, which are only counted, by reason.", ["reason"]
+            "maestro_messages_ignored", "Messages dropped at the intake, counted but not stored, by reason.", ["reason"]
         )
         self._open = gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.")
         self._deliveries = counter(
             "maestro_deliveries",
-            "Chunks of answers by their final state; unconfirmed: only the platform knows whether it arrived.",
+            "Chunks of answers by their final state; unconfirmed: only the platform knows whether the chunk arrived.",
             ["platform", "state"],
         )
         self._connectors = gauge(
             "maestro_connector_state",
-            "The state that each connector last reported: 1 for the state it is in.",
+            "The states of connectors: 1 for the state that a connector last reported.",
             ["platform", "account", "state"],
         )
 
     def update(self, changes: MetricChanges) -> None:
         """Count messages and chunks; set the number of open chunks and the states of connectors."""
         for platform, messages in changes.received.items():
-            self._received.labels(self._platforms.word(platform)).inc(messages)
+            self._received.labels(self._platforms.value(platform)).inc(messages)
         for reason, messages in changes.ignored.items():
-            self._ignored.labels(self._reasons.word(reason)).inc(messages)
+            self._ignored.labels(self._reasons.value(reason)).inc(messages)
         self._open.set(changes.deliveries_open)
         for chunk in changes.deliveries:
-            self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
+            self._deliveries.labels(self._platforms.value(chunk.platform), chunk.state).inc()
         self._connectors.clear()
         for connector in changes.connectors:
             self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
-            # A series starts at 0 before anything is counted: Prometheus sees no increase in one that starts at 1.
-            platform = self._platforms.word(connector.platform)
+            # Each series starts at 0 here, because Prometheus sees no increase in a series that starts at 1.
+            platform = self._platforms.value(connector.platform)
             self._received.labels(platform)
             for state in DeliveryState:
                 if state not in UNDER_WAY:
                     self._deliveries.labels(platform, state)
 
 
-class StoreWrites:
-    """The instruments for the history of writes."""
+class StoreWriteMetrics:
+    """The instruments for the writes of this process to the store."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -141,14 +143,14 @@ class StoreWrites:
         )
         self._failures = counter(
             "maestro_store_write_failures",
-            "Writes of this process that the store did not take: locked for too long, or its disk full.",
+            "Failed writes of this process: the store was locked for too long, or its disk was full.",
         )
         self._replaced = counter(
             "maestro_store_writers_replaced", "Writing connections of this process that were lost and replaced."
         )
 
     def update(self, history: WriteHistory) -> None:
-        """Count what happened since the last update."""
+        """Count the failures and replaced connections since the last update."""
         self._succeeded.set(history.succeeded_at)
         self._failures.inc(history.failures - self._counted.failures)
         self._replaced.inc(history.replaced - self._counted.replaced)

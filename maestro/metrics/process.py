@@ -1,4 +1,4 @@
-"""All metrics of one process, in the text format of Prometheus, with those of jobs, which are read from the store."""
+"""All metrics of one process in the text format of Prometheus, including those that are read from the store."""
 
 import platform
 from collections import Counter as Tally
@@ -29,40 +29,40 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import BudgetExceeded
 from maestro.domain.metrics import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
 from maestro.domain.release import release
-from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic, Vocabulary
+from maestro.metrics.labels import LabelValues, MessageMetrics, ModelCallMetrics, StoreWriteMetrics
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
-"""The upper limits, in seconds, of the buckets for the duration of a job."""
+"""The upper limits of the histogram's buckets for the duration of a job, in seconds."""
 
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
-"""The upper limits, in seconds, of the buckets for the duration of a step."""
+"""The upper limits of the histogram's buckets for the duration of a step, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
-class Ledger:
-    """The position up to which messages, ended jobs, ended calls and ended chunks of all processes were counted.
+class MetricCursor:
+    """The position up to which messages, jobs, calls and chunks of all processes were counted.
 
-    Each is returned once. Present table contents are no counters: a resumed job is no longer failed, and old rows may
-    be deleted. Creation and reads are short transactions; two threads must not read at once.
+    Each row is counted once. Present table contents are no counters: a resumed job is no longer failed, and old rows
+    may be deleted. Creation and reads are short transactions; two threads must not read at once.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.view() as tx:
             self._marks = tx.system.figures.marks()
-            self._turns: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
+            self._open_positions: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
             self._calls = tx.system.figures.open_calls()
             self._deliveries = tx.system.figures.open_deliveries()
             self._ignored = tx.inbox.ignored.by_reason()
 
     def read(self) -> MetricChanges:
-        """Return what is new since the last read; raises ``StoreBusy``, and the next read includes it."""
+        """Return the changes since the last read; after a ``StoreBusy``, the next read includes them."""
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
-            gone = [turn for turn in self._turns if turn not in open_jobs.by_position]
+            gone = [position for position in self._open_positions if position not in open_jobs.by_position]
             ended = figures.ended_jobs(self._marks.position, gone)
             received = figures.received(self._marks.inbox)
             calls = figures.calls(self._marks.call, self._calls)
@@ -70,7 +70,7 @@ class Ledger:
             connectors = figures.connectors()
             ignored = tx.inbox.ignored.by_reason()
             spending = tx.llm.budgets.level((BudgetScope.DAY, ""))
-        self._marks, self._turns = marks, open_jobs.by_position.keys()
+        self._marks, self._open_positions = marks, open_jobs.by_position.keys()
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
@@ -88,7 +88,7 @@ class Ledger:
         )
 
 
-class WaitingJobs:
+class OpenJobMetrics:
     """The instruments for open jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
@@ -104,26 +104,26 @@ class WaitingJobs:
         self._max_pending = max_pending
 
     def update(self, jobs: OpenJobs, now: datetime) -> None:
-        """Set the number of open jobs, and the limit."""
+        """Set the number of open jobs, the age of the oldest pending job, and the limit of pending jobs."""
         self._limit.set(self._max_pending())
         counted = Tally(jobs.by_position.values())
         for status in OPEN:
             self._open.labels(status).set(counted[status])
         age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0
-        self._oldest.set(max(age, 0))  # not negative, even if the system clock was set back
+        self._oldest.set(max(age, 0))  # an age is not negative, even if the system clock was set back
 
 
-class EndedJobs:
+class EndedJobMetrics:
     """The instruments for ended jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
-        self._errors = Vocabulary()
+        self._errors = LabelValues()
         self._ended = counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"])
         self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
         self._skipped = counter(
             "maestro_schedule_runs_skipped",
-            "Runs of schedules that were skipped because no model could be asked, by the class of the reason.",
+            "Runs of schedules that were skipped because no model could be called, by error class.",
             ["reason"],
         )
         self._durations = Histogram(
@@ -132,20 +132,20 @@ class EndedJobs:
             buckets=ANSWER_BUCKETS,
             registry=registry,
         )
-        # Every series starts at 0, because Prometheus sees no increase in one that starts at 1.
+        # Every series starts at 0, because Prometheus sees no increase in a series that starts at 1.
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
-        self._failures.labels(self._errors.word(Quarantined.__name__))
-        self._skipped.labels(self._errors.word(BudgetExceeded.__name__))
+        self._failures.labels(self._errors.value(Quarantined.__name__))
+        self._skipped.labels(self._errors.value(BudgetExceeded.__name__))
 
     def update(self, jobs: Iterable[EndedJob]) -> None:
-        """Count the jobs."""
+        """Count the jobs by status and error, and observe the duration of completed jobs."""
         for job in jobs:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
-                self._failures.labels(self._errors.word(job.error)).inc()
+                self._failures.labels(self._errors.value(job.error)).inc()
             if job.status is JobStatus.DROPPED and job.error:
-                self._skipped.labels(self._errors.word(job.error)).inc()
+                self._skipped.labels(self._errors.value(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
                 self._durations.observe(max(job.took.total_seconds(), 0))
 
@@ -162,54 +162,54 @@ class ProcessMetrics:
         self._registry = registry = CollectorRegistry()
         self._clock = clock
         self._reading = Lock()
-        self._ledger = Ledger(store)
-        self._waiting = WaitingJobs(registry, max_pending)
-        self._ended = EndedJobs(registry)
-        self._calls = ModelCalls(registry)
-        self._traffic = Traffic(registry)
+        self._cursor = MetricCursor(store)
+        self._waiting = OpenJobMetrics(registry, max_pending)
+        self._ended = EndedJobMetrics(registry)
+        self._calls = ModelCallMetrics(registry)
+        self._traffic = MessageMetrics(registry)
         self._steps = Histogram(
             "maestro_step_duration_seconds",
-            "Time that attempts at steps took in this process, by how they ended.",
+            "Duration of attempts at steps in this process, by step and outcome.",
             ["step", "outcome"],
             buckets=STEP_BUCKETS,
             registry=registry,
         )
         self._scans_failed = Counter(
             "maestro_scan_errors_total",
-            "Texts that this process could not search for secrets whole.",
+            "Texts that this process could not scan completely for secrets.",
             registry=registry,
         )
-        self._writes = StoreWrites(registry)
+        self._writes = StoreWriteMetrics(registry)
         self._store = store
         self._checks = Gauge(
             "maestro_check_ok",
-            "Whether a check of /readyz is ok: 1, or 0 with a problem.",
+            "The result of each check of /readyz: 1 if it is ok, 0 if not.",
             ["check"],
             registry=registry,
         )
-        Info("maestro_build", "Which Maestro this is.", registry=registry).info(
+        Info("maestro_build", "The versions of Maestro and Python, and the command.", registry=registry).info(
             {"version": release(), "command": command, "python": platform.python_version()}
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 
-    def step(self, name: str, outcome: str, seconds: float) -> None:
+    def count_step(self, name: str, outcome: str, seconds: float) -> None:
         """Count an attempt at a step; may be called from any thread."""
         self._steps.labels(name, outcome).observe(seconds)
 
-    def scan_failed(self) -> None:
+    def count_failed_scan(self) -> None:
         """Count a text that could not be scanned completely; may be called from any thread."""
         self._scans_failed.inc()
 
     def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return all metrics; while the store does not answer, its last figures are repeated and a check fails."""
+        """Return all metrics; while the store does not answer, its last figures are repeated and its check is 0."""
         with self._reading:
             self._checks.clear()
             for check, state in checks.items():
                 self._checks.labels(check).set(state == OK)
             self._writes.update(self._store.writes)
             try:
-                changes = self._ledger.read()
+                changes = self._cursor.read()
                 self._waiting.update(changes.open_jobs, self._clock())
                 self._ended.update(changes.ended)
                 self._calls.update(changes)

@@ -26,20 +26,20 @@ from temporal.engine import Engine
 STORE_SECONDS = 2.0
 """How long the store may take to answer; a write that waits for the lock of the database takes up to 30 s."""
 NO_ANSWER = (
-    f"the store has not answered for {STORE_SECONDS:g} s: another program holds the lock of the database, or its disk "
-    "hangs. Check its disk and who else uses the database."
+    f"the store has not answered for {STORE_SECONDS:g} s: another program holds the lock of the database, or the disk "
+    "hangs. Check that disk, and which other programs use the database."
 )
 
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The health of the store; one check runs at a time, because each takes long while writes fail."""
+    """The health of the store; one check runs at a time, because a check takes long while writes fail."""
 
     store: Store
     _check: asyncio.Task[str | None] | None = field(default=None, init=False)
 
     async def problem(self) -> str | None:
-        """Return why the store cannot be read or written, or None."""
+        """Return why the store cannot be read or written; None if it can."""
         if self._check is None or self._check.done():
             self._check = asyncio.create_task(asyncio.to_thread(self.store.problem))
         check = self._check
@@ -50,7 +50,7 @@ class StoreHealth:
 
 
 class EngineHealth:
-    """The health of the store, of Temporal and of the workers, in this process or in others."""
+    """Checks of the store, of Temporal, of the workers in this process or others, and of the connectors."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class EngineHealth:
         self._connector_problem = connector_problem
 
     async def checks(self) -> Mapping[str, str]:
-        """Return "ok" or the problem for the store, Temporal, the worker, and the connectors where there are any."""
+        """Return "ok" or the problem for the store, Temporal, the worker and, if there are any, the connectors."""
         store, temporal = await asyncio.gather(self._store.problem(), self._engine.reachable())
         checks = {
             "store": store or OK,
             "temporal": temporal or OK,
-            "worker": ("Temporal has to be reachable first" if temporal else await self._worker_problem()) or OK,
+            "worker": ("unknown while Temporal is not reachable" if temporal else await self._worker_problem()) or OK,
         }
         if self._connector_problem is not None:
             checks["connectors"] = self._connector_problem() or OK
@@ -79,25 +79,25 @@ class EngineHealth:
 
 
 STARTING = "this process does not poll its queues yet"
-STANDING_BY = "this process polls no queue: it is starting, or stands by until the one that has its connector ends"
+STANDING_BY = "this process polls no queue: it is starting, or waits until another process that runs its connector ends"
 
 
-def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
-    """Return a check of this process's workers; ``idle`` is the problem reported while there are none."""
+def own_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
+    """Return a check of this process's workers; ``idle`` is the problem to report while no worker polls."""
 
-    async def problem() -> str:
+    async def find_problem() -> str:
         return "" if engine.polling else idle
 
-    return problem
+    return find_problem
 
 
-def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
+def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
     """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
-    async def problem() -> str:
-        return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
+    async def find_problem() -> str:
+        return "" if await engine.polled(queue) else f"no worker polls the queue {queue}: start `maestro worker`"
 
-    return problem
+    return find_problem
 
 
 def worker_address(settings: Settings) -> ListenAddress:
@@ -113,7 +113,7 @@ def connect_address(settings: Settings) -> ListenAddress:
 
 
 def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
-    """Return the metrics of a process, counted from now on; this reads the store."""
+    """Return the metrics of a process; counting starts now, and this call reads the store."""
     return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
 
 
@@ -135,18 +135,18 @@ class HealthServer:
         await serve_until_cancelled(Server(uvicorn_config(self.app(), self.limits)), sockets)
 
     def app(self) -> Starlette:
-        """Return the application; it holds no sockets and starts nothing by itself."""
-        routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._metrics)]
+        """Return the ASGI application; this opens no socket and starts no task."""
+        routes = [Route("/healthz", _healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics)]
         return Starlette(
             routes=routes,
             middleware=[Middleware(_KnownHostsOnly, hosts=KnownHosts.of((self.address.host, *self.allowed_hosts)))],
-            exception_handlers={HTTPException: _unknown_path},
+            exception_handlers={HTTPException: _report_unknown_path},
         )
 
-    async def _ready(self, _: Request) -> Response:
-        """Report whether all dependencies of the process work; 503 when one does not."""
+    async def _readyz(self, _: Request) -> Response:
+        """Report the checks of the process's dependencies; status 503 when one of them failed."""
         readiness = Readiness.of(await self.vitals.health.checks())
-        return _json(readiness.model_dump(), readiness.http_status)
+        return _json_response(readiness.model_dump(), readiness.http_status)
 
     async def _metrics(self, _: Request) -> Response:
         checks = await self.vitals.health.checks()
@@ -168,21 +168,21 @@ class _KnownHostsOnly:
             await self.app(scope, receive, send)
             return
         message = "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
-        refusal = _json({"error": "UnknownHost", "message": message}, HTTPStatus.MISDIRECTED_REQUEST)
+        refusal = _json_response({"error": "UnknownHost", "message": message}, HTTPStatus.MISDIRECTED_REQUEST)
         await refusal(scope, receive, send)
 
 
-async def _alive(_: Request) -> Response:
-    return _json(Liveness().model_dump(), HTTPStatus.OK)
+async def _healthz(_: Request) -> Response:
+    return _json_response(Liveness().model_dump(), HTTPStatus.OK)
 
 
-async def _unknown_path(request: Request, error: Exception) -> Response:
+async def _report_unknown_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = "".join(filter(str.isalpha, status.phrase.title()))
     message = f"There is nothing for {request.method} at {request.url.path}; GET /healthz, /readyz or /metrics."
-    return _json({"error": name, "message": message}, status)
+    return _json_response({"error": name, "message": message}, status)
 
 
-def _json(body: Mapping[str, object], status: HTTPStatus) -> Response:
+def _json_response(body: Mapping[str, object], status: HTTPStatus) -> Response:
     return JSONResponse(body, status, headers={"Cache-Control": "no-store"})

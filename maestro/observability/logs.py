@@ -15,11 +15,11 @@ from structlog.typing import ExcInfo
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact
-from maestro.scanner.scanner import OutOfTime, Rules, shipped
+from maestro.scanner.scanner import OutOfTime, ShippedRules, shipped_rules
 from maestro.settings.live import LiveSettings
 
 CleanLine = Callable[[str], str]
-"""Returns a line of the log as it may be written."""
+"""A function that returns a log line without its secrets."""
 
 OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
 """The packages whose level is ``logs.level``.
@@ -35,25 +35,25 @@ Examples are a worker that Temporal refuses, an MCP server that writes invalid m
 """
 
 
-def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
-    """Return the function that redacts log lines by the present settings.
+def line_redactor(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
+    """Return the function that removes secrets from log lines, by the present settings.
 
     Only Maestro's own rules are used: an operator's pattern may take long, and logging must not wait for it.
     """
-    rules = shipped()
+    rules = shipped_rules()
 
-    def line(text: str) -> str:
+    def redact_line(text: str) -> str:
         scanner = live.current().chat.scanner
         if not scanner.enabled or TextKind.LOGS not in scanner.scope:
             return text
-        clean = _without_secrets(rules, text, scanner.rules)
-        return clean if style == "text" or clean is text else _valid_json(clean, text)
+        clean = _remove_secrets(rules, text, scanner.rules)
+        return clean if style == "text" or clean is text else _valid_json_line(clean, text)
 
-    return line
+    return redact_line
 
 
-def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
-    """Return a line without its secrets; a scan that fails is not logged, to avoid a loop."""
+def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
+    """Return a line without its secrets; a failed scan is not logged, because that would cause a further scan."""
     whole = (TextSpan(0, len(text)),)
     try:
         spans = rules.spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
@@ -64,7 +64,7 @@ def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
     return redact(text, spans) if spans else text
 
 
-def _valid_json(clean: str, text: str) -> str:
+def _valid_json_line(clean: str, text: str) -> str:
     """Return the redacted line, or the original without its texts where redaction has left invalid JSON."""
     try:
         json.loads(clean)
@@ -75,7 +75,7 @@ def _valid_json(clean: str, text: str) -> str:
 
 
 def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:
-    """Write everything from ``level`` up to standard error, each line as ``line`` returns it."""
+    """Log to standard error from ``level`` up; ``line`` returns each line as it is written."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -98,7 +98,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
             ],
         )
     )
-    # A filter on the handler, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
+    # The handler filters, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
     handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS)
     logging.basicConfig(handlers=[handler], force=True)
     set_level(level)
@@ -112,7 +112,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
 
 
 def set_level(level: str) -> None:
-    """Log Maestro's events from ``level`` up from now on, and those of libraries from "warning" up at least."""
+    """Log events of Maestro from ``level`` up, and those of libraries from "warning" or a higher level up."""
     ours = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(max(ours, logging.WARNING))
     for name in OURS:

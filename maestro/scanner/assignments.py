@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from maestro.scanner.judgement import is_phrase, is_secret, is_secret_in_prose
-from maestro.scanner.keywords import Kind, kind_of, stems, words_of
+from maestro.scanner.keywords import Kind, name_stem_pattern, secret_kind, words_of
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.shapes import is_random
 from maestro.scanner.tokens import latin_pattern
@@ -113,11 +113,11 @@ class AssignmentPlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the pattern of the names to search for."""
-        self._stems = stems()
+        self._stems = name_stem_pattern()
         self._pairs = latin_pattern(_PAIRS)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of the values; each name is read once, even if several of its parts match."""
+        """Yield the ranges of the values; each name is read once, even if it contains several word stems."""
         done = 0
         paired = self._pairs.search(data) is not None
         known: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
@@ -127,8 +127,8 @@ class AssignmentPlugin(SpanPlugin):
             start, done = _name_around(data, match.start(), match.end())
             name = (_word_before(data, start), data[start:done])
             if name not in known:
-                words = _words(*name)
-                known[name] = (words, kind_of(words))
+                words = _name_words(*name)
+                known[name] = (words, secret_kind(words))
             words, kind = known[name]
             if kind is None or _is_resource(data, (start, done), kind):
                 continue
@@ -139,7 +139,7 @@ class AssignmentPlugin(SpanPlugin):
 
 
 def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
-    """Return whether a name is part of a longer one: of a cloud resource, an image, a type or a host."""
+    """Return whether a name is part of the longer name of a cloud resource, an image, a type or a host."""
     start, end = name
     if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
         return True
@@ -168,9 +168,9 @@ def _word_before(data: bytes, start: int) -> bytes:
     return word if len(word) > 1 else b""
 
 
-def _words(before: bytes, name: bytes) -> list[str]:
-    """Return the words of a name; a one-word name includes the word before it, unless that is a variable's type."""
-    words, first = words_of(name), before.decode().lower()
+def _name_words(word_before: bytes, name: bytes) -> list[str]:
+    """Return the words of a name; a one-word name gets the word before it, unless that is a variable's type."""
+    words, first = words_of(name), word_before.decode().lower()
     alone = not first or name[:1] in (b"-", b".") or first in _TYPES or b"_" in name
     return words if alone else [first, *words]
 
@@ -195,14 +195,14 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
         if element is not None:
             content = ValueSpan(*element.span(1), True, data)
             return whole_range(content) if is_secret(kind, content, literal=True) else None
-    for pattern in _patterns(data, name, kind, paired=paired):
+    for pattern in _value_patterns(data, name, kind, paired=paired):
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
-            # The name begins its line, or follows what an .env file or a shell has there, such as ``export``.
+            # The name begins its line, or follows a keyword of a shell or an .env file, such as ``export``.
             begins_line = LINE_STARTS.search(data, max(0, name[0] - 24), name[0]) is not None
             whole_line = pattern is ASSIGNED and match[0] == b"=" and begins_line
-            value = _value(data, match.end(), kind, whole_line=whole_line)
+            value = _assigned_value(data, match.end(), kind, whole_line=whole_line)
             if value is None or _closes_earlier_quote(data, name, match.end(), value):
                 continue
             if is_secret(kind, value, literal=whole_line or value.quoted):
@@ -210,7 +210,7 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
     return None
 
 
-def _value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> ValueSpan | None:
+def _assigned_value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> ValueSpan | None:
     """Return the value that begins at a position, or the several words that form a pass phrase."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
@@ -218,7 +218,7 @@ def _value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> ValueSpan |
     return value_at(data, at, whole_line=whole_line)
 
 
-def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
+def _value_patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
     """Return the patterns by which code may assign a value to a name of this kind."""
     if paired:
         yield PAIRED
@@ -256,7 +256,7 @@ def _stands_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
 
 
 def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
-    """Return whether a sentence uses the name as a noun, not as a verb or a part of random text or Base64."""
+    """Return whether a sentence uses the name as a noun, not as a verb or as part of random text or Base64."""
     text = data[name[0] : name[1]]
     if words[-1] in _VERBS and len(words_of(text)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
         return False
@@ -264,7 +264,7 @@ def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
-    """Return whether the quote before a value closes a quote that opened before the name: then there is no value."""
+    """Return whether the quote before a value closes a quote that opened before the name, so that there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
         return False
@@ -282,7 +282,7 @@ class TablePlugin(SpanPlugin):
         self._insert = latin_pattern(_INSERT)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of the cells that hold a secret."""
+        """Yield the ranges of the cells that contain a secret."""
         small = data.lower()
         if any(head in small for head in _HEADS):
             if b"into" in small:
@@ -295,7 +295,7 @@ class TablePlugin(SpanPlugin):
         done = 0
         for match in self._insert.finditer(data):
             if match.start() >= done:
-                kinds = [kind_of(words_of(name)) for name in match[1].split(b",")]
+                kinds = [secret_kind(words_of(name)) for name in match[1].split(b",")]
                 done = match.end()
                 for _ in range(_MOST_ROWS if any(kinds) else 0):
                     ranges, done = _read_row(data, done, kinds)
@@ -346,7 +346,7 @@ def _secret_columns(line: bytes) -> list[tuple[bytes, int, Kind]]:
     for separator in _CELL_SEPARATORS:
         cells = [cell.strip(_TRIM) for cell in line.split(separator)]
         if len(cells) > 1 and all(not cell or _NAME.fullmatch(cell) for cell in cells):
-            kinds = enumerate(kind_of(words_of(cell)) for cell in cells)
+            kinds = enumerate(secret_kind(words_of(cell)) for cell in cells)
             return [(separator, column, kind) for column, kind in kinds if kind is not None]
     return []
 

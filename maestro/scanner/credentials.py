@@ -54,28 +54,28 @@ def is_login(value: bytes) -> bool:
     return b":" in decoded and all(32 <= byte < 127 for byte in decoded)
 
 
-def is_chosen(value: bytes) -> bool:
-    """Return whether a value may be a password chosen by a person: it is no word, variable, path or date."""
+def may_be_chosen(value: bytes) -> bool:
+    """Return whether a person may have chosen a value as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
     return is_mixed(value) or (classes(value) >= 2 and (has_digit(value) or classes(value) >= 3))
 
 
-def is_strong(value: bytes) -> bool:
+def looks_like_password(value: bytes) -> bool:
     """Return whether a value looks like a password even where no name announces one."""
     value = value.rstrip(b",;.)")
-    if _ASSIGNMENT.match(value):  # an assignment, which the rules in assignments.py judge
+    if _ASSIGNMENT.match(value):  # the rules in assignments.py judge assignments
         return False
-    return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
+    return may_be_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
 
 _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
     "credential": lambda value: not is_placeholder(value) and (_is_header_key(value) or is_login(value)),
     "login": is_login,
     "key": _is_header_key,
-    "chosen": is_chosen,
-    "strong": is_strong,
+    "chosen": may_be_chosen,
+    "strong": looks_like_password,
 }
 
 
@@ -159,14 +159,14 @@ def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
     if end <= start:
         return None
     password = run[start:end]
-    sham = is_placeholder(password) and not has_signs(password)
+    sham = is_placeholder(password) and not mixes_classes(password)
     if sham or password == user or len(password) < 3:
         return token
     return (at if token else at + start, at + end)
 
 
 def _is_port(run: bytes, start: int, before: bytes) -> bool:
-    """Return whether digits after a colon are a port and not a password that begins with digits, as ``2024.Winter!x``.
+    """Return whether digits after a colon are a port, not the beginning of a password, as in ``2024.Winter!x``.
 
     No host follows a port, except in a list of hosts. Where a path follows the digits, they are a password only if the
     text after the colon looks chosen by a person and the text before the colon is no host.
@@ -197,8 +197,8 @@ def _end_of_password(run: bytes, start: int) -> int:
     return hosts[-1] if hosts else 0
 
 
-def has_signs(value: bytes) -> bool:
-    """Return whether a possible placeholder contains digits or signs besides letters: then a person chose it."""
+def mixes_classes(value: bytes) -> bool:
+    """Return whether a possible placeholder mixes letters with digits or signs, so that a person may have chosen it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 

@@ -1,4 +1,4 @@
-"""Folds text for the rules: one byte a character, look-alikes replaced by ASCII, positions mapped to the original."""
+"""Folds text for the rules to one byte a character: look-alikes become ASCII, positions map to the original text."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from functools import cache
 from html import unescape
 
 from maestro.domain.redaction import REDACTED, TextSpan
-from maestro.scanner.rule_files import word_tables, words_for
+from maestro.scanner.rule_files import word_set, word_tables
 
 BLANKED = b"\x01"
 """The byte that replaces text which is already redacted; no rule matches across it."""
@@ -26,8 +26,8 @@ _BLANKS = {"n": b"\n", "r": b"\n", "t": b" "}
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """Folded bytes to search; ``starts`` and ``ends`` map each to the original, None where the positions are equal."""
+class FoldedText:
+    """The folded bytes of a text; ``starts`` and ``ends`` map them to the original, None if all positions are equal."""
 
     data: bytes
     starts: Sequence[int] | None = None
@@ -40,15 +40,15 @@ class Folded:
         return TextSpan(self.starts[start], self.ends[end - 1])
 
 
-class Folder(dict[int, str | None]):
-    """Folds texts and caches the replacement of each character, so one instance is used for many texts."""
+class TextFolder(dict[int, str | None]):
+    """Folds texts and caches the replacement of each character; one instance is used for many texts."""
 
     def __missing__(self, code: int) -> str | None:
         """Cache and return the replacement of a character; None removes an invisible character."""
         self[code] = folded = _fold_character(chr(code))
         return folded
 
-    def readings(self, text: str) -> Iterator[Folded]:
+    def folded_forms(self, text: str) -> Iterator[FoldedText]:
         """Return the folded text and, if it contains escapes, also the text with the escapes resolved."""
         plain = self._fold(text)
         yield plain
@@ -57,9 +57,9 @@ class Folder(dict[int, str | None]):
             if unescaped is not None:
                 yield unescaped
 
-    def _fold(self, text: str) -> Folded:
+    def _fold(self, text: str) -> FoldedText:
         if text.isascii():
-            return Folded(text.encode().replace(_MARK, BLANKED * len(_MARK)))
+            return FoldedText(text.encode().replace(_MARK, BLANKED * len(_MARK)))
         starts, words, english = _foreign_words()
         translated = text
         if starts.search(text):
@@ -67,9 +67,9 @@ class Folder(dict[int, str | None]):
         folded = _NOT_ASCII.sub(lambda run: run[0].translate(self), translated)
         data = folded.encode("latin-1").replace(_MARK, BLANKED * len(_MARK))
         if len(folded) == len(text):
-            return Folded(data)
+            return FoldedText(data)
         places = [index for index, character in enumerate(text) if self[ord(character)] is not None]
-        return Folded(data, places, [index + 1 for index in places])
+        return FoldedText(data, places, [index + 1 for index in places])
 
 
 def _fold_character(character: str) -> str | None:
@@ -90,7 +90,7 @@ def _fold_character(character: str) -> str | None:
 @cache
 def _look_alikes() -> Mapping[str, str]:
     """Return the ASCII look-alike of each character; full-width and mathematical forms are decomposed."""
-    return {pair[0]: pair[1] for pair in words_for("look_alikes")}
+    return {pair[0]: pair[1] for pair in word_set("look_alikes")}
 
 
 @cache
@@ -108,7 +108,7 @@ def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str,
     return starts, whole, {word.casefold(): english for word, english in known.items()}
 
 
-def _resolve_escapes(plain: Folded) -> Folded | None:
+def _resolve_escapes(plain: FoldedText) -> FoldedText | None:
     """Return the bytes with their escapes resolved; None for bytes without escapes."""
     parts: list[bytes] = []
     starts: list[int] = []
@@ -127,7 +127,7 @@ def _resolve_escapes(plain: Folded) -> Folded | None:
     if plain.starts is not None and plain.ends is not None:
         first, last = plain.starts, plain.ends
         starts, ends = [first[start] for start in starts], [last[end - 1] for end in ends]
-    return Folded(b"".join([*parts, plain.data[at:]]), starts, ends)
+    return FoldedText(b"".join([*parts, plain.data[at:]]), starts, ends)
 
 
 def _resolve_escape(escape: str) -> bytes:

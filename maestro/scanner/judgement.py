@@ -2,7 +2,7 @@
 
 import re
 
-from maestro.scanner.keywords import Kind, is_unmistakable, kind_of, words_of
+from maestro.scanner.keywords import Kind, is_unmistakable, secret_kind, words_of
 from maestro.scanner.shapes import (
     JUDGED,
     classes,
@@ -11,12 +11,12 @@ from maestro.scanner.shapes import (
     has_sign,
     is_harmless,
     is_hex,
-    is_joined,
+    is_joined_words,
     is_mixed,
     is_placeholder,
     is_random,
     is_uuid,
-    worded,
+    word_share,
 )
 from maestro.scanner.values import ValueSpan
 
@@ -37,11 +37,11 @@ _APP_PASSWORD = re.compile(rb"[a-z]{4} [a-z]{4} [a-z]{4} [a-z]{4}")
 _INTERPOLATED = re.compile(rb"\$\{[^}]*\}|\{\{.*\}\}|\$\([^)]*\)|%\([a-z_]+\)s|#\{[^}]*\}|\{[a-z_.]*\}")
 
 
-def _words(text: str) -> frozenset[bytes]:
+def _byte_words(text: str) -> frozenset[bytes]:
     return frozenset(word.encode() for word in text.split())
 
 
-_STOP_WORDS = _words(
+_STOP_WORDS = _byte_words(
     """
     the a an is are was we you i to of for in on at by or and must be not no your our it this that with from as can
     will should has have please enter password token key secret invalid required wrong use do least characters
@@ -54,7 +54,7 @@ _LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE
 
 
 def is_secret(kind: Kind, candidate: ValueSpan, *, literal: bool) -> bool:
-    """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is not code."""
+    """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is no code."""
     value = candidate.value[:JUDGED]
     if len(value) < _LEAST[kind]:
         return False
@@ -68,14 +68,14 @@ def is_secret(kind: Kind, candidate: ValueSpan, *, literal: bool) -> bool:
         is_placeholder(value)
         or is_harmless(value)
         or _is_template(value)
-        or (not candidate.quoted and is_code(value, literal=literal))
+        or (not candidate.quoted and is_expression(value, literal=literal))
     ):
         return False
     if kind is Kind.PASSWORD:
         return _is_password(value, literal=literal, quoted=candidate.quoted)
     if kind is Kind.SECRET:
         return _is_key(value, literal=literal)
-    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row(value)
+    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row_id(value)
 
 
 def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, introduced: bool) -> bool:
@@ -85,16 +85,16 @@ def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, in
         return False
     if b" " in value:
         return candidate.quoted and introduced and is_phrase(candidate.value[:_LONGEST_PHRASE], kind)
-    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
+    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_expression(value):
         return False
     if kind is Kind.SECRET:
         return _is_key_in_prose(value, words, introduced=introduced)
     return _is_password_in_prose(value, introduced=introduced, quoted=candidate.quoted)
 
 
-def _is_row(value: bytes) -> bool:
-    """Return whether the value is the id of a row, a message or a cache entry: a UUID, a number or a short hash."""
-    return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
+def _is_row_id(value: bytes) -> bool:
+    """Return whether a value is the id of a row, a message or a cache entry: a UUID, a number or a short hash."""
+    return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined_words(_UUID_WITHIN.sub(b"uuid", value))
 
 
 def _is_password_in_prose(value: bytes, *, introduced: bool, quoted: bool) -> bool:
@@ -119,17 +119,17 @@ def _is_key_in_prose(value: bytes, words: list[str], *, introduced: bool) -> boo
     return classes(value) >= 3 or size >= 20 or (introduced and size >= 16)
 
 
-def is_code(value: bytes, *, literal: bool = False) -> bool:
+def is_expression(value: bytes, *, literal: bool = False) -> bool:
     """Return whether an unquoted value is an expression: a name, a dotted name or a call."""
     field = _FIELD.match(value)
-    if field is not None and worded(field[1]) > 0.5:
+    if field is not None and word_share(field[1]) > 0.5:
         return True
     if _CODE.fullmatch(value) is None:
-        # Operators of code also occur in passwords; a random mix of all character classes is therefore no code.
+        # Passwords may contain operators of code, so a random mix of all character classes is not code.
         return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))
     if _STRUCTURE.search(value) is None:
-        return not has_digit(value) and worded(value) > 0.6 and (not literal or not value.isalnum())
-    return worded(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or worded(value) > 0.6
+        return not has_digit(value) and word_share(value) > 0.6 and (not literal or not value.isalnum())
+    return word_share(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or word_share(value) > 0.6
 
 
 def is_phrase(value: bytes, kind: Kind) -> bool:
@@ -150,7 +150,7 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
 
 
 def _is_spaced_password(value: bytes) -> bool:
-    """Return whether a few words are a password with spaces: they form no sentence and contain a number."""
+    """Return whether a few words are a password with spaces: they contain a number and form no sentence."""
     words = value.split(b" ")
     if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
         return False
@@ -171,7 +171,7 @@ def _is_name(value: bytes) -> bool:
         return True
     if has_sign(value) or _NUMBER.search(value):
         return False
-    return kind_of(words_of(value)) is not None and worded(value) > 0.7
+    return secret_kind(words_of(value)) is not None and word_share(value) > 0.7
 
 
 def _is_password(value: bytes, *, literal: bool, quoted: bool) -> bool:
@@ -195,4 +195,4 @@ def _is_key(value: bytes, *, literal: bool) -> bool:
         return True
     if has_sign(value.rstrip(b"=")) and has_digit(value):
         return not _is_name(value)
-    return literal and (has_digit(value) or size >= 12) and worded(value) < 0.7 and not _is_name(value)
+    return literal and (has_digit(value) or size >= 12) and word_share(value) < 0.7 and not _is_name(value)

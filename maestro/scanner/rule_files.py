@@ -1,4 +1,4 @@
-"""Reads the scanner's rules that are data: words, patterns and kinds of tokens; each file once per process."""
+"""Reads the scanner's data files of words, patterns and kinds of tokens; each file is read once per process."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Any
 @cache
 def word_tables() -> Mapping[str, Any]:
     """Read ``words.toml``: words in the names of values, look-alikes, and foreign words."""
-    return _read("words.toml")
+    return _read_toml("words.toml")
 
 
 @cache
-def words_for(name: str) -> frozenset[str]:
+def word_set(name: str) -> frozenset[str]:
     """Return the set of words with this name in ``words.toml``."""
     return frozenset(word_tables()[name].split())
 
@@ -22,7 +22,7 @@ def words_for(name: str) -> frozenset[str]:
 @cache
 def pattern_tables() -> Mapping[str, Any]:
     """Read ``patterns.toml``: patterns of tokens, of login credentials, and of addresses that contain a key."""
-    return _read("patterns.toml")
+    return _read_toml("patterns.toml")
 
 
 @cache
@@ -32,5 +32,5 @@ def token_rows() -> Sequence[Sequence[str]]:
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def _read(name: str) -> Mapping[str, Any]:
+def _read_toml(name: str) -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ import structlog
 from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, merge_spans
 from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
 from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
-from maestro.scanner.folding import BLANKED, Folder
+from maestro.scanner.folding import BLANKED, TextFolder
 from maestro.scanner.pattern_processes import PatternProcesses, PatternsFailed
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_table
@@ -31,18 +31,18 @@ class OutOfTime(Exception):
     """The scan reached its deadline before the end of the text."""
 
     def __init__(self, spans: tuple[TextSpan, ...]) -> None:
-        """Store the findings up to the deadline."""
+        """Store the findings made before the deadline."""
         super().__init__("out of time")
         self.spans = spans
 
 
-class Rules:
+class ShippedRules:
     """All rules of the scanner; stateless, so they are built once and used by any number of threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Compile the patterns of all rules, which takes some milliseconds."""
         self._clock = clock
-        self._folder = Folder()
+        self._folder = TextFolder()
         self.plugins: tuple[SpanPlugin, ...] = (
             TokenPlugin(token_table()),
             FormPlugin(),
@@ -57,7 +57,7 @@ class Rules:
         """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
         spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
-            for reading in self._folder.readings(text[offset : offset + WINDOW]):
+            for reading in self._folder.folded_forms(text[offset : offset + WINDOW]):
                 for start, end in self._find_ranges(reading.data, deadline, spans):
                     span = reading.span(start, end)
                     span = TextSpan(span.start + offset, span.end + offset)
@@ -66,7 +66,7 @@ class Rules:
         return merge_spans(spans)
 
     def _find_ranges(self, data: bytes, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
-        """Scan again with the findings blanked, so that a second scan of a stored text finds nothing."""
+        """Yield the findings; then blank them and scan again, so that a scan of the redacted text finds nothing new."""
         for _ in range(_ROUNDS):
             ranges: list[ByteRange] = []
             for plugin in self.plugins:
@@ -83,9 +83,9 @@ class Rules:
 
 
 @cache
-def shipped() -> Rules:
+def shipped_rules() -> ShippedRules:
     """Return the rules that Maestro ships, built once per process for posts and log lines."""
-    return Rules()
+    return ShippedRules()
 
 
 class DetectSecretsScanner:
@@ -97,7 +97,7 @@ class DetectSecretsScanner:
 
     def __init__(self) -> None:
         """Build the rules; the processes start only when there are patterns."""
-        self._rules = shipped()
+        self._rules = shipped_rules()
         self._children = PatternProcesses()
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
@@ -106,12 +106,12 @@ class DetectSecretsScanner:
         try:
             spans = self._rules.spans(text, deadline, rules.allow)
         except OutOfTime as error:
-            return ScanResult(text, error.spans, "the text took too long")
+            return ScanResult(text, error.spans, "the scan of the text took too long")
         if not rules.patterns:
             return ScanResult(text, spans)
         problem = ""
         try:
-            matched = self._children.spans(text, rules.patterns, deadline)
+            matched = self._children.find_spans(text, rules.patterns, deadline)
         except PatternsFailed as error:
             matched, problem = error.spans, str(error)
         matched = tuple(span for span in matched if not rules.allow.covers(text, span))
@@ -126,7 +126,7 @@ class GuardedScanner:
     """A scanner that never raises: an error is logged and counted, and the fail mode decides about the text."""
 
     def __init__(self, scanner: SecretScanner, failed: Callable[[], None] = lambda: None) -> None:
-        """Wrap a scanner; ``failed`` is called, from any thread, for each text that could not be scanned completely."""
+        """Wrap a scanner; ``failed`` is called, from any thread, for each text that was not scanned completely."""
         self._scanner = scanner
         self._failed = failed
 
@@ -136,7 +136,7 @@ class GuardedScanner:
             return ScanResult(text)
         try:
             result = self._scanner.scan(text, rules)
-        except Exception as error:  # noqa: BLE001 - a post goes on (docs/decisions.md: agent chat)
+        except Exception as error:  # noqa: BLE001 - a failed scan stops no post (docs/decisions.md: agent chat)
             result = ScanResult(text, (), type(error).__name__)
         if not result.error:
             return result
@@ -147,7 +147,7 @@ class GuardedScanner:
 
 
 def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
-    """Return the spans without existing redaction marks, which stay unchanged."""
+    """Yield the parts of the spans that are outside of existing redaction marks."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for span in spans:
         at = span.start

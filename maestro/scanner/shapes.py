@@ -5,12 +5,12 @@ from itertools import pairwise
 from string import ascii_lowercase
 
 JUDGED = 80
-"""The number of bytes of a value that are judged; this is more than enough to recognise a secret."""
+"""How many bytes of a value are judged: more than enough to recognise a secret."""
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
 _CASES = re.compile(rb"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+")
 _VOWELS = re.compile(rb"[aeiouy]")
-# Pairs of letters that make 98 % of English and program text, and 17 % of five random letters.
+# For each letter from a to z, the letters that follow it in words: these are 98 % of the pairs in English and code.
 _FOLLOWERS = """
 abcdfgiklmnprstuvwxyz abcdefijlmoprstuy acdefhiklmnoprstuvy abcdefgilmnoprstuvy abcdefghiklmnopqrstuvwxy
 acdefilnorstuy acefghilmnoprstu adeilmnorstuy abcdefgklmnoprstvxz aeosu aegilnostuw abcdefiklmnopstuvy
@@ -19,12 +19,12 @@ acdefghiklmnopqrstuvwy abcdefhilmnoprstuvwyz abcdefgilmnoprst aeio adehilnorst a
 """
 
 
-def _pairs(followers: str) -> frozenset[tuple[int, int]]:
+def _letter_pairs(followers: str) -> frozenset[tuple[int, int]]:
     rows = zip(ascii_lowercase, followers.split(), strict=True)
     return frozenset((ord(first), ord(second)) for first, row in rows for second in row)
 
 
-_PAIRS = _pairs(_FOLLOWERS)
+_PAIRS = _letter_pairs(_FOLLOWERS)
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"[0-9]")
@@ -73,11 +73,10 @@ def is_harmless(value: bytes) -> bool:
     """Return whether a value is a date, a version, a number with a unit, a labelled digest, an address or a path."""
     if _HARMLESS.fullmatch(value) or value.startswith((b"~/", b"./", b"../")):
         return True
-    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and worded(value) > 0.5
+    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and word_share(value) > 0.5
 
 
 def is_uuid(value: bytes) -> bool:
-    """Return whether a value is a UUID."""
     return _UUID.fullmatch(value) is not None
 
 
@@ -87,12 +86,11 @@ def is_hex(value: bytes) -> bool:
 
 
 def classes(value: bytes) -> int:
-    """Return how many of four classes a value contains: lower case, upper case, digits, signs outside identifiers."""
+    """Return how many of four character classes a value contains: lower case, upper case, digits, other signs."""
     return sum(pattern.search(value) is not None for pattern in (_LOWER, _UPPER, _DIGIT, _SIGN))
 
 
 def has_digit(value: bytes) -> bool:
-    """Return whether a value contains a digit."""
     return _DIGIT.search(value) is not None
 
 
@@ -102,11 +100,10 @@ def has_sign(value: bytes) -> bool:
 
 
 def has_letter(value: bytes) -> bool:
-    """Return whether a value contains a letter."""
     return _LETTERS.search(value) is not None
 
 
-def worded(value: bytes) -> float:
+def word_share(value: bytes) -> float:
     """Return the share of a value that reads like words, from 0 to 1."""
     value = value[:JUDGED]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
@@ -115,26 +112,26 @@ def worded(value: bytes) -> float:
 
 
 def _is_word(part: bytes) -> bool:
-    """Return whether letters could be one or more words: they have vowels and the letter pairs of words."""
+    """Return whether a run of letters may consist of words: by its vowels and its pairs of letters."""
     size, small = len(part), part.lower()
     if size < 3 or not 0.15 * size <= len(_VOWELS.findall(small)) <= 0.75 * size:
         return False
     return sum(pair not in _PAIRS for pair in pairwise(small)) <= size // 7
 
 
-def is_joined(value: bytes) -> bool:
-    """Return whether a value is words and numbers joined by signs, like names of branches, topics and rows."""
+def is_joined_words(value: bytes) -> bool:
+    """Return whether a value consists of words and numbers joined by signs, like a branch or topic name."""
     parts = [part for part in _JOINTS.split(value) if len(part) > 3 and not part.isdigit()]
     if _JOINTS.search(value) is None or not all(part.isalpha() for part in parts):
         return False
-    return sum(len(part) for part in parts if worded(part) > 0.7) >= 0.6 * sum(map(len, parts))
+    return sum(len(part) for part in parts if word_share(part) > 0.7) >= 0.6 * sum(map(len, parts))
 
 
 def is_mixed(value: bytes) -> bool:
     """Return whether a value mixes lower and upper case in an order that no words or names have."""
     if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
         return False
-    words = worded(value)
+    words = word_share(value)
     return words < 0.6 or (words < 0.8 and len(_CASE_TURN.findall(value)) >= len(value) / 3)
 
 
@@ -147,8 +144,8 @@ def is_random(value: bytes) -> bool:
     size = len(value)
     if has_digit(value):
         kinds, turns = len(set(value)), len(_TURN.findall(value))
-        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or worded(value) < 0.6)
+        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or word_share(value) < 0.6)
     if size < 12:
         return False
     words = 0.25 if _SEPARATOR.search(value) else 0.5
-    return len(set(value)) > 7 and worded(value) < words
+    return len(set(value)) > 7 and word_share(value) < words

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import re2  # type: ignore[import-untyped]  # the package has no type stubs
+import re2  # type: ignore[import-untyped]  # re2 has no type stubs
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.rule_files import pattern_tables, token_rows
-from maestro.scanner.shapes import JUDGED, classes, has_digit, is_hex, is_joined, is_random
+from maestro.scanner.shapes import JUDGED, classes, has_digit, is_hex, is_joined_words, is_random
 
 _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
@@ -35,7 +35,7 @@ _NEXT_BEGIN = re.compile(rb"-{4,5} {0,2}BEGIN ")
 _LONGEST_BLOCK = 24_576
 """Bytes of the longest block: a key of 16,384 bits with its headers is half of that."""
 
-# A line of a private key after the prefix of a mail, diff, comment or string literal; or a header of the key's block.
+# Matches a line or a header of a private key, also when it is quoted in a mail, diff, comment or string literal.
 _LINE = re.compile(
     rb"(?:[ \t>|+#*\"'`;,/]|\\[nrt]|\x01)*+"
     rb"(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|Subject|x-[\w-]{1,20})\b[^\n]*"
@@ -47,7 +47,7 @@ _HEXES = re.compile(rb"[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TokenKind:
     """A kind of token: its prefix, and the pattern of the rest.
 
     ``body`` is a pattern without overlapping alternatives, so that matching never goes back. ``whole`` tokens have one
@@ -66,9 +66,9 @@ class Token:
         return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
 
 
-def token_table() -> Sequence[Token]:
+def token_table() -> Sequence[TokenKind]:
     """Return all kinds of tokens that the scanner knows."""
-    return [Token(row[0], row[1], "whole" in row, "digits" in row) for row in token_rows()]
+    return [TokenKind(row[0], row[1], "whole" in row, "digits" in row) for row in token_rows()]
 
 
 def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
@@ -81,26 +81,26 @@ def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
 
 
 class TokenPlugin(SpanPlugin):
-    """Finds the tokens of a table of kinds."""
+    """Finds tokens of the kinds in a table."""
 
     secret_type = "Token of a provider"  # noqa: S105 - the name of a rule, not a secret
 
-    def __init__(self, table: Iterable[Token]) -> None:
+    def __init__(self, table: Iterable[TokenKind]) -> None:
         """Compile one pattern of all prefixes in the table."""
-        kinds: dict[bytes, list[tuple[Token, re.Pattern[bytes]]]] = {}
+        kinds: dict[bytes, list[tuple[TokenKind, re.Pattern[bytes]]]] = {}
         for token in table:
             end = r"(?![A-Za-z0-9])" if token.whole else ""
             kinds.setdefault(token.prefix.encode(), []).append((token, re.compile((token.body + end).encode())))
         prefixes = sorted(kinds, key=len, reverse=True)
         self._any = latin_pattern(b"|".join(map(re2.escape, prefixes)))
-        # A text with a long prefix may also be a token with a shorter prefix, so both are tried.
+        # A long prefix may begin with the shorter prefix of another kind, so both kinds are tried.
         self._kinds = {
             prefix: [(shorter, *kind) for shorter in prefixes if prefix.startswith(shorter) for kind in kinds[shorter]]
             for prefix in prefixes
         }
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
-        """Yield the ranges of tokens, including characters that adjoin them."""
+        """Yield the ranges of tokens, including adjoining characters that may belong to them."""
         done = 0
         for match in self._any.finditer(data):
             start = match.start()
@@ -120,11 +120,11 @@ class TokenPlugin(SpanPlugin):
         return 0
 
 
-def _is_generated(body: bytes, token: Token) -> bool:
-    """Return whether a value is generated, and neither an example of documentation nor a name, such as a branch's."""
+def _is_generated(body: bytes, token: TokenKind) -> bool:
+    """Return whether a token's body is generated, neither an example in documentation nor the name of a branch."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
-    return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
+    return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined_words(body)
 
 
 def _is_mixed_and_random(value: bytes) -> bool:
@@ -176,7 +176,7 @@ class FormPlugin(SpanPlugin):
 
 
 def _is_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> bool:
-    """Return whether no character that belongs to the value is beside it."""
+    """Return whether no further character of the value's alphabet adjoins the value."""
     start, end = span
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
         return beside.match(data, end) is None  # a plus sign at the start of a line comes from a diff
@@ -201,22 +201,22 @@ class BlockPlugin(SpanPlugin):
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield each block from its begin mark to its end mark, or to the end of its key lines."""
         if b"---" in data:
-            blocks = list(self._find_begun(data))
+            blocks = list(self._find_begun_blocks(data))
             yield from blocks
             done, ends = 0, {end for _, end in blocks}
             for match in self._end.finditer(data):
                 if match.end() not in ends:  # without a begin mark, the block is the key lines before the end mark
-                    start = _first_line(data, match.start(), done)
+                    start = _key_lines_start(data, match.start(), done)
                     if start < match.start():
                         yield start, match.end()
                 done = match.end()
         done = 0
         for match in self._putty.finditer(data) if b"PuTTY" in data else ():
             if match.start() >= done:
-                done = max(_lines_end(data, match.start(), _PUTTY_LINE), match.end())
+                done = max(_key_lines_end(data, match.start(), _PUTTY_LINE), match.end())
                 yield match.start(), done
 
-    def _find_begun(self, data: bytes) -> Iterator[ByteRange]:
+    def _find_begun_blocks(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the blocks with a begin mark, including those without an end mark."""
         done = 0
         for match in self._begin.finditer(data):
@@ -234,7 +234,7 @@ class BlockPlugin(SpanPlugin):
             whole = self._end.search(data, mark.start())
             end = whole.end() if whole is not None and whole.start() == mark.start() else mark.end()
         else:
-            end = _lines_end(data, body, _LINE)
+            end = _key_lines_end(data, body, _LINE)
         return end if _BODY_RUN.search(data, body, end) else 0
 
 
@@ -244,8 +244,8 @@ _PUTTY_LINE = re.compile(
 )
 
 
-def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
-    """Return the end of the lines that could belong to a key; empty lines count if more of the key follows."""
+def _key_lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
+    """Return the end of the lines that may belong to a key; an empty line belongs to it if more of the key follows."""
     at = end = start
     while at < len(data) and at - start < _LONGEST_BLOCK:
         match = line.match(data, at)
@@ -258,8 +258,8 @@ def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
     return end
 
 
-def _first_line(data: bytes, end: int, earliest: int) -> int:
-    """Return the start of the key lines before an end mark that has no begin mark."""
+def _key_lines_start(data: bytes, end: int, earliest: int) -> int:
+    """Return the start of the key lines before an end mark without a begin mark."""
     at = first = data.rfind(b"\n", earliest, end) + 1 or earliest
     if not _is_prose(data[at:end]) and _BODY_RUN.search(data, at, end):
         return at

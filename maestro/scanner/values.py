@@ -35,14 +35,13 @@ class ValueSpan:
 
     @property
     def value(self) -> bytes:
-        """The bytes of the value."""
         return self.data[self.start : self.end]
 
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | None:
     """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
-    in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
-    at = _end(_WRAPPED, data, _end(_LEAD, data, at))
+    in_form = data[at - 1 : at] == b"="  # "&" ends a value only after "=", because a password may contain "&"
+    at = _match_end(_WRAPPED, data, _match_end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
     if quote is not None:
@@ -63,10 +62,10 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | N
 def whole_range(value: ValueSpan) -> tuple[int, int]:
     """Return the full range of a value, of which only the beginning was read to judge it."""
     is_cut = not value.quoted and value.end - value.start >= LONGEST
-    return value.start, _end(_REST, value.data, value.end) if is_cut else value.end
+    return value.start, _match_end(_REST, value.data, value.end) if is_cut else value.end
 
 
-def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
+def _match_end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
     match = pattern.match(data, at)
     return at if match is None else match.end()
 
@@ -96,7 +95,7 @@ def _escaped_quote_length(data: bytes, start: int, end: int, mark: bytes) -> int
 
 
 def _ends_with_punctuation(value: bytes) -> bool:
-    """Return whether the last byte belongs to the sentence: a full stop, a comma, a closing bracket."""
+    """Return whether the last byte belongs to the sentence around a value: a full stop, a comma, a bracket."""
     last = value[-1:]
     if last in _CLOSING:
         return value.count(_CLOSING[last]) < value.count(last)

@@ -230,7 +230,7 @@ async def test_the_api_says_that_nobody_works(maestro: Separate, api: httpx.Asyn
         await other.says(READY["api"], await other.begin())
         await until_connected(api)
         checks = (await api.get("/readyz")).json()["checks"]
-        assert checks["worker"] == "nobody polls the queue lonely: start `maestro worker`"
+        assert checks["worker"] == "no worker polls the queue lonely: start `maestro worker`"
     finally:
         await other.end(signal.SIGTERM)
         await maestro.revive("api")

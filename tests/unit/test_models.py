@@ -15,7 +15,7 @@ from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.llm.middleware.limits import StopWatch
+from maestro.llm.middleware.limits import StopMonitor
 from maestro.settings import Settings, load
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -82,7 +82,7 @@ def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
     scope = build_redaction(LiveSettings.unchanging(settings))
-    client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
+    client: Any = build_chain(models, store, scope, StopMonitor(store, lambda: 1))
     names, changes = [], []
     while client is not None:
         names.append(type(client).__name__)

@@ -31,9 +31,9 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BreakerSettings
-from maestro.llm.accounts import AccountBook, Roster, WindowOf, window_check
+from maestro.llm.accounts import AccountBook, Roster, WindowOf, context_window_check
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
-from maestro.llm.protocols import Account, Directory, LLMClient
+from maestro.llm.protocols import Account, AccountDirectory, LLMClient
 from maestro.supervision import uninterrupted
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ MOST_TIMEOUTS = 2
 """The timeouts in one attempt after which no other account is called, because the user has waited long enough."""
 
 REQUESTS = 2
-"""Another account is called only within the time limit of this many requests since the attempt began."""
+"""An attempt calls another account only during this many times the time limit of one request."""
 
 
 @dataclass(slots=True)
@@ -80,13 +80,13 @@ class Circuit:
     opened_at: float | None = None
     probing: bool = False
 
-    def seconds_open(self, rules: BreakerSettings, now: float) -> float:
-        """Return the seconds until a request may pass, 0 when a request may pass now."""
+    def seconds_until_request(self, rules: BreakerSettings, now: float) -> float:
+        """Return the seconds until a request may pass; 0 when a request may pass now."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
-    def succeeded(self, began: int, rules: BreakerSettings) -> bool:
+    def count_success(self, round_at_start: int, rules: BreakerSettings) -> bool:
         """Count a success of a call from this round; true when enough successes in a row closed the circuit."""
-        if self.round != began:
+        if self.round != round_at_start:
             return False
         self.failures = 0
         if self.opened_at is None:
@@ -98,9 +98,9 @@ class Circuit:
         self._begin_round()
         return True
 
-    def failed(self, began: int, rules: BreakerSettings, now: float) -> bool:
+    def count_failure(self, round_at_start: int, rules: BreakerSettings, now: float) -> bool:
         """Count a failure of a call from this round; true when it opened the circuit, as a failed probe always does."""
-        if self.round != began:
+        if self.round != round_at_start:
             return False
         self.failures += 1
         if self.opened_at is None and self.failures < rules.failures:
@@ -129,7 +129,7 @@ class CircuitBreaker:
     """
 
     inner: LLMClient
-    directory: Directory
+    directory: AccountDirectory
     rules: Callable[[], BreakerSettings] = BreakerSettings
     now: Callable[[], float] = time.monotonic
     circuits: dict[CircuitKey, Circuit] = field(default_factory=dict)
@@ -139,40 +139,42 @@ class CircuitBreaker:
         """Pass the request on; raises ``CircuitOpen`` while the circuit of its provider is open."""
         account = self.directory.find(request.account)
         if account is None:
-            return await self.inner.complete(request)  # the transport raises the failure
+            return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
         key = (account.type, account.provider, account.base_url)
         circuit = self.circuits.get(key) or self.circuits.setdefault(key, Circuit())
-        if circuit.probing or circuit.seconds_open(self.rules(), self.now()):
-            raise self._refusal(circuit, account, request)
-        began, probe = circuit.round, circuit.opened_at is not None
+        if circuit.probing or circuit.seconds_until_request(self.rules(), self.now()):
+            raise self._circuit_open(circuit, account, request)
+        round_at_start, probe = circuit.round, circuit.opened_at is not None
         circuit.probing = probe
         try:
             response = await self.inner.complete(request)
         except BREAKER_FAILURES as failure:
-            failure.instead = self._count_failure(circuit, began, account, request)
+            failure.instead = self._count_failure(circuit, round_at_start, account, request)
             raise
         else:
-            if circuit.succeeded(began, self.rules()):
+            if circuit.count_success(round_at_start, self.rules()):
                 log.info("llm.circuit.closed", provider=account.provider)
         finally:
             # However a probe ends, also by cancellation, the next probe may begin.
-            if circuit.round == began:
+            if circuit.round == round_at_start:
                 circuit.probing = False
         if probe:
             await asyncio.to_thread(self.recovered)
         return response
 
-    def _count_failure(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
-        """Count a failure; return the error that a next request would get, None while the circuit is closed."""
-        if circuit.failed(began, self.rules(), self.now()):
+    def _count_failure(
+        self, circuit: Circuit, round_at_start: int, account: Account, request: LLMRequest
+    ) -> CircuitOpen | None:
+        """Count a failure; return the error that the next request would get, or None while the circuit is closed."""
+        if circuit.count_failure(round_at_start, self.rules(), self.now()):
             log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
-        return None if circuit.opened_at is None else self._refusal(circuit, account, request)
+        return None if circuit.opened_at is None else self._circuit_open(circuit, account, request)
 
-    def _refusal(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
+    def _circuit_open(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
         rules = self.rules()
-        seconds = circuit.seconds_open(rules, self.now())
-        wait = f"for another {seconds:.0f} s" if seconds else "while one request tries whether it works again"
-        failure = CircuitOpen(f"{account.provider} failed several times in a row and is left alone {wait}")
+        seconds = circuit.seconds_until_request(rules, self.now())
+        wait = f"for another {seconds:.0f} s" if seconds else "while one test request is under way"
+        failure = CircuitOpen(f"{account.provider} failed several times in a row and is not called {wait}")
         failure.site = CallSite(account.provider, account.name, request.model)
         failure.retry_after = timedelta(seconds=seconds or rules.open_seconds)
         return failure
@@ -192,37 +194,37 @@ class FailoverProgress:
     tried: set[AccountModel] = field(default_factory=set)
     failures: list[LLMFailure] = field(default_factory=list)
 
-    def note(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Record a failure, so that this account or model is not called again in this attempt."""
+    def add_failure(self, choice: AccountChoice, failure: LLMFailure) -> None:
+        """Record a failed call, so that its account or model is not called again in this attempt."""
         whole, model = choice.keys
         self.tried.add(whole if isinstance(failure, WHOLE_ACCOUNT_FAILURES) else model)
         self.failures.append(failure)
 
-    def may_go_on(self, now: float) -> bool:
-        """Return whether the time and the timeouts so far allow to call another account."""
-        return now < self.until and len(self.of(ModelTimeout)) < MOST_TIMEOUTS
+    def may_call_another(self, now: float) -> bool:
+        """Return whether another account may be called, by the elapsed time and the number of timeouts."""
+        return now < self.until and len(self.failures_of(ModelTimeout)) < MOST_TIMEOUTS
 
-    def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
+    def failures_of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
         """Return the failures of these classes."""
         return [failure for failure in self.failures if isinstance(failure, kinds)]
 
     @property
-    def repeatable(self) -> list[LLMFailure]:
+    def retryable_failures(self) -> list[LLMFailure]:
         """The failures after which a retry may soon succeed."""
         waits = (*LIMITS, LimiterBusy)
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
-    def circuit(self) -> CircuitOpen | None:
-        """The error of the open circuit that closes first, also of one that opened in this attempt."""
+    def open_circuit(self) -> CircuitOpen | None:
+        """The error of the open circuit that admits a request first; circuits that this attempt opened count."""
         errors = (error for failure in self.failures for error in (failure, failure.instead))
         circuits = (error for error in errors if isinstance(error, CircuitOpen))
         return min(circuits, key=lambda error: error.retry_after, default=None)
 
     @property
-    def room_in(self) -> timedelta | None:
-        """The time until Maestro's own limits admit a request, None where these limits refused none."""
-        return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
+    def limiter_wait(self) -> timedelta | None:
+        """The time until Maestro's own rate limits admit a request; None if these limits refused no request."""
+        return min((failure.retry_after or timedelta() for failure in self.failures_of(LimiterBusy)), default=None)
 
 
 @dataclass(slots=True)
@@ -248,10 +250,10 @@ class Failover:
         """
         clock, models = asyncio.get_running_loop(), (request.model, *request.fallbacks)
         until = clock.time() + REQUESTS * self.request_time().total_seconds()
-        progress = FailoverProgress(models, until, request.exact, window_check(request, self.window))
-        while not progress.failures or progress.may_go_on(clock.time()):
+        progress = FailoverProgress(models, until, request.exact, context_window_check(request, self.window))
+        while not progress.failures or progress.may_call_another(clock.time()):
             snapshot = request.snapshot or await self.reader.read(request)
-            choice = _roster(snapshot, progress).choose(models, progress.tried, self._underway)
+            choice = _suitable_roster(snapshot, progress).choose_account(models, progress.tried, self._underway)
             if choice is None:
                 break
             account, model = choice.account, choice.model
@@ -261,33 +263,35 @@ class Failover:
                 return await self.inner.complete(chosen)
             except FAILOVER_FAILURES as failure:
                 failure.site = failure.site or CallSite(account.provider, account.name, model)
-                progress.note(choice, failure)
+                progress.add_failure(choice, failure)
             finally:
                 self._underway[account.id or 0] -= 1
-            await uninterrupted(asyncio.to_thread(self.book.report, choice, progress.failures[-1]))
+            await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, progress.failures[-1]))
             request = without_snapshot(request)
-        raise _final_failure(progress, _roster(request.snapshot or await self.reader.read(request), progress))
+        raise _final_failure(progress, _suitable_roster(request.snapshot or await self.reader.read(request), progress))
 
 
-def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
-    """Return the accounts that can answer the whole request; for an exact request, those with a requested model."""
-    roster = snapshot.roster.able(progress.models) if progress.exact else snapshot.roster
-    return roster.fitting(progress.models, progress.fits)
+def _suitable_roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
+    """Return the roster with unfit models marked; for an exact request, only accounts that offer a requested model."""
+    roster = snapshot.roster.with_models(progress.models) if progress.exact else snapshot.roster
+    return roster.with_unfit_models(progress.models, progress.fits)
 
 
 def _final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
-    """Return the error to raise when no further account is called."""
-    unavailable = roster.unavailable(progress.models, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
+    """Return the error to raise when the attempt calls no further account."""
+    unavailable = roster.unavailable_error(
+        progress.models, limited=bool(progress.failures_of(*LIMITS)), wait=progress.limiter_wait
+    )
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
-    if progress.circuit is not None:
-        progress.circuit.wake_at = roster.now + progress.circuit.retry_after
-        waits.append(progress.circuit)
+    if progress.open_circuit is not None:
+        progress.open_circuit.wake_at = roster.now + progress.open_circuit.retry_after
+        waits.append(progress.open_circuit)
     wait = min(waits, key=lambda error: error.wake_at or roster.now, default=None)
-    if progress.repeatable:
-        failure = progress.repeatable[-1]
+    if progress.retryable_failures:
+        failure = progress.retryable_failures[-1]
         failure.instead = wait
         return failure
     if wait is not None:
         log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
         return wait
-    return next(reversed(progress.of(AuthenticationFailed) or progress.failures), unavailable)
+    return next(reversed(progress.failures_of(AuthenticationFailed) or progress.failures), unavailable)

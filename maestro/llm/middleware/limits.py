@@ -14,7 +14,7 @@ from maestro.domain.precedence import FairQueue, Precedence, is_background_prior
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import LlmSettings
 from maestro.llm.middleware.replay import without_snapshot
-from maestro.llm.protocols import Account, Directory, LLMClient
+from maestro.llm.protocols import Account, AccountDirectory, LLMClient
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
@@ -32,26 +32,26 @@ Ready = Callable[[LLMRequest], Awaitable[None]]
 
 @dataclass(slots=True)
 class LeakyBucket:
-    """The used part of a limit per minute, which drains evenly. Times are the event loop's, in seconds."""
+    """The used part of a limit per minute, which drains evenly; times are the event loop's, in seconds."""
 
     _used: float = field(default=0.0, init=False)
     _at: float = field(default=0.0, init=False)
 
-    def seconds_until(self, need: float, per_minute: int, now: float) -> float:
+    def seconds_until_room(self, amount: float, per_minute: int, now: float) -> float:
         """Return the seconds until this amount fits; 0 when it fits now, or when there is no limit."""
         if not per_minute:
             return 0.0
         self._used = max(0.0, self._used - (now - self._at) * per_minute / 60)
         self._at = now
-        lacking = self._used + need - capacity(per_minute)
+        lacking = self._used + amount - bucket_capacity(per_minute)
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
-    def take(self, need: float) -> None:
-        """Use this amount, which must fit."""
-        self._used += need
+    def add(self, amount: float) -> None:
+        """Add this amount to the used part; the caller has checked that the amount fits."""
+        self._used += amount
 
 
-def capacity(per_minute: int) -> float:
+def bucket_capacity(per_minute: int) -> float:
     """Return how much a bucket holds at once: a share of the limit per minute, but at least one request."""
     return max(1.0, per_minute * FILL)
 
@@ -94,18 +94,18 @@ class AccountLimiter:
     _tokens: LeakyBucket = field(default_factory=LeakyBucket, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
-    async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
-        """Wait for admission; None if the request was not, or cannot be, admitted within these seconds."""
+    async def wait_for_slot(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
+        """Wait for admission; None if the request is not admitted within these seconds."""
         slot = LimiterSlot(tokens, precedence, is_background_priority(precedence.priority))
         wait = self._seconds_until_room(tokens)
         if wait > seconds:
             return None
-        if not wait and self._is_free(slot) and not any(self._queues.values()):
-            self._take(slot)  # no request waits, so no queue has to choose
+        if not wait and self._has_free_slot(slot) and not any(self._queues.values()):
+            self._occupy(slot)  # no request waits, so no queue has to choose
             return slot
         slot.admitted = admitted = asyncio.get_running_loop().create_future()
         self._queues.setdefault(precedence.priority, FairQueue()).add(precedence.key, precedence.weight, slot)
-        self._admit()
+        self._admit_waiting()
         if admitted.done():
             return slot
         slot.waited = True
@@ -114,33 +114,33 @@ class AccountLimiter:
                 await admitted
         except (TimeoutError, asyncio.CancelledError) as error:
             if slot.cancelled:
-                self._admit()  # the requests behind it may have room now
+                self._admit_waiting()  # the requests behind the cancelled one may fit now
             else:
-                self.leave(slot)  # the request was admitted just before the cancellation
+                self.free_slot(slot)  # the request was admitted just before the cancellation
             if isinstance(error, TimeoutError):
                 return None
             raise
         return slot
 
-    def leave(self, slot: LimiterSlot) -> None:
-        """Free a slot."""
+    def free_slot(self, slot: LimiterSlot) -> None:
+        """Free the slot of a request that ended, and admit waiting requests."""
         self._inside -= 1
         self._background_inside -= slot.background
-        self._admit()
+        self._admit_waiting()
 
-    def _admit(self) -> None:
-        """Admit the requests that fit now, and set a timer for the next one."""
+    def _admit_waiting(self) -> None:
+        """Admit the waiting requests that fit now, and set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         while (queue := self._first_queue()) is not None and (slot := queue.first()) is not None:
-            if not self._is_free(slot):
+            if not self._has_free_slot(slot):
                 return
             if seconds := self._seconds_until_room(slot.tokens):
-                self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._admit_waiting)
                 return
             queue.serve()
-            self._take(slot)
+            self._occupy(slot)
 
     def _first_queue(self) -> FairQueue[LimiterSlot] | None:
         """Return the queue with the highest priority that has a waiting request."""
@@ -151,7 +151,7 @@ class AccountLimiter:
                 return queue
         return None
 
-    def _is_free(self, slot: LimiterSlot) -> bool:
+    def _has_free_slot(self, slot: LimiterSlot) -> bool:
         concurrency = self.account.concurrency or self.rules.concurrency
         if slot.background and self._background_inside >= max(1, concurrency - self.rules.reserved_for_people):
             return False
@@ -160,13 +160,13 @@ class AccountLimiter:
     def _seconds_until_room(self, tokens: int) -> float:
         account, now = self.account, asyncio.get_running_loop().time()
         return max(
-            self._requests.seconds_until(1, account.requests_per_minute, now),
-            self._tokens.seconds_until(tokens, account.tokens_per_minute, now),
+            self._requests.seconds_until_room(1, account.requests_per_minute, now),
+            self._tokens.seconds_until_room(tokens, account.tokens_per_minute, now),
         )
 
-    def _take(self, slot: LimiterSlot) -> None:
-        self._requests.take(1)
-        self._tokens.take(slot.tokens)
+    def _occupy(self, slot: LimiterSlot) -> None:
+        self._requests.add(1)
+        self._tokens.add(slot.tokens)
         self._inside += 1
         self._background_inside += slot.background
         if slot.admitted is not None:
@@ -178,7 +178,7 @@ class RateLimit:
     """Middleware with one limiter per account; the state is that of one process and one event loop."""
 
     inner: LLMClient
-    directory: Directory
+    directory: AccountDirectory
     llm: Callable[[], LlmSettings]
     jobs: Callable[[], JobSettings]
     _limiters: dict[str, AccountLimiter] = field(default_factory=dict, init=False)
@@ -191,18 +191,18 @@ class RateLimit:
         """
         account = self.directory.find(request.account)
         if account is None:
-            return await self.inner.complete(request)  # the transport raises the failure
-        tokens, rules = _tokens(account, request), self.llm()
+            return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
+        tokens, rules = _needed_tokens(account, request), self.llm()
         limiter = self._limiters.get(account.name)
         if limiter is None:
             limiter = self._limiters[account.name] = AccountLimiter(account, rules)
         limiter.account, limiter.rules = account, rules
         precedence = request.precedence if self.jobs().fairness else Precedence(priority=request.precedence.priority)
-        slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
+        slot = await limiter.wait_for_slot(tokens, precedence, rules.limiter_wait_seconds)
         if slot is None:
             busy = LimiterBusy(
-                f"The account {account.name!r} had no room within {rules.limiter_wait_seconds:g} s under its own "
-                "limits. Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
+                f"The limits of account {account.name!r} admitted no request within {rules.limiter_wait_seconds:g} s. "
+                "Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
             )
             busy.site = CallSite(account.provider, account.name, request.model)
             busy.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
@@ -210,19 +210,19 @@ class RateLimit:
         try:
             return await self.inner.complete(without_snapshot(request) if slot.waited else request)
         finally:
-            limiter.leave(slot)
+            limiter.free_slot(slot)
 
 
-def _tokens(account: Account, request: LLMRequest) -> int:
+def _needed_tokens(account: Account, request: LLMRequest) -> int:
     """Return the most tokens a request may use, 0 for an account without that limit; raises ``RequestTooLarge``."""
     if not account.tokens_per_minute:
         return 0
     tokens = estimate_input(request) + request.max_output_tokens
-    most = capacity(account.tokens_per_minute)
+    most = bucket_capacity(account.tokens_per_minute)
     if tokens > most:
         message = (
             f"The account {account.name!r} may take {most:.0f} tokens at once ({FILL:.0%} of its tokensPerMinute), the "
-            f"request {tokens} with its answer. Raise tokensPerMinute, or lower llm.maxOutputTokens."
+            f"request and its answer need {tokens}. Raise tokensPerMinute, or lower llm.maxOutputTokens."
         )
         failure = RequestTooLarge(message)
         failure.site = CallSite(account.provider, account.name, request.model)
@@ -231,7 +231,7 @@ def _tokens(account: Account, request: LLMRequest) -> int:
 
 
 @dataclass(slots=True)
-class StopWatch:
+class StopMonitor:
     """Cancels the tasks of jobs that were stopped or have ended; one watcher of the store serves all jobs."""
 
     store: Store
@@ -245,26 +245,26 @@ class StopWatch:
         A job may have several tasks at once. When the caller is cancelled, its task is cancelled as well.
         """
         task = asyncio.create_task(work)
-        self.watch(job_id, task)
+        self.watch_task(job_id, task)
         try:
             return await task
         except asyncio.CancelledError:
-            if not self.forget(job_id, task):
+            if not self.forget_task(job_id, task):
                 raise Stopped("a person stopped this job") from None
             task.cancel()
             raise
         finally:
-            self.forget(job_id, task)
+            self.forget_task(job_id, task)
 
-    def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
-        """Cancel this task once its job is asked to stop."""
+    def watch_task(self, job_id: str, task: asyncio.Task[Any]) -> None:
+        """Cancel this task when its job is stopped or ends."""
         self._tasks.setdefault(job_id, set()).add(task)
         self.store.changes.watch(job_id)
         if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.create_task(self._cancel_stopped())
+            self._watcher = asyncio.create_task(self._cancel_tasks_of_stopped_jobs())
 
-    def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
-        """Stop watching; true when the task was still watched, false when the watch had cancelled it."""
+    def forget_task(self, job_id: str, task: asyncio.Task[Any]) -> bool:
+        """Stop watching a task; return false if the task was cancelled because its job was stopped or ended."""
         tasks = self._tasks.get(job_id, set())
         watched = task in tasks
         tasks.discard(task)
@@ -273,7 +273,7 @@ class StopWatch:
             self.store.changes.forget(job_id)
         return watched
 
-    async def _cancel_stopped(self) -> None:
+    async def _cancel_tasks_of_stopped_jobs(self) -> None:
         def must_wake(state: StoreState) -> bool:
             return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
 
@@ -289,17 +289,17 @@ class StopWatch:
 
 @dataclass(slots=True)
 class StopGuard:
-    """Middleware that runs the inner call as a task which the watch can cancel."""
+    """Middleware that runs the inner call as a task, which is cancelled when its job is stopped."""
 
     inner: LLMClient
-    watch: StopWatch
+    watch: StopMonitor
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``Stopped`` when a user or operator stopped the job meanwhile."""
         return await self.watch.until_stopped(request.key.job_id, self.inner.complete(request))
 
 
-async def at_once(_request: LLMRequest) -> None:
+async def ready_at_once(_request: LLMRequest) -> None:
     """Return immediately: the ``ready`` of a transport that needs no preparation."""
 
 
@@ -312,7 +312,7 @@ class Deadline:
 
     inner: LLMClient
     limit: Callable[[], timedelta]
-    ready: Ready = at_once
+    ready: Ready = ready_at_once
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``ModelTimeout`` when the whole answer did not come in time."""
@@ -322,7 +322,7 @@ class Deadline:
             async with asyncio.timeout(seconds):
                 return await self.inner.complete(request)
         except TimeoutError:
-            pass  # raised below, so that its context does not hold the cancelled call
+            pass  # ModelTimeout is raised below, so that its context does not hold the cancelled call
         raise ModelTimeout(
             f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
             "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."

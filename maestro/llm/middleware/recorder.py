@@ -48,7 +48,7 @@ class ReservationRefused(Exception):
 
 @dataclass(slots=True)
 class CallReservation:
-    """The budgets of one call, its highest possible cost (None: unknown), and whether that is reserved.
+    """The budgets of one call, its highest possible cost (None: unknown), and whether that cost is reserved.
 
     ``cheaper`` is the fallback model, empty when no account has it.
     """
@@ -64,7 +64,7 @@ class CallReservation:
         """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
             if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
-                raise ReservationRefused  # rolls back the transaction, and with it the reservation
+                raise ReservationRefused  # raising rolls back the transaction with the reservation
             self.reserved = True
 
 
@@ -91,33 +91,33 @@ class Budget:
         snapshot = request.snapshot or await self.reader.read(request)
         if not snapshot.budgets.limits:
             return await self.inner.complete(request)
-        call, response = self._reservation(request, snapshot), None
+        call, response = self._plan_reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # handled below, so that the final failure has no chained exception
+                with suppress(ReservationRefused):  # a refused reservation is handled below this block
                     reserve = call.reserve if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
-                admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
+                admitted = await uninterrupted(asyncio.to_thread(self._admit_call, request, call))
                 response = await self.inner.complete(admitted)
-            call.reserved = False  # settled in the transaction that commits the answer
+            call.reserved = False  # the transaction that committed the answer settled the reservation
         finally:
             if call.reserved:
-                await uninterrupted(asyncio.to_thread(self._release, request.key))
+                await uninterrupted(asyncio.to_thread(self._release_cost, request.key))
         return response
 
-    def _reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
+    def _plan_reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
         """Return the reservation for a call: its highest cost, and that of the cheaper model."""
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
-        usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
+        usual = self._highest_cost(request, roster, usable, (request.model, *request.fallbacks))
         cheap = accounts_for_models(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
         if not cheap:
             return CallReservation(request.key, budgets, usual)
-        cheaper_usd = self._most(request, roster, cheap, (budgets.cheaper_model,))
+        cheaper_usd = self._highest_cost(request, roster, cheap, (budgets.cheaper_model,))
         return CallReservation(request.key, budgets, usual, budgets.cheaper_model, cheaper_usd)
 
-    def _most(
+    def _highest_cost(
         self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], models: Sequence[str]
     ) -> float | None:
         """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
@@ -125,24 +125,24 @@ class Budget:
         Failover may reach the most expensive account, and the budget must suffice there as well.
         """
         first, tokens = choose_account(accounts, models, roster.limited), estimate_input(request)
-        usual = self.estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
+        usual = self.estimates.max_usd(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
         others = (choice for choice in candidates(accounts, models) if choice != first)
-        costs = (self.estimates.most(choice, tokens, request.max_output_tokens) for choice in others)
+        costs = (self.estimates.max_usd(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
-    def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
-        """Return the request to pass on although a budget seems used up; its highest cost is reserved."""
-        used_up = self._reserve(call)
+    def _admit_call(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
+        """Return the request to pass on although the snapshot shows a used-up budget; its highest cost is reserved."""
+        used_up = self._reserve_cost(call)
         if used_up is None:
             return request
         if used_up.scope is BudgetScope.DAY or not call.cheaper:
-            raise self._refusal(used_up)
-        # No fallback: it may cost more than the model that used up the budget.
+            raise self._budget_failure(used_up)
+        # The cheaper model gets no fallbacks: a fallback may cost more than the model that used up the budget.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
-    def _reserve(self, call: CallReservation) -> BudgetLimit | None:
+    def _reserve_cost(self, call: CallReservation) -> BudgetLimit | None:
         """Reserve the cost of the call, or else of the cheaper model; return the used-up limit, if there is one.
 
         The reservation of an attempt whose process died is released first, because a call reserves once. Beyond the
@@ -162,23 +162,23 @@ class Budget:
                 call.reserved = True
             return used_up
 
-    def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
-        """Return the failure: it lasts until the next day, or until other calls settle what they have reserved."""
+    def _budget_failure(self, limit: BudgetLimit) -> BudgetExceeded:
+        """Return the failure, which lasts until the next day or until calls under way settle their reservations."""
         with self.store.view() as tx:
             spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
             tomorrow = tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
         if spent:
-            failure = BudgetExceeded(f"{limit} is used up; it is counted anew from midnight UTC")
+            failure = BudgetExceeded(f"{limit} is used up; spending starts again at 0 at midnight UTC")
         else:
-            failure = BudgetExceeded(f"{limit} has no room while the calls under way are not settled")
+            failure = BudgetExceeded(f"{limit} is fully reserved by calls under way; the job retries later")
             failure.reason = WaitReason.ACCOUNT
         failure.wake_at = tomorrow if spent else soon
         return failure
 
-    def _release(self, key: CallKey) -> None:
+    def _release_cost(self, key: CallKey) -> None:
         with self.store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # otherwise a newer attempt owns the reservation
+            if not tx.jobs.steps.overtaken:  # an overtaken attempt no longer owns the reservation
                 tx.llm.budgets.release(key)
 
 
@@ -192,8 +192,7 @@ class RecordedRequest:
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def milliseconds(self) -> int:
-        """The milliseconds since the start."""
+    def elapsed_ms(self) -> int:
         return round((time.monotonic() - self.began) * 1000)
 
 
@@ -211,7 +210,7 @@ class Recorder:
     answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send the request, or that of an earlier interrupted attempt, and commit the answer."""
+        """Send the request, or the stored request of an interrupted earlier attempt, and commit the answer."""
         attempt = await self._commit_request(request)
         request = attempt.request
         log.info(
@@ -238,7 +237,7 @@ class Recorder:
         return response
 
     async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
-        """Commit the request before it is sent; on a cancellation record that it was not sent and cost nothing."""
+        """Commit the request before it is sent; after a cancellation, record that it was not sent and cost nothing."""
         commit = asyncio.create_task(asyncio.to_thread(self._write_request, request))
         try:
             return await asyncio.shield(commit)
@@ -256,8 +255,8 @@ class Recorder:
             tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
-        # Both calls read the whole prompt, which takes long, so they run before the write transaction.
-        estimate, packed = self.estimates.least(request), packed_request(request)
+        # Estimating and packing a long prompt is slow, so both are done before the write transaction.
+        estimate, packed = self.estimates.minimum(request), packed_request(request)
         with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
@@ -266,14 +265,14 @@ class Recorder:
             if cut_off is None:
                 digest = tx.llm.prompts.keep_request(packed, stored)
             else:
-                request = _restore(tx, request, cut_off)
-                estimate, digest = self.estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
+                request = _restored_request(tx, request, cut_off)
+                estimate, digest = self.estimates.minimum(request), tx.llm.prompts.keep_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 
     def _record_interruption(self, attempt: RecordedRequest) -> None:
         with self.store.begin() as tx:
-            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
+            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.elapsed_ms)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
         """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""
@@ -282,13 +281,13 @@ class Recorder:
             usage, cost_usd = Usage(input_tokens=attempt.estimate.input_tokens), attempt.estimate.cost_usd
         elif isinstance(error, LLMFailure):
             usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
-        expense = Expense(usage, cost_usd, attempt.milliseconds)
+        expense = Expense(usage, cost_usd, attempt.elapsed_ms)
         with self.store.begin() as tx:
             tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
-def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
-    """Return the request as stored under the digest, with the account and model of the present one."""
+def _restored_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
+    """Return the request stored under the digest, with the account and model of the new request."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
     fields["messages"] = tx.llm.prompts.unpack(stored.turns)
@@ -307,17 +306,17 @@ class DraftStreaming:
     store: Store
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer; no more of the draft is written once this returns."""
+        """Answer the request and store drafts meanwhile; no draft is stored after the return."""
         if not request.shown_every:
             return await self.inner.complete(request)
         draft, grown = StringIO(), asyncio.Event()
 
-        def listener(piece: str) -> None:
+        def append_to_draft(piece: str) -> None:
             if draft.tell() < MOST_CHARACTERS:
                 draft.write(piece)
                 grown.set()
 
-        with streamed_to(listener):
+        with streamed_to(append_to_draft):
             writer = asyncio.create_task(self._write_drafts(request, draft, grown))
             try:
                 return await self.inner.complete(request)
@@ -335,12 +334,12 @@ class DraftStreaming:
             await asyncio.sleep(request.shown_every)
 
     def _store_draft(self, request: LLMRequest, written: str, stored: str) -> str:
-        """Store what is visible of the text so far, and return it; return ``stored`` if the store is busy."""
+        """Store the visible part of the text so far and return it; return ``stored`` if the store is busy."""
         text = visible_so_far(storable(written))
         if text and text != stored:
             try:
                 with self.store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # then a newer attempt in another process writes the draft
+                    if not tx.jobs.steps.overtaken:  # if overtaken, a newer attempt writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

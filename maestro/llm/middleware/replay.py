@@ -29,7 +29,7 @@ FOLDER = "answers"
 """The folder of spool files, beside the database; it has files only while the database cannot be written."""
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
-"""Writes further rows with an answer, in its transaction."""
+"""A function that writes further rows in the transaction that commits an answer."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,8 +53,8 @@ class SpooledAnswer(Value):
     payer: Payer | None = None
 
 
-class _CallbackFailed(Exception):
-    """The caller's function for an answer failed; ``__cause__`` is its error."""
+class _OnAnswerFailed(Exception):
+    """The caller's ``on_answer`` function raised an error, which is the ``__cause__``."""
 
 
 class AnswerSpool:
@@ -79,16 +79,16 @@ class AnswerSpool:
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
-        file = self._file(held)
+        file = self._spool_file(held)
         await committed(self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file))
 
-    def spooled(self) -> bool:
+    def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
-        return bool(self._files())
+        return bool(self._spool_files())
 
-    def recover(self) -> None:
+    def commit_files(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` if the store cannot be written."""
-        for file in self._files():
+        for file in self._spool_files():
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
@@ -102,13 +102,13 @@ class AnswerSpool:
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _commit_held(self, held: SpooledAnswer, file: Path) -> None:
-        """Commit an answer with the rows that follow from it, and remove its file; if these fail, commit it alone.
+        """Commit an answer with the rows of its callback and remove its file; if the callback fails, commit it alone.
 
-        The answer is paid for, so no error in the further rows may keep it out of the store.
+        The answer is paid for, so no error of the callback may keep it out of the store.
         """
         try:
             self._commit(held, held.request.on_answer)
-        except _CallbackFailed as failed:
+        except _OnAnswerFailed as failed:
             key, error = held.request.key, type(failed.__cause__).__name__
             log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
             self._commit(held, None)
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # Another process may have committed it from its spool file; a restored backup may lack the call.
+            # No cost: another process has committed the answer's spool file, or a restored backup lacks the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
@@ -127,9 +127,9 @@ class AnswerSpool:
                 try:
                     on_answer(tx, held.response)
                     tx.flush()
-                # An error here concerns the rows that follow from the answer, so the answer alone is committed.
+                # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
                 except Exception as error:
-                    raise _CallbackFailed from error
+                    raise _OnAnswerFailed from error
 
     def _write_file(self, held: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""
@@ -151,7 +151,7 @@ class AnswerSpool:
             os.close(descriptor)
         log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
 
-    def _files(self) -> list[Path]:
+    def _spool_files(self) -> list[Path]:
         """Return the spool files, oldest attempts first; usually there are none, and no folder."""
         try:
             names = os.listdir(self._folder)
@@ -159,7 +159,7 @@ class AnswerSpool:
             return []
         return [self._folder / name for name in sorted(names) if name.endswith(".json")]
 
-    def _file(self, held: SpooledAnswer) -> Path:
+    def _spool_file(self, held: SpooledAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
 
@@ -213,22 +213,22 @@ class CallReader:
 
     def _read(self, request: LLMRequest) -> CallSnapshot:
         with self.store.view() as tx:
-            return self._snapshot(tx, request)
+            return self._read_snapshot(tx, request)
 
-    def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
-        """Return the stored answer to the call, or else a snapshot."""
+    def answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
+        """Return the stored answer to the call; without one, return a snapshot."""
         call = tx.llm.calls.answered(request.key)
         if call is None:
-            return self._snapshot(tx, request)
+            return self._read_snapshot(tx, request)
         values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
         return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
 
-    def unread(self, agent: str, limit: int) -> UnreadPosts:
+    def unread_posts(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read; their number is limited to save memory."""
         with self.store.view() as tx:
             return tx.chat.unread(agent, limit)
 
-    def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
+    def _read_snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self.book.roster(tx)
         job_id, budgets = request.key.job_id, self.budgets()
         payer = tx.jobs.callers.payer(job_id)
@@ -253,10 +253,10 @@ class RequestTransaction:
     spooled: bool
 
     def with_snapshot(self, request: LLMRequest) -> LLMRequest:
-        """Return the request with the stored answer to its call, or else with a snapshot."""
+        """Return the request with the stored answer to its call; without one, with a snapshot."""
         if self.spooled:
             return request
-        return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
+        return request.model_copy(update={"snapshot": self.reader.answer_or_snapshot(self.tx, request)})
 
 
 @dataclass(slots=True)
@@ -275,7 +275,7 @@ class ReplayGuard:
     answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Return the stored answer of an earlier attempt, or else pass the request on with its snapshot."""
+        """Return the stored answer of an earlier attempt; without one, pass the request on with its snapshot."""
         if request.snapshot is None:
             request = await asyncio.to_thread(self._read, request)
         if isinstance(request.snapshot, LLMResponse):
@@ -285,11 +285,11 @@ class ReplayGuard:
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self.answers.spooled()  # checked before the view opens, because the view does not see later commits
+        spooled = self.answers.has_files()  # read before the view opens: a view does not see later commits
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 
     def _read(self, request: LLMRequest) -> LLMRequest:
-        self.answers.recover()
+        self.answers.commit_files()
         with self.store.view() as tx:
             return RequestTransaction(tx, self.reader, spooled=False).with_snapshot(request)

@@ -12,9 +12,9 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, keep_text, redact_messages
-from maestro.llm.accounts import WindowOf, room
+from maestro.llm.accounts import WindowOf, free_tokens
 from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, without_snapshot
-from maestro.llm.protocols import Directory, LLMClient
+from maestro.llm.protocols import AccountDirectory, LLMClient
 from maestro.store.transaction import Transaction
 
 ANTHROPIC = "anthropic"
@@ -52,12 +52,12 @@ class RequestChanges:
 
 @dataclass(slots=True)
 class Redaction:
-    """Replaces secrets in a request, where ``redact``, which is called for each request, does so."""
+    """Replaces secrets in each request with the function that ``redact`` returns for it."""
 
     redact: Callable[[], Redact]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
-        """Return the request without secrets; long prompts are scanned in a thread, because that takes time."""
+        """Return the request without secrets; prompts are scanned in a thread, because a long one takes time."""
         redact = self.redact()
         if redact is keep_text:
             return request
@@ -72,7 +72,7 @@ class CacheMarkers:
     Other providers cache without marks, refuse them, or need a separate request for each mark.
     """
 
-    directory: Directory
+    directory: AccountDirectory
     enabled: Callable[[], bool]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
@@ -90,8 +90,8 @@ def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
     text are skipped, because a mark needs a text. Posts of #maestro between rounds are not the user's messages.
     """
     newest = max((i for i, message in enumerate(messages) if message.role is Role.USER and not message.chat), default=0)
-    spoken = (Role.USER, Role.ASSISTANT)
-    history = [i for i, message in enumerate(messages[:newest]) if message.role in spoken and message.content.strip()]
+    speakers = (Role.USER, Role.ASSISTANT)
+    history = [i for i, message in enumerate(messages[:newest]) if message.role in speakers and message.content.strip()]
     system = [i for i, message in enumerate(messages[:1]) if message.role is Role.SYSTEM and message.content.strip()]
     marks = {*history[-1:], *system}
     return tuple(
@@ -103,8 +103,8 @@ def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
 class SecondAttempt:
     """Calls once more with a changed request, after an empty answer or when a model accepts no tools or images.
 
-    The process remembers which models refuse tools, or images of tools. A second request passes the circuit breaker and
-    the limits like any other.
+    The process remembers which models refuse tools, or images of tools. The circuit breaker and the limits apply to a
+    second request like to any other.
     """
 
     inner: LLMClient
@@ -119,7 +119,7 @@ class SecondAttempt:
         """
         target = (request.account, request.model)
         known, tried = self._known_changes(request, target), set[RequestChange]()
-        changed = _apply(request, known)
+        changed = _apply_changes(request, known)
         while True:
             try:
                 response = await self.inner.complete(changed)
@@ -134,9 +134,9 @@ class SecondAttempt:
                 if _without_pictures in tried:
                     self._without_pictures.add(target)
                 return response
-            # Outside of the handler, so that the second failure is not chained to the first.
+            # The change is outside of the handler, so that the second failure is not chained to the first.
             tried.add(change)
-            changed = without_snapshot(_apply(request, known | tried))
+            changed = without_snapshot(_apply_changes(request, known | tried))
 
     def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
@@ -144,8 +144,8 @@ class SecondAttempt:
         return tools | ({_without_pictures} if target in self._without_pictures else set())
 
 
-def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
-    """Return the changed request: pictures go before tools, whose turns become the user's and would keep them."""
+def _apply_changes(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
+    """Return the changed request; pictures are removed first, because a tool message becomes a user message."""
     for change in (_without_pictures, _without_tools, _with_guidance):
         if change in changes:
             request = change(request)
@@ -190,19 +190,19 @@ def checked_answer(request: LLMRequest, response: LLMResponse) -> LLMResponse:
         return response
     if request.never_empty:
         return response.model_copy(update={"content": NOTHING_TO_SAY})
-    raise _refusal(request, response)
+    raise _empty_response(request, response)
 
 
-def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
+def _empty_response(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
     """Return the failure with the usage of the empty answer, which is billed."""
-    cause = "If it stays so, try another model."
+    cause = "If this happens again, try another model."
     if response.finish_reason == "length":
         cause = (
-            f"It used up its {request.max_output_tokens} output tokens before it said anything; raise "
+            f"The model used up its {request.max_output_tokens} output tokens before it wrote any text; raise "
             "llm.maxOutputTokens."
         )
     elif response.finish_reason == "content_filter":
-        cause = "The provider's filter blocked it."
+        cause = "The provider's filter blocked the answer."
     failure = EmptyResponse(
         f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} {cause}"
     )
@@ -224,7 +224,7 @@ class ChatFeed:
     """
 
     reader: CallReader
-    directory: Directory
+    directory: AccountDirectory
     window: WindowOf
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
@@ -239,9 +239,9 @@ class ChatFeed:
         if unread.messages:
             account = self.directory.find(request.account)
             provider = account.provider if account is not None else ""
-            tokens = room(request, self.window(f"{provider}/{request.model}"))
+            tokens = free_tokens(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self.reader.unread, request.agent, max_posts(tokens))
+                unread = await asyncio.to_thread(self.reader.unread_posts, request.agent, max_posts(tokens))
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",

@@ -182,7 +182,7 @@ async def test_a_provider_that_does_not_exist(litellm: LiteLLMClient) -> None:
     error = await failing(OneAccount(litellm, Account("main", "nonsense", "model", api_key=SecretStr(KEY))))
     assert type(error) is AccountUnusable
     assert (error.status, error.retryable) == (None, False)
-    assert "how the account's provider is spelled" in str(error)
+    assert "the spelling of the account's provider" in str(error)
     assert leaks(error) == []
 
 

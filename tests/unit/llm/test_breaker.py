@@ -196,7 +196,7 @@ async def test_the_command_of_a_provider_has_a_circuit_of_its_own(patient: Patie
 async def test_the_refusal_says_where_and_for_how_long_and_no_secret(patient: Patient) -> None:
     await patient.fail()
     with pytest.raises(
-        CircuitOpen, match="openai failed several times in a row and is left alone for another 30 s"
+        CircuitOpen, match="openai failed several times in a row and is not called for another 30 s"
     ) as (caught):
         await patient.breaker.complete(to("main"))
     assert caught.value.site is not None
@@ -222,7 +222,7 @@ class TestProbes:
     async def test_there_is_only_one_at_a_time(self, patient: Patient, held: Held) -> None:
         probe = asyncio.create_task(patient.breaker.complete(to("main")))
         await settled()
-        with pytest.raises(CircuitOpen, match="while one request tries"):
+        with pytest.raises(CircuitOpen, match="while one test request"):
             await patient.breaker.complete(to("second"))
         held.end(0)
         await probe

@@ -23,7 +23,7 @@ from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.llm.middleware.limits import StopWatch
+from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.middleware.replay import UNREAD_POSTS, ReplayGuard
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
@@ -58,7 +58,7 @@ class Costs:
         return counts
 
 
-class Unwatched(StopWatch):
+class Unwatched(StopMonitor):
     """Looks for no stop: the looks are shared by a process, and no cost of a call."""
 
     async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:

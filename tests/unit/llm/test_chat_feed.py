@@ -13,7 +13,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
-from maestro.llm.accounts import Estimates, room
+from maestro.llm.accounts import Estimates, free_tokens
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.middleware.request_changes import (
@@ -221,7 +221,7 @@ async def test_a_small_window_takes_what_fits_and_the_next_calls_the_rest(rows: 
     assert len(told) > 1
     heard = [line for asked in told for line in asked.messages[-1].content.split("\n") if line.startswith("> ")]
     assert [int(line[2:].split(":")[0]) for line in heard] == list(range(40))
-    assert all(room(asked, FALLBACK_WINDOW) >= 0 for asked in told)
+    assert all(free_tokens(asked, FALLBACK_WINDOW) >= 0 for asked in told)
 
 
 async def test_an_agent_gets_past_any_number_of_its_own_posts(rows: JobRows) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall
-from maestro.llm.chat_format import ANSWER_NOW, tools, turns
+from maestro.llm.chat_format import ANSWER_NOW, chat_messages, offer_tools
 from tests.support.llm_requests import SAID, SEARCH, SYSTEM, request_of
 
 CALL = ToolCall(id="call_1_0", name="web_search", arguments='{"query": "SOL"}')
@@ -20,7 +20,7 @@ def request(*more: PromptMessage, **fields: object) -> LLMRequest:
 
 
 def sent(provider: str, asked: LLMRequest) -> list[dict[str, Any]]:
-    return turns(provider, asked, [()] * len(asked.messages))
+    return chat_messages(provider, asked, [()] * len(asked.messages))
 
 
 def test_tool_turns() -> None:
@@ -38,7 +38,7 @@ def test_tool_turns() -> None:
 
 
 def test_the_definition_of_a_tool() -> None:
-    [definition] = tools("openai", request())["tools"]
+    [definition] = offer_tools("openai", request())["tools"]
     assert definition["type"] == "function"
     assert definition["function"]["name"] == SEARCH.name
     assert definition["function"]["description"] == SEARCH.description
@@ -55,8 +55,8 @@ def test_the_definition_of_a_tool() -> None:
     ],
 )
 def test_what_is_offered(provider: str, final: bool, names: list[str]) -> None:
-    assert list(tools(provider, request(final=final))) == names
-    assert tools(provider, request(tools=(), final=final)) == {}
+    assert list(offer_tools(provider, request(final=final))) == names
+    assert offer_tools(provider, request(tools=(), final=final)) == {}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from maestro.domain.llm.errors import (
     RateLimited,
     ToolsUnsupported,
 )
-from maestro.llm.failures import FailureEvidence, classify, evidence
+from maestro.llm.failures import FailureEvidence, classify_failure, collect_evidence
 from maestro.llm.wire import HttpExchange
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -85,7 +85,7 @@ def caused_by(error: Exception, cause: Exception) -> Exception:
 def test_status_decides_and_text_tells_refusals_apart(
     status: int | None, text: str, expected: type[LLMFailure]
 ) -> None:
-    failure = classify(SITE, FailureEvidence(status, text=text), NOW)
+    failure = classify_failure(SITE, FailureEvidence(status, text=text), NOW)
     assert type(failure) is expected
     assert (failure.site, failure.status) == (SITE, status)
     assert not text or text not in str(failure)
@@ -120,47 +120,51 @@ WORDS = 'insufficient_quota, credit balance, "reason": "API_KEY_INVALID", exceed
     ],
 )
 def test_what_a_refusal_quotes_takes_no_account(status: int, body: object, expected: type[LLMFailure]) -> None:
-    assert type(classify(SITE, FailureEvidence(status, text=json.dumps(body)), NOW)) is expected
+    assert type(classify_failure(SITE, FailureEvidence(status, text=json.dumps(body)), NOW)) is expected
 
 
 def test_what_the_library_says_itself_may_quote_too() -> None:
-    assert type(classify(SITE, FailureEvidence(400, text=f"no such {WORDS}", sent=False), NOW)) is AccountUnusable
+    assert (
+        type(classify_failure(SITE, FailureEvidence(400, text=f"no such {WORDS}", sent=False), NOW)) is AccountUnusable
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "expected"), [(None, ModelTimeout), (200, ModelTimeout), (504, ProviderUnavailable)]
 )
 def test_only_our_own_waiting_is_a_timeout(status: int | None, expected: type[LLMFailure]) -> None:
-    assert type(classify(SITE, FailureEvidence(status, timed_out=True), NOW)) is expected
+    assert type(classify_failure(SITE, FailureEvidence(status, timed_out=True), NOW)) is expected
 
 
 def test_a_waiting_time_is_kept_where_it_helps() -> None:
     wait = timedelta(seconds=7)
     for status in (429, 402, 503):
-        assert classify(SITE, FailureEvidence(status, {"retry-after": "7"}), NOW).retry_after == wait
-    assert classify(SITE, FailureEvidence(401, {"retry-after": "7"}), NOW).retry_after is None
+        assert classify_failure(SITE, FailureEvidence(status, {"retry-after": "7"}), NOW).retry_after == wait
+    assert classify_failure(SITE, FailureEvidence(401, {"retry-after": "7"}), NOW).retry_after is None
 
 
 def test_the_message_names_the_place_the_status_and_the_fix() -> None:
-    told = str(classify(SITE, FailureEvidence(429, {"retry-after": "7"}), NOW))
+    told = str(classify_failure(SITE, FailureEvidence(429, {"retry-after": "7"}), NOW))
     assert told == (
         "anthropic account 'main', model 'claude-haiku-4-5', HTTP 429: The provider is limiting requests. "
         "It asks to wait 7 s. A second account would answer meanwhile."
     )
     assert "no answer (ConnectionRefusedError)" in str(
-        classify(SITE, FailureEvidence(cause="ConnectionRefusedError"), NOW)
+        classify_failure(SITE, FailureEvidence(cause="ConnectionRefusedError"), NOW)
     )
 
 
 def test_the_wire_goes_before_the_exception() -> None:
     error = VendorError(500, {"Retry-After": "1"})
     exchange = HttpExchange(requests=1, status=429, headers={"Retry-After": "7"}, body="slow down")
-    assert evidence(error, exchange) == FailureEvidence(429, {"retry-after": "7"}, "slow down", cause="VendorError")
+    assert collect_evidence(error, exchange) == FailureEvidence(
+        429, {"retry-after": "7"}, "slow down", cause="VendorError"
+    )
 
 
 def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
     error = caused_by(VendorError(500), caused_by(VendorError(429, {"Retry-After": "7"}), ValueError("inner")))
-    found = evidence(error, HttpExchange())
+    found = collect_evidence(error, HttpExchange())
     assert (found.status, found.headers, found.cause) == (429, {"retry-after": "7"}, "ValueError")
     assert found.text == "text of the vendor text of the vendor inner"
 
@@ -180,7 +184,7 @@ def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
 def test_what_went_wrong_before_anything_was_sent_is_the_accounts(
     found: FailureEvidence, expected: type[LLMFailure]
 ) -> None:
-    failure = classify(SITE, found, NOW)
+    failure = classify_failure(SITE, found, NOW)
     assert type(failure) is expected
     if expected is AccountUnusable:
         assert (failure.status, failure.retryable) == (None, False)
@@ -188,12 +192,12 @@ def test_what_went_wrong_before_anything_was_sent_is_the_accounts(
 
 
 def test_a_timeout_is_found_anywhere_in_the_chain() -> None:
-    assert evidence(caused_by(VendorError(500), ReadTimeout()), HttpExchange(requests=1)).timed_out
-    assert evidence(TimeoutError(), HttpExchange(requests=1)).timed_out
-    assert not evidence(VendorError(500), HttpExchange(requests=1)).timed_out
+    assert collect_evidence(caused_by(VendorError(500), ReadTimeout()), HttpExchange(requests=1)).timed_out
+    assert collect_evidence(TimeoutError(), HttpExchange(requests=1)).timed_out
+    assert not collect_evidence(VendorError(500), HttpExchange(requests=1)).timed_out
 
 
 def test_a_circle_of_causes_ends() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
-    assert evidence(one, HttpExchange()).cause == "ValueError"
+    assert collect_evidence(one, HttpExchange()).cause == "ValueError"

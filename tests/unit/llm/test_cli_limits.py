@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.cli_answers import DEFAULT_COOL_DOWN, limit_of
+from maestro.llm.cli_answers import DEFAULT_COOL_DOWN, time_until_limit_ends
 
 NOON = datetime(2026, 6, 10, 12, 0, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def machine_in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_the_end_of_a_limit_is_read(said: str, wait: timedelta) -> None:
-    assert limit_of(f"\n{said}\n", NOON) == wait
+    assert time_until_limit_ends(f"\n{said}\n", NOON) == wait
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,21 @@ def test_the_end_of_a_limit_is_read(said: str, wait: timedelta) -> None:
     ],
 )
 def test_a_change_of_the_clocks_moves_the_end_along(now: datetime, wait: timedelta) -> None:
-    assert limit_of("You've hit your limit · resets 1pm (Europe/Lisbon)", now) == wait
+    assert time_until_limit_ends("You've hit your limit · resets 1pm (Europe/Lisbon)", now) == wait
 
 
 def test_a_date_in_january_said_in_december_is_next_year() -> None:
     december = datetime(2026, 12, 30, 0, 0, tzinfo=UTC)
-    assert limit_of("You've hit your weekly limit · resets Jan 2, 12am (UTC)", december) == timedelta(days=3)
+    assert time_until_limit_ends("You've hit your weekly limit · resets Jan 2, 12am (UTC)", december) == timedelta(
+        days=3
+    )
 
 
 @pytest.mark.usefixtures("machine_in_tokyo")
 def test_without_a_zone_it_is_that_of_the_machine() -> None:
-    assert limit_of("5-hour limit reached ∙ resets 10pm", NOON) == timedelta(hours=1)
+    assert time_until_limit_ends("5-hour limit reached ∙ resets 10pm", NOON) == timedelta(hours=1)
 
 
 @pytest.mark.parametrize("said", ["", "The speed limit is 50.", "API Error: 500", "reset 3pm", "no limit reached yet"])
 def test_other_words_are_no_limit(said: str) -> None:
-    assert limit_of(said, NOON) is None
+    assert time_until_limit_ends(said, NOON) is None

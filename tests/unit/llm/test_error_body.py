@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from maestro.llm.failures import PAGE_LIMIT, SENTENCE_LIMIT, ErrorBodyText, read_body, read_sentence
+from maestro.llm.failures import PAGE_LIMIT, SENTENCE_LIMIT, ErrorBodyText, error_sentence, parse_error_body
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ from maestro.llm.failures import PAGE_LIMIT, SENTENCE_LIMIT, ErrorBodyText, read
     ],
 )
 def test_only_the_fields_of_an_error_are_read(body: object, codes: str, sentences: tuple[str, ...]) -> None:
-    said = read_body(json.dumps(body))
+    said = parse_error_body(json.dumps(body))
     assert (said.codes, said.sentences) == (codes, sentences)
 
 
 def test_of_a_page_every_word_counts() -> None:
-    assert read_body("<h1>credit balance</h1>") == ErrorBodyText("<h1>credit balance</h1>")
-    assert read_body('"a text"') == ErrorBodyText('"a text"')
-    assert len(read_body("x" * (PAGE_LIMIT + 1)).codes) == PAGE_LIMIT
+    assert parse_error_body("<h1>credit balance</h1>") == ErrorBodyText("<h1>credit balance</h1>")
+    assert parse_error_body('"a text"') == ErrorBodyText('"a text"')
+    assert len(parse_error_body("x" * (PAGE_LIMIT + 1)).codes) == PAGE_LIMIT
 
 
 @pytest.mark.parametrize("body", ['{"error": {"input": "insufficient_quota', " [1, 2", "[" * 100_000])
 def test_of_json_that_breaks_off_nothing_counts(body: str) -> None:
-    assert read_body(body) == ErrorBodyText()
+    assert parse_error_body(body) == ErrorBodyText()
 
 
 def test_a_sentence_cannot_pass_for_a_field_and_is_read_as_far_as_providers_speak() -> None:
-    said = read_sentence('quoted "retryDelay": "999s"' + "x" * SENTENCE_LIMIT)
+    said = error_sentence('quoted "retryDelay": "999s"' + "x" * SENTENCE_LIMIT)
     assert said.text.startswith("\nquoted 'retryDelay': '999s'")
     assert len(said.sentences[0]) == SENTENCE_LIMIT

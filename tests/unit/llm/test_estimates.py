@@ -28,12 +28,12 @@ TOKENS = estimate_input(request_of())
 )
 def test_a_request_costs_its_input_at_least(account: str, model: str, usd: float | None) -> None:
     request = request_of().model_copy(update={"account": account, "model": model})
-    assert ESTIMATES.least(request) == CallEstimate("anthropic", model, TOKENS, usd, account)
+    assert ESTIMATES.minimum(request) == CallEstimate("anthropic", model, TOKENS, usd, account)
 
 
 def test_a_request_to_an_account_that_is_gone_has_no_price() -> None:
     request = request_of().model_copy(update={"account": "gone", "model": "claude-haiku-4-5"})
-    assert ESTIMATES.least(request) == CallEstimate("", "claude-haiku-4-5", TOKENS, None, "gone")
+    assert ESTIMATES.minimum(request) == CallEstimate("", "claude-haiku-4-5", TOKENS, None, "gone")
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_call_costs_its_longest_answer_at_most_and_a_prompt_that_is_kept(
         created_at=MORNING,
         updated_at=MORNING,
     )
-    assert ESTIMATES.most(AccountChoice(account, model), input_tokens=1000, output_tokens=100) == usd
+    assert ESTIMATES.max_usd(AccountChoice(account, model), input_tokens=1000, output_tokens=100) == usd

@@ -138,7 +138,7 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
     client = process.client(nobody)
     with client.view() as view:
         assert view.tx.llm.calls.answered(request_.key) is None
-        await asyncio.to_thread(AnswerSpool(process.store, process.keep).recover)
+        await asyncio.to_thread(AnswerSpool(process.store, process.keep).commit_files)
         request = view.with_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
@@ -157,11 +157,11 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
 ) -> None:
     file = await killed_while_locked(process, request_)
     content = file.read_bytes()
-    AnswerSpool(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
         spent = tx.llm.usage.of_job(request_.key.job_id)
     file.write_bytes(content)
-    AnswerSpool(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
         assert tx.llm.usage.of_job(request_.key.job_id) == spent
     assert process.kept == [request_.key.job_id]
@@ -172,7 +172,7 @@ async def test_an_answer_that_another_process_committed_from_its_file_counts_onc
     process: Process, request_: LLMRequest
 ) -> None:
     held = SpooledAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
-    AnswerSpool(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).commit_files()
     await AnswerSpool(process.store, process.keep).commit(held.attempt, held.request, held.response)
     assert process.kept == [request_.key.job_id]
 
@@ -181,7 +181,7 @@ async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: 
     await killed_while_locked(process, request_)
     with process.store.begin() as tx:
         tx.llm.calls.close(request_.key.job_id)
-    AnswerSpool(process.store).recover()
+    AnswerSpool(process.store).commit_files()
     (call,) = process.calls(request_)
     assert (call.state, call.cost_usd) == ("answered", 0.5)
 
@@ -194,7 +194,7 @@ async def test_an_answer_to_a_call_that_a_restored_backup_does_not_know_is_dropp
     key = CallKey(job_id="message-unknown", number=1)
     unknown = held.model_copy(update={"request": held.request.model_copy(update={"key": key})})
     file.write_text(unknown.model_dump_json())
-    AnswerSpool(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).commit_files()
     assert process.kept == []
     assert [call.state for call in process.calls(request_)] == ["sent"]
 

@@ -131,11 +131,11 @@ class TestAtOnce:
     @virtual_time
     async def test_who_is_cancelled_when_just_let_in_gives_the_place_on(self) -> None:
         gate = AccountLimiter(ONE_AT_ONCE, LlmSettings())
-        first = await gate.enter(0, Precedence(), seconds=30)
-        second, third = [asyncio.create_task(gate.enter(0, Precedence(), seconds=30)) for _ in range(2)]
+        first = await gate.wait_for_slot(0, Precedence(), seconds=30)
+        second, third = [asyncio.create_task(gate.wait_for_slot(0, Precedence(), seconds=30)) for _ in range(2)]
         await settled()
         assert first is not None
-        gate.leave(first)
+        gate.free_slot(first)
         second.cancel()
         assert await third is not None
         assert second.cancelled()
@@ -144,7 +144,7 @@ class TestAtOnce:
     async def test_after_the_longest_wait_the_account_is_busy(self) -> None:
         calls = Calls(ONE_AT_ONCE)
         await calls.ask("a")
-        with pytest.raises(LimiterBusy, match="no room within 30 s") as caught:
+        with pytest.raises(LimiterBusy, match="admitted no request within 30 s") as caught:
             await (await calls.ask("b"))
         assert seconds() == pytest.approx(30)
         assert caught.value.retry_after == timedelta(seconds=30)
@@ -345,7 +345,7 @@ class TestPerMinute:
     @virtual_time
     async def test_what_can_never_fit_fails_at_once(self) -> None:
         calls = Calls(replace(FREE, tokens_per_minute=6000))
-        with pytest.raises(RequestTooLarge, match=r"5400 tokens .* request 5401 with its answer") as caught:
+        with pytest.raises(RequestTooLarge, match=r"5400 tokens .* answer need 5401") as caught:
             await (await calls.ask("a", tokens=5401))
         assert seconds() == 0
         assert leaks(caught.value) == []

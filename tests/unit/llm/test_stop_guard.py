@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.errors import Stopped
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.limits import StopGuard, StopWatch
+from maestro.llm.middleware.limits import StopGuard, StopMonitor
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of
 
@@ -44,8 +44,8 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 
 @pytest.fixture
-def watch(rows: JobRows) -> StopWatch:
-    return StopWatch(rows.store, lambda: LOOK)
+def watch(rows: JobRows) -> StopMonitor:
+    return StopMonitor(rows.store, lambda: LOOK)
 
 
 def stop(rows: JobRows, job_id: str) -> None:
@@ -53,7 +53,7 @@ def stop(rows: JobRows, job_id: str) -> None:
         tx.jobs.update(job_id, stop_requested=True)
 
 
-async def begun(watch: StopWatch, job_id: str, work: Work) -> asyncio.Task[str]:
+async def begun(watch: StopMonitor, job_id: str, work: Work) -> asyncio.Task[str]:
     """Begin watched work and wait until it runs."""
     task = asyncio.create_task(watch.until_stopped(job_id, work.run()))
     await work.begun.wait()
@@ -61,7 +61,7 @@ async def begun(watch: StopWatch, job_id: str, work: Work) -> asyncio.Task[str]:
 
 
 async def test_all_works_of_a_stopped_job_are_cancelled_and_those_of_others_go_on(
-    rows: JobRows, watch: StopWatch
+    rows: JobRows, watch: StopMonitor
 ) -> None:
     stopped, other = rows.add(), rows.add()
     works = [Work(), Work(), Work()]
@@ -74,7 +74,7 @@ async def test_all_works_of_a_stopped_job_are_cancelled_and_those_of_others_go_o
     assert await tasks[2] == "done"
 
 
-async def test_work_that_ends_leaves_another_of_its_job_under_watch(rows: JobRows, watch: StopWatch) -> None:
+async def test_work_that_ends_leaves_another_of_its_job_under_watch(rows: JobRows, watch: StopMonitor) -> None:
     job_id, first, second = rows.add(), Work(), Work()
     tasks = [await begun(watch, job_id, work) for work in (first, second)]
     first.may_end.set()
@@ -84,7 +84,7 @@ async def test_work_that_ends_leaves_another_of_its_job_under_watch(rows: JobRow
         await tasks[1]
 
 
-async def test_work_is_watched_again_after_the_watch_had_nothing_to_do(rows: JobRows, watch: StopWatch) -> None:
+async def test_work_is_watched_again_after_the_watch_had_nothing_to_do(rows: JobRows, watch: StopMonitor) -> None:
     for job_id in (rows.add(), rows.add()):
         task = await begun(watch, job_id, Work())
         await asyncio.to_thread(stop, rows, job_id)
@@ -93,7 +93,7 @@ async def test_work_is_watched_again_after_the_watch_had_nothing_to_do(rows: Job
 
 
 async def test_a_caller_that_is_cancelled_is_not_told_that_a_person_stopped_the_job(
-    rows: JobRows, watch: StopWatch
+    rows: JobRows, watch: StopMonitor
 ) -> None:
     work = Work()
     task = await begun(watch, rows.add(), work)
@@ -103,7 +103,7 @@ async def test_a_caller_that_is_cancelled_is_not_told_that_a_person_stopped_the_
     assert work.cancelled
 
 
-async def test_a_failure_of_the_work_passes_unchanged(rows: JobRows, watch: StopWatch) -> None:
+async def test_a_failure_of_the_work_passes_unchanged(rows: JobRows, watch: StopMonitor) -> None:
     failure = ValueError("of the work")
 
     async def fails() -> str:
@@ -114,7 +114,7 @@ async def test_a_failure_of_the_work_passes_unchanged(rows: JobRows, watch: Stop
     assert caught.value is failure
 
 
-async def test_a_model_call_of_a_stopped_job_ends(rows: JobRows, watch: StopWatch) -> None:
+async def test_a_model_call_of_a_stopped_job_ends(rows: JobRows, watch: StopMonitor) -> None:
     job_id, model = rows.add(), Work()
     key = request_of().key.model_copy(update={"job_id": job_id})
     call = asyncio.create_task(StopGuard(model, watch).complete(request_of().model_copy(update={"key": key})))

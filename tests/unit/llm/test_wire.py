@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observed, streamed_to
+from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observe_exchange, streamed_to
 
 
 def client_that_gets(answer: httpx.Response, sent: list[str]) -> httpx.AsyncClient:
@@ -22,7 +22,7 @@ def client_that_gets(answer: httpx.Response, sent: list[str]) -> httpx.AsyncClie
 async def test_an_error_is_seen_and_still_readable() -> None:
     sent: list[str] = []
     client = client_that_gets(httpx.Response(429, headers={"retry-after": "7"}, text="slow down"), sent)
-    with observed() as exchange:
+    with observe_exchange() as exchange:
         response = await client.get("/")
     assert (exchange.requests, exchange.status, exchange.body) == (1, 429, "slow down")
     assert exchange.headers["retry-after"] == "7"
@@ -31,14 +31,14 @@ async def test_an_error_is_seen_and_still_readable() -> None:
 
 async def test_a_success_is_not_kept() -> None:
     client = client_that_gets(httpx.Response(200, text="an answer"), [])
-    with observed() as exchange:
+    with observe_exchange() as exchange:
         assert (await client.get("/")).text == "an answer"
     assert (exchange.status, exchange.body) == (200, "")
 
 
 async def test_a_long_error_is_cut() -> None:
     client = client_that_gets(httpx.Response(500, text="x" * (BODY_LIMIT + 1)), [])
-    with observed() as exchange:
+    with observe_exchange() as exchange:
         await client.get("/")
     assert len(exchange.body) == BODY_LIMIT
 
@@ -49,7 +49,7 @@ async def test_half_of_a_character_finds_its_other_half() -> None:
     answer = httpx.Response(200, headers={"content-type": "application/x-ndjson"}, content=stream)
     client = client_that_gets(answer, [])
     heard: list[str] = []
-    with streamed_to(heard.append), observed():
+    with streamed_to(heard.append), observe_exchange():
         response = await client.post("/api/chat", content='{"messages": ["\\ud83d"]}')
     assert response.json()["message"]["content"] == "\U0001f600"
 
@@ -72,7 +72,7 @@ async def test_what_may_not_be_streamed_is_asked_for_at_once(status: int, refusa
     heard: list[str] = []
     client = httpx.AsyncClient(transport=ObservedTransport(httpx.MockTransport(respond)), base_url="http://model")
     for _ in range(2):
-        with streamed_to(heard.append), observed() as exchange:
+        with streamed_to(heard.append), observe_exchange() as exchange:
             assert (await client.post("/chat/completions", json={"model": "m"})).text == "an answer"
         assert (exchange.requests, exchange.status, exchange.body) == (1, 200, "")
     assert (streamed, heard) == ([True, False, False], [])
@@ -91,7 +91,7 @@ async def test_what_is_refused_for_another_reason_is_asked_for_once(status: int,
     sent: list[str] = []
     client = client_that_gets(httpx.Response(status, text=refusal), sent)
     heard: list[str] = []
-    with streamed_to(heard.append), observed() as exchange:
+    with streamed_to(heard.append), observe_exchange() as exchange:
         assert (await client.post("/chat/completions", json={"model": "m"})).text == refusal
     assert (len(sent), exchange.status, exchange.body) == (1, status, refusal)
 
@@ -99,7 +99,7 @@ async def test_what_is_refused_for_another_reason_is_asked_for_once(status: int,
 async def test_a_second_request_is_refused() -> None:
     sent: list[str] = []
     client = client_that_gets(httpx.Response(200), sent)
-    with observed():
+    with observe_exchange():
         await client.get("/first")
         with pytest.raises(SecondRequestError):
             await client.get("/second")
@@ -109,7 +109,7 @@ async def test_a_second_request_is_refused() -> None:
 async def test_a_redirect_is_not_followed() -> None:
     sent: list[str] = []
     client = client_that_gets(httpx.Response(307, headers={"location": "http://elsewhere/"}), sent)
-    with observed() as exchange, pytest.raises(SecondRequestError):
+    with observe_exchange() as exchange, pytest.raises(SecondRequestError):
         await client.get("/")
     assert sent == ["http://model/"]
     assert exchange.status == 307

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from maestro.llm.wire import BODY_LIMIT, PIECE, ObservedTransport, OversizedBody, observed, streamed_to
+from maestro.llm.wire import BODY_LIMIT, PIECE, ObservedTransport, OversizedBody, observe_exchange, streamed_to
 
 LIMIT = 200_000
 JSON = {"content-type": "application/json"}
@@ -41,13 +41,13 @@ async def test_an_answer_within_the_limit_comes_back_whole(packing: str) -> None
     packed = PACKED[packing](text.encode())
     body = Sent([packed[start : start + 1000] for start in range(0, len(packed), 1000)])
     headers = {"content-encoding": packing} if packing else {}
-    with observed(LIMIT):
+    with observe_exchange(LIMIT):
         assert (await client_that_gets(body, headers).get("/")).text == text
 
 
 async def test_a_larger_answer_is_not_read_to_its_end() -> None:
     body = Sent([b"x" * 50_000] * 100)
-    with observed(LIMIT), pytest.raises(OversizedBody):
+    with observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client_that_gets(body, JSON).get("/")
     assert body.read == 5
 
@@ -71,7 +71,7 @@ async def test_a_small_packed_answer_is_not_unpacked_beyond_the_limit(monkeypatc
             return self._inner.unconsumed_tail
 
     monkeypatch.setattr(zlib, "decompressobj", Counted)
-    with observed(LIMIT), pytest.raises(OversizedBody):
+    with observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client_that_gets(Sent([bomb]), {"content-encoding": "gzip"}).get("/")
     assert sum(unpacked) <= LIMIT + PIECE
 
@@ -84,14 +84,14 @@ async def test_packing_that_nobody_asked_for_is_refused() -> None:
         return httpx.Response(200, headers={"content-encoding": "br"}, stream=Sent([b"?"]))
 
     client = httpx.AsyncClient(transport=ObservedTransport(httpx.MockTransport(respond)), base_url="http://model")
-    with observed(LIMIT), pytest.raises(httpx.DecodingError):
+    with observe_exchange(LIMIT), pytest.raises(httpx.DecodingError):
         await client.get("/")
     assert asked == ["identity"]
 
 
 async def test_a_large_error_is_cut_and_keeps_its_status() -> None:
     body = Sent([b"x" * BODY_LIMIT] * 100)
-    with observed(LIMIT) as exchange:
+    with observe_exchange(LIMIT) as exchange:
         assert (await client_that_gets(body, JSON, 500).get("/")).status_code == 500
     assert len(exchange.body) == BODY_LIMIT
     assert body.read == 2
@@ -103,7 +103,7 @@ async def test_a_stream_may_have_more_bytes_than_its_answer_but_not_without_end(
     body = Sent([line] * (100 * LIMIT // len(line)))
     client = client_that_gets(body, {"content-type": "application/x-ndjson"})
     heard: list[str] = []
-    with streamed_to(heard.append), observed(LIMIT), pytest.raises(OversizedBody):
+    with streamed_to(heard.append), observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client.post("/api/chat", content='{"messages": []}')
     assert body.read * len(line) <= 4 * LIMIT + 2 * len(line)
 
@@ -112,5 +112,5 @@ async def test_the_answer_of_a_stream_has_the_limit_of_any_other() -> None:
     lines = [{"message": {"content": "x" * 60_000}, "done": last} for last in (False, False, False, True)]
     body = Sent([json.dumps(line).encode() + b"\n" for line in lines])
     client = client_that_gets(body, {"content-type": "application/x-ndjson"})
-    with streamed_to(lambda _: None), observed(LIMIT), pytest.raises(OversizedBody):
+    with streamed_to(lambda _: None), observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client.post("/api/chat", content='{"messages": []}')

@@ -10,7 +10,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.calls import CallEstimate, CallState
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.process import Ledger
+from maestro.metrics.process import MetricCursor
 from tests.support.job_rows import JobRows
 
 
@@ -21,7 +21,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows.store.close()
 
 
-def statuses(ledger: Ledger) -> list[JobStatus]:
+def statuses(ledger: MetricCursor) -> list[JobStatus]:
     """Return how the jobs ended that a look tells."""
     return [job.status for job in ledger.read().ended]
 
@@ -29,13 +29,13 @@ def statuses(ledger: Ledger) -> list[JobStatus]:
 def test_what_was_there_before_is_not_told(rows: JobRows) -> None:
     rows.worked(rows.add())
     rows.failed()
-    news = Ledger(rows.store).read()
+    news = MetricCursor(rows.store).read()
     assert not [*news.ended, *news.calls, *news.deliveries, *news.received]
     assert news.deliveries_open == 1
 
 
 def test_everything_is_told_once(rows: JobRows) -> None:
-    ledger = Ledger(rows.store)
+    ledger = MetricCursor(rows.store)
     job_id = rows.add()
     rows.worked(job_id)
     rows.end(job_id, JobStatus.COMPLETED)
@@ -55,7 +55,7 @@ def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) 
                 tx.inbox.ignored.add(Address(platform="web", channel=str(number)), reason)
 
     ignore("dull", 2)
-    ledger = Ledger(rows.store)
+    ledger = MetricCursor(rows.store)
     ignore("dull", 3)
     ignore("loud", 1)
     assert ledger.read().ignored == {"dull": 3, "loud": 1}
@@ -65,7 +65,7 @@ def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) 
 def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
     job_id = rows.add()
     rows.worked(job_id)
-    ledger = Ledger(rows.store)
+    ledger = MetricCursor(rows.store)
     first = ledger.read()
     assert list(first.open_jobs.by_position.values()) == [JobStatus.RUNNING]
     assert (first.deliveries_open, first.deliveries) == (1, [])
@@ -77,7 +77,7 @@ def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
 
 
 def test_a_resumed_job_ends_twice_and_takes_nothing_back(rows: JobRows) -> None:
-    ledger = Ledger(rows.store)
+    ledger = MetricCursor(rows.store)
     job_id = rows.failed()
     assert statuses(ledger) == [JobStatus.FAILED]
     with rows.store.begin() as tx:
@@ -88,7 +88,7 @@ def test_a_resumed_job_ends_twice_and_takes_nothing_back(rows: JobRows) -> None:
 
 
 def test_a_call_in_flight_is_open_until_it_is_answered(rows: JobRows) -> None:
-    ledger = Ledger(rows.store)
+    ledger = MetricCursor(rows.store)
     job_id = rows.add()
     estimate = CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.1)
     with rows.store.begin() as tx:

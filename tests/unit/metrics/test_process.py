@@ -15,7 +15,7 @@ from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.labels import LONGEST, MOST_WORDS, Vocabulary
+from maestro.metrics.labels import LONGEST, MOST_WORDS, LabelValues
 from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store
 from tests.support.job_rows import SECRET_ANSWER, JobRows
@@ -52,7 +52,7 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     with rows.store.begin() as tx:
         tx.users.connector_state("web", "default", "running", "port 5070")
         tx.inbox.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
-    metrics.step("call_model", "done", 0.4)
+    metrics.count_step("call_model", "done", 0.4)
     return scrape(metrics)
 
 
@@ -206,8 +206,8 @@ def test_a_check_with_a_problem_is_not_ok(metrics: ProcessMetrics) -> None:
 
 
 def test_steps_are_told_by_name_and_outcome(metrics: ProcessMetrics) -> None:
-    metrics.step("call_model", "done", 7)
-    metrics.step("call_model", "failed", 0.001)
+    metrics.count_step("call_model", "done", 7)
+    metrics.count_step("call_model", "failed", 0.001)
     found = scrape(metrics)
     assert found.value("maestro_step_duration_seconds_sum", step="call_model", outcome="done") == 7
     assert found.value("maestro_step_duration_seconds_bucket", step="call_model", outcome="failed", le="0.005") == 1
@@ -215,7 +215,7 @@ def test_steps_are_told_by_name_and_outcome(metrics: ProcessMetrics) -> None:
 
 def test_two_processes_in_one_interpreter_count_apart(rows: JobRows, metrics: ProcessMetrics) -> None:
     other = ProcessMetrics(rows.store, "worker", max_pending=lambda: 1, clock=rows.clock)
-    other.step("deliver", "done", 1)
+    other.count_step("deliver", "done", 1)
     assert 'step="deliver"' not in scrape(metrics).text
     assert scrape(other).value("maestro_build_info", command="worker") == 1
 
@@ -239,7 +239,7 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
     metrics = ProcessMetrics(store, "up", max_pending=lambda: 1, clock=rows.clock)
     rows.failed()
     store.busy = True
-    metrics.step("deliver", "done", 1)
+    metrics.count_step("deliver", "done", 1)
     found = scrape(metrics)
     assert found.value("maestro_check_ok", check="store") == 0
     assert found.value("maestro_step_duration_seconds_count", step="deliver", outcome="done") == 1
@@ -251,12 +251,12 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
 
 
 def test_a_label_takes_only_so_many_values() -> None:
-    models = Vocabulary()
+    models = LabelValues()
     first = [str(number) for number in range(MOST_WORDS)]
-    assert [models.word(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
+    assert [models.value(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
 
 
 def test_a_value_is_neither_empty_nor_long() -> None:
-    errors = Vocabulary()
-    assert errors.word("") == "unknown"
-    assert len(errors.word("x" * 1000)) == LONGEST
+    errors = LabelValues()
+    assert errors.value("") == "unknown"
+    assert len(errors.value("x" * 1000)) == LONGEST

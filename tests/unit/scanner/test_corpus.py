@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from maestro.domain.redaction import TextSpan, redact
-from maestro.scanner.scanner import Rules
+from maestro.scanner.scanner import ShippedRules
 from tests.support import platform_texts, secret_corpus, stranger_corpus
 from tests.support.harmless_texts import harmless
 from tests.support.secret_corpus import Sample
@@ -16,11 +16,11 @@ LONG = 60.0
 
 
 @pytest.fixture(scope="module")
-def rules() -> Rules:
-    return Rules()
+def rules() -> ShippedRules:
+    return ShippedRules()
 
 
-def missed(rules: Rules, samples: Iterable[Sample]) -> tuple[int, Counter[str]]:
+def missed(rules: ShippedRules, samples: Iterable[Sample]) -> tuple[int, Counter[str]]:
     """Count the texts, and those of which a secret keeps a character, by kind."""
     total, kinds = 0, Counter[str]()
     for sample in samples:
@@ -39,7 +39,7 @@ def _places(sample: Sample) -> list[int]:
     return places
 
 
-def _is_covered(rules: Rules, text: str, start: int, size: int) -> bool:
+def _is_covered(rules: ShippedRules, text: str, start: int, size: int) -> bool:
     spans = rules.spans(text, time.monotonic() + LONG)
     return any(span.start <= start and start + size <= span.end for span in spans)
 
@@ -50,18 +50,18 @@ def test_there_are_kinds_enough() -> None:
 
 
 @pytest.mark.parametrize("draw", [secret_corpus.marked, secret_corpus.named, secret_corpus.blocks])
-def test_ninety_nine_of_a_hundred_secrets_are_gone_to_the_last_character(rules: Rules, draw: object) -> None:
+def test_ninety_nine_of_a_hundred_secrets_are_gone_to_the_last_character(rules: ShippedRules, draw: object) -> None:
     total, kinds = missed(rules, draw(seed=11, count=4))  # type: ignore[operator]
     assert kinds.total() <= total / 100, kinds
 
 
 @pytest.mark.parametrize("draw", [stranger_corpus.marked, stranger_corpus.named])
-def test_so_are_those_of_other_kinds_in_other_surroundings(rules: Rules, draw: object) -> None:
+def test_so_are_those_of_other_kinds_in_other_surroundings(rules: ShippedRules, draw: object) -> None:
     total, kinds = missed(rules, draw(seed=12, count=4))  # type: ignore[operator]
     assert kinds.total() <= total / 100, kinds
 
 
-def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: Rules) -> None:
+def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: ShippedRules) -> None:
     changed = [
         (kind, text) for kind, text in harmless(seed=13, count=1000) if rules.spans(text, time.monotonic() + LONG)
     ]
@@ -69,7 +69,7 @@ def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: Rules) -> No
 
 
 @pytest.mark.parametrize("seed", [15, time.time_ns()], ids=["fixed", "fresh"])
-def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: Rules, seed: int) -> None:
+def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: ShippedRules, seed: int) -> None:
     kept, changed = [], []
     for text, secrets in platform_texts.secrets(seed, 1000):
         clean = redact(text, rules.spans(text, time.monotonic() + LONG))
@@ -88,13 +88,13 @@ def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: Rule
         *("99|Bottles", "1234)x", "1234"),
     ],
 )
-def test_a_password_that_begins_with_digits_is_no_port(rules: Rules, password: str) -> None:
+def test_a_password_that_begins_with_digits_is_no_port(rules: ShippedRules, password: str) -> None:
     text = f"postgres://u:{password}@db.internal:5432/app"
     assert redact(text, rules.spans(text, time.monotonic() + LONG)) == "postgres://u:[redacted]@db.internal:5432/app"
 
 
 @pytest.mark.parametrize("body", ["AbCd3fGhIjKl1nOpQrSt", "a1b2c3d4e5f6a7b8c9d0.01.0a1b2c3d4", "0123456789abcdef" * 2])
-def test_a_trigger_token_has_more_than_one_shape(rules: Rules, body: str) -> None:
+def test_a_trigger_token_has_more_than_one_shape(rules: ShippedRules, body: str) -> None:
     text = "glptt" + f"-{body}"
     assert rules.spans(text, time.monotonic() + LONG) == (TextSpan(0, len(text)),)
 
@@ -126,15 +126,15 @@ def test_a_trigger_token_has_more_than_one_shape(rules: Rules, body: str) -> Non
         *("message key = 01JD8XV3N5Q2W7R9T4Y6Z8A1B2", "object key: 8f14e45f-ceea-467f-ab5b-1b2c3d4e5f60/photo.jpg"),
     ],
 )
-def test_ports_branches_and_keys_of_rows_stay(rules: Rules, text: str) -> None:
+def test_ports_branches_and_keys_of_rows_stay(rules: ShippedRules, text: str) -> None:
     assert rules.spans(text, time.monotonic() + LONG) == ()
 
 
-def _all_covered(rules: Rules, text: str, secrets: tuple[str, ...]) -> bool:
+def _all_covered(rules: ShippedRules, text: str, secrets: tuple[str, ...]) -> bool:
     return all(_is_covered(rules, text, text.find(secret), len(secret)) for secret in secrets)
 
 
-def test_a_second_scan_finds_nothing_more(rules: Rules) -> None:
+def test_a_second_scan_finds_nothing_more(rules: ShippedRules) -> None:
     for draw in (secret_corpus.marked, secret_corpus.named, secret_corpus.blocks, stranger_corpus.named):
         for sample in draw(seed=14, count=1):
             once = redact(sample.text, rules.spans(sample.text, time.monotonic() + LONG))

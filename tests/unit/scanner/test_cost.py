@@ -12,9 +12,9 @@ from threading import Barrier
 import pytest
 
 from maestro.domain.redaction import TextSpan
-from maestro.scanner.folding import Folder
+from maestro.scanner.folding import TextFolder
 from maestro.scanner.plugin import SpanPlugin
-from maestro.scanner.scanner import OutOfTime, Rules
+from maestro.scanner.scanner import OutOfTime, ShippedRules
 from maestro.scanner.tokens import token_table
 from tests.support import secret_corpus
 from tests.support.harmless_texts import harmless
@@ -88,8 +88,8 @@ def mixed() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def rules() -> Rules:
-    return Rules()
+def rules() -> ShippedRules:
+    return ShippedRules()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -104,30 +104,30 @@ def seconds(work: Callable[[], object]) -> float:
     return min(took)
 
 
-def scan(rules: Rules, text: str) -> float:
+def scan(rules: ShippedRules, text: str) -> float:
     return seconds(lambda: rules.spans(text, time.monotonic() + 60))
 
 
-def test_no_text_is_slow_for_any_rule(rules: Rules) -> None:
+def test_no_text_is_slow_for_any_rule(rules: ShippedRules) -> None:
     for text in (*monotonous(), *mixed()):
-        for reading in Folder().readings(text):
+        for reading in TextFolder().folded_forms(text):
             for plugin in rules.plugins:
                 took = seconds(lambda plugin=plugin, data=reading.data: list(plugin.find_ranges(data)))  # type: ignore[misc]
                 assert took < ALLOWED_SECONDS, (plugin.secret_type, took, text[:40])
 
 
-def test_no_text_of_one_piece_over_and_over_is_slow_for_all_rules_together(rules: Rules) -> None:
+def test_no_text_of_one_piece_over_and_over_is_slow_for_all_rules_together(rules: ShippedRules) -> None:
     worst = max((scan(rules, text), text[:40]) for text in monotonous())
     assert worst[0] < ALLOWED_SECONDS, worst
 
 
-def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: Rules) -> None:
+def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: ShippedRules) -> None:
     for piece in ("password ", "xoxb-", "http://a:b@", "-----BEGIN PRIVATE KEY-----\n", "key=key="):
         once, more = piece * (16_384 // len(piece)), piece * (4 * 16_384 // len(piece))
         assert scan(rules, more) < 10 * max(scan(rules, once), 0.005), piece
 
 
-def test_the_deadline_is_looked_at_between_two_rules(rules: Rules) -> None:
+def test_the_deadline_is_looked_at_between_two_rules(rules: ShippedRules) -> None:
     with pytest.raises(OutOfTime):
         rules.spans("anything", time.monotonic() - 1)
 
@@ -136,15 +136,15 @@ def test_what_was_found_before_the_deadline_is_told() -> None:
     value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
     looks = count()  # a clock that goes on by one at each look
     with pytest.raises(OutOfTime) as caught:
-        Rules(lambda: next(looks)).spans(value + " and so on" * 10_000, 30)
+        ShippedRules(lambda: next(looks)).spans(value + " and so on" * 10_000, 30)
     assert caught.value.spans == (TextSpan(0, len(value)),)
 
 
-def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
+def test_sixteen_threads_are_told_what_one_is_told(rules: ShippedRules) -> None:
     texts = [text for _, text in harmless(22, 150)]
     texts += [sample.text for draw in (secret_corpus.marked, secret_corpus.named) for sample in draw(seed=23, count=1)]
     alone = [rules.spans(text, time.monotonic() + 60) for text in texts]
-    together, fresh = Barrier(THREADS), Rules()
+    together, fresh = Barrier(THREADS), ShippedRules()
 
     def everything(_: int) -> list[tuple[TextSpan, ...]]:
         together.wait()
@@ -159,7 +159,7 @@ def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
         sys.setswitchinterval(before)
 
 
-def test_each_rule_is_a_plugin_of_detect_secrets(rules: Rules) -> None:
+def test_each_rule_is_a_plugin_of_detect_secrets(rules: ShippedRules) -> None:
     value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
     plugins: tuple[SpanPlugin, ...] = rules.plugins
     assert len({plugin.secret_type for plugin in plugins}) == len(plugins)

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from maestro.domain.redaction import redact
-from maestro.scanner.folding import Folder
-from maestro.scanner.scanner import Rules
+from maestro.scanner.folding import TextFolder
+from maestro.scanner.scanner import ShippedRules
 from tests.support.secret_corpus import draw
 
 CYRILLIC = str.maketrans("aeopcxAEOPCXHKMTB", "аеорсхАЕОРСХНКМТВ")
@@ -16,8 +16,8 @@ BOLD = {**{ord("a") + n: 0x1D41A + n for n in range(26)}, **{ord("A") + n: 0x1D4
 
 
 @pytest.fixture(scope="module")
-def rules() -> Rules:
-    return Rules()
+def rules() -> ShippedRules:
+    return ShippedRules()
 
 
 def token(seed: int = 1) -> str:
@@ -45,7 +45,7 @@ def joined(separator: str, text: str) -> str:
         token().replace("_", "\\u005f"),
     ],
 )
-def test_a_hidden_token_is_gone_whole(rules: Rules, hidden: str) -> None:
+def test_a_hidden_token_is_gone_whole(rules: ShippedRules, hidden: str) -> None:
     text = f"see {hidden} there"
     assert redact(text, rules.spans(text, time.monotonic() + 60)) == "see [redacted] there"
 
@@ -61,25 +61,25 @@ def test_a_hidden_token_is_gone_whole(rules: Rules, hidden: str) -> None:
         ("“password”: “{0}”", "“password”: “[redacted]”"),
     ],
 )
-def test_names_in_other_alphabets_count(rules: Rules, text: str, clean: str) -> None:
+def test_names_in_other_alphabets_count(rules: ShippedRules, text: str, clean: str) -> None:
     said = text.format("Xy7kq2Lm" + "9Q")
     assert redact(said, rules.spans(said, time.monotonic() + 60)) == clean
 
 
 @pytest.mark.parametrize("word", ["κωδικόσ", "ΚΩΔΙΚΌΣ", "парᲂль", "ᲃекрет"])
-def test_every_form_of_a_letter_is_known(rules: Rules, word: str) -> None:
+def test_every_form_of_a_letter_is_known(rules: ShippedRules, word: str) -> None:
     said = f"{word}: {token()}"
     assert redact(said, rules.spans(said, time.monotonic() + 60)) == f"{word}: [redacted]"
 
 
-def test_a_text_without_a_secret_stays_as_it_is(rules: Rules) -> None:
+def test_a_text_without_a_secret_stays_as_it_is(rules: ShippedRules) -> None:
     text = "Забули пароль? Натисніть тут 🙂 – ｆｕｌｌ width, a\u200bb, caf\u00e9, C:\\new\\table, 100%25 &amp; more"
     assert not rules.spans(text, time.monotonic() + 60)
 
 
 def test_places_lead_back_to_the_original() -> None:
     text = "a\u200bé\\_Я%41"
-    plain, unescaped = Folder().readings(text)
+    plain, unescaped = TextFolder().folded_forms(text)
     assert plain.data == b"ae\\_\xff%41"
     assert [plain.span(n, n + 1).start for n in range(4)] == [0, 2, 3, 4]
     assert unescaped.data == b"ae_\xffA"

@@ -88,7 +88,7 @@ def test_an_entry_of_the_allow_list_is_checked(entry: str, problem: str | None) 
 def test_a_pattern_that_is_none_is_named_and_the_others_count(scanner: DetectSecretsScanner) -> None:
     result = scanner.scan("EMP-123456", ScanRules(patterns=("(", STAFF)))
     assert result.text == "[redacted]"
-    assert result.error == "no regular expression: chat.scanner.patterns 1"
+    assert result.error == "invalid expression: chat.scanner.patterns 1"
 
 
 def test_a_pattern_that_hangs_is_stopped_in_time_and_the_rules_still_count(scanner: DetectSecretsScanner) -> None:
@@ -113,7 +113,7 @@ def test_the_rules_count_where_no_process_can_be_started(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     result = DetectSecretsScanner().scan(f"EMP-123456 {token()}", ScanRules(patterns=(STAFF,)))
     assert result.text == "EMP-123456 [redacted]"
-    assert result.error == "no process for patterns of your own could be started"
+    assert result.error == "no process that searches for chat.scanner.patterns could be started"
 
 
 def test_a_process_ends_when_nobody_can_ask_it_any_more() -> None:
