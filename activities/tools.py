@@ -54,7 +54,7 @@ class ToolRules:
 
 @dataclass(frozen=True)
 class ToolCallCase:
-    """A call to decide on; ``worn``: it failed too often; ``begun``: the process died after beginning it.
+    """A tool call to run or refuse; ``worn``: the call failed too often; ``begun``: the process died during the call.
 
     ``parsed`` is a result where the arguments are invalid.
     """
@@ -117,12 +117,12 @@ class ToolActivities:
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Parse the model's arguments outside of a transaction, because checking them may take long."""
         with self._store.view() as tx:
-            call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
+            call, agent = _read_call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)
 
     def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self._store.begin() as tx:
-            job, call = tx.jobs.get(step.job_id), _call(tx, step)
+            job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
             runs = tx.jobs.tool_runs.of(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
@@ -203,7 +203,7 @@ class ToolActivities:
             return tx.jobs.steps.done(step, ToolOutcome(state=ready.state))
 
 
-def _call(tx: Transaction, step: ToolStep) -> ToolCall:
+def _read_call(tx: Transaction, step: ToolStep) -> ToolCall:
     answer = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
 
@@ -220,5 +220,5 @@ def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
             text = "A person said no: this call was not made."
         case QuestionStatus.EXPIRED | QuestionStatus.CANCELLED:
             is_approval = question.kind is QuestionKind.APPROVAL
-            text = "Nobody answered in time" + (": this call was not made." if is_approval else ".")
+            text = "No person answered in time" + (": this call was not made." if is_approval else ".")
     return BegunToolCall(caller, result=ToolCallResult(text, state))

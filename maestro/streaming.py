@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from activities.chunks import measure_of, reply_to
+from activities.chunks import length_measure, reply_target
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
@@ -92,7 +92,9 @@ class Drafting:
                 return None
             if not tx.deliveries.drafts.sending(job_id):
                 return None
-            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
+            return draft.placeholder(
+                job.address, reply_target(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER))
+            )
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the safe way to send a placeholder.
@@ -138,7 +140,7 @@ def _pause(outcome: Receipt | SendFailure) -> float | None:
 
 def _fitting(text: str, connector: Connector, spare: int) -> str:
     """Return the beginning of a text that fits into one message, less ``spare`` characters."""
-    return next(chunks(text, connector.capabilities.max_length - spare, measure_of(connector)))
+    return next(chunks(text, connector.capabilities.max_length - spare, length_measure(connector)))
 
 
 class HeldConnectors(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.chunks import outgoing_content, store_parts
+from activities.chunks import outgoing_content, store_chunks
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -113,7 +113,7 @@ class Bench:
         with self.rows.store.begin() as tx:
             job = tx.jobs.get(self.job_id)
             start = tx.deliveries.start(job, DeliveryPurpose.ANSWER)
-            return store_parts(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
+            return store_chunks(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when something is so of which nobody is told."""
