@@ -30,7 +30,7 @@ from workflows.steps import search_attributes, temporal_priority
 BATCH = 50
 START_TIMEOUT = 5.0
 
-STILL_CLOSING = "the run before is still closing"
+STILL_CLOSING = "the job's previous run is still closing"
 """The reason for a resumed job whose failed workflow has not closed yet; one of the next checks starts the job."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
@@ -40,7 +40,7 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True)
 class Queues:
-    """Names of task queues; work whose queue is empty is done on the main queue.
+    """Names of task queues; where a name is empty, the main queue is used.
 
     Workflows and local steps use ``main``, model calls use ``llm``. Each connector has a queue of its own, whose name
     begins with ``connectors``; only the process with the connector polls that queue.
@@ -102,7 +102,7 @@ class DispatcherView:
 
 
 class Dispatcher:
-    """Starts the jobs that intake passes to it, and claims others when it is woken or the store changes."""
+    """Starts the jobs that intake passes to it, and claims other jobs when it is woken or the store changes."""
 
     def __init__(
         self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
@@ -169,7 +169,7 @@ class Dispatcher:
             has_new, self._has_new = self._has_new, False
             state = self._store.changes.state
             self._seen = state.number if state is not None else 0
-            view = await asyncio.to_thread(self._look, state, has_new)
+            view = await asyncio.to_thread(self._find_work, state, has_new)
             if view.stopped is not None:
                 # A stopped job that is inside a step notices the stop there (docs/decisions.md: control words).
                 new, self._interrupted = view.stopped - self._interrupted, set(view.stopped)
@@ -223,7 +223,7 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
-            self._interrupted.discard(job_id)  # the next check tries again
+            self._interrupted.discard(job_id)  # the next check retries the cancellation
 
     async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; return False when none could be started, so that the dispatcher waits before the next check.
@@ -233,7 +233,8 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        for reason in reasons - self._reported:  # each once: repeated at every check, the fix would be hard to find
+        # each reason is reported once: a report at every check would hide the fix
+        for reason in reasons - self._reported:
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)
@@ -254,18 +255,18 @@ class Dispatcher:
             # A second start is harmless, because finished steps are not repeated.
             async with asyncio.timeout(START_TIMEOUT):
                 await client.start_workflow(
-                    _workflow(job),
+                    _workflow_of(job),
                     settings.job_ref(
                         self._queues,
                         job.address,
                         job_id=job.id,
                         run=job.run,
-                        heartbeat_seconds=self._load.stretched(timedelta(seconds=settings.heartbeat)).total_seconds(),
+                        heartbeat_seconds=self._load.lengthened(timedelta(seconds=settings.heartbeat)).total_seconds(),
                     ),
                     id=job.id,
                     task_queue=self._queues.main,
-                    task_timeout=self._load.stretched(TASK_TIMEOUT),
-                    request_eager_start=True,  # the reply contains the first task for a worker here
+                    task_timeout=self._load.lengthened(TASK_TIMEOUT),
+                    request_eager_start=True,  # Temporal's reply contains the first task for a worker here
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     static_summary=summary[:200],
@@ -277,7 +278,7 @@ class Dispatcher:
             # A scheduled workflow that left its job to the dispatcher a moment ago may still be closing.
             return STILL_CLOSING if job.run > 1 or job.slot is not None else None
         except TimeoutError:
-            return f"no answer within {START_TIMEOUT:g} s"
+            return f"Temporal did not answer within {START_TIMEOUT:g} s"
         except RPCError as error:
             return f"{error.status.name}: {error.message}"
         return None
@@ -286,7 +287,7 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
+    def _find_work(self, state: StoreState | None, has_new: bool) -> DispatcherView:
         """Return all work for the dispatcher; the store is written only if there is a job to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
@@ -303,7 +304,7 @@ class Dispatcher:
 
         Jobs whose wait is over become pending first: they precede later jobs of their lane.
         """
-        self._left_behind = False  # reset before the read, so that a job added after it sets it again
+        self._left_behind = False  # reset before the read, so that a job added later sets the flag again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             pace = self._pace()
@@ -318,7 +319,7 @@ class Dispatcher:
             tx.jobs.unclaim(ids)
 
 
-def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
+def _workflow_of(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
     if job.what_if:
         return WhatIfWorkflow.run
     if job.parent_id is not None:

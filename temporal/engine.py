@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from temporal.client import AWAY, check, connect_patiently, watch
+from temporal.client import AWAY, check_namespace, connect_patiently, watch
 from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
 from temporal.endpoint import Endpoint
 from temporal.explanations import explain
@@ -56,7 +56,7 @@ class Engine:
             return "Temporal is not connected yet"
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT.total_seconds()):
-                await check(self.client, self._endpoint.namespace)
+                await check_namespace(self.client, self._endpoint.namespace)
         except AWAY as error:
             return explain(error, self._endpoint)
         return ""
@@ -74,12 +74,12 @@ class Engine:
     async def run(self, *services: Service) -> None:
         """Connect, and run the services until cancelled."""
         self.client = await connect_patiently(self._endpoint, self._report)
-        await self._prepare(self.client)
+        await self._add_search_attributes(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(watch(self.client, self._endpoint, self._report))
             for service in services:
-                group.create_task(self._persistently(service, self.client))
+                group.create_task(self._run_persistently(service, self.client))
 
     async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
         """Poll a queue until cancelled or drained; ``begun`` is called each time polling begins."""
@@ -94,7 +94,7 @@ class Engine:
         """Take no new tasks and let running activities finish, at most for the drain time of each worker."""
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
-    async def _prepare(self, client: Client) -> None:
+    async def _add_search_attributes(self, client: Client) -> None:
         """Add missing search attributes to an external server; if that is forbidden, report the fix."""
         while True:
             try:
@@ -107,11 +107,11 @@ class Engine:
             else:
                 return None
 
-    async def _persistently(self, work: Service, client: Client) -> None:
+    async def _run_persistently(self, work: Service, client: Client) -> None:
         """Run a service, and restart it after a failure of the store or of Temporal; intake continues meanwhile."""
         while True:
             try:
                 return await work(client)
             except (StoreBusy, RPCError) as error:
-                self._report(f"A part of the engine begins again: {error}")
+                self._report(f"A service of the engine starts again after an error: {error}")
                 await asyncio.sleep(BEGIN_AGAIN_SECONDS)

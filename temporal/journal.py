@@ -48,7 +48,7 @@ class StepJournal(Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Return the activity wrapped by the journal, as the SDK requests it."""
-        return _Journaled(next, self)
+        return _JournaledActivity(next, self)
 
     def around(self, function: Activity) -> Activity:
         """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
@@ -105,7 +105,7 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
-                self._start_young(tx, job_id)
+                self._start_new_job(tx, job_id)
                 return work()
         # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
@@ -119,7 +119,7 @@ class Journal:
         """
         with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
-                return self._begun(function, ref, scope)()
+                return self._prepare_step(function, ref, scope)()
             try:
                 return self._run_alone(function, ref, scope)
             # The row stores the error; the history gets only its type and a sentence (docs/invariants.md: by
@@ -175,16 +175,16 @@ class Journal:
         and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if not recorded:  # a local activity, or that of another step: Temporal's attempt number is of no use
+        if not recorded:  # Temporal's attempt number belongs to another step, or to a workflow task
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            self._write_late(tx, ref)
+            self._write_late_failure(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
-                return past.result  # after parking, the job may already wait for its next run
+                return past.result  # a job that was parked may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
-                raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
+                raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
             # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:
             # the job that begins first runs (docs/invariants.md: lanes).
             if job.status is JobStatus.PENDING and not tx.jobs.mark_started(ref.job_id):
@@ -193,7 +193,7 @@ class Journal:
                 return past.result
             if past.overtaken:
                 raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
-            _refuse(job, ref)
+            _require_open(job, ref)
             crashes = past.crashes(job.run)
             given_up = crashes >= self._rules().crashes
             attempt = tx.jobs.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
@@ -202,7 +202,7 @@ class Journal:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
 
-    def _write_late(self, tx: Transaction, ref: StepRef) -> None:
+    def _write_late_failure(self, tx: Transaction, ref: StepRef) -> None:
         """Write the failure of an earlier attempt, which could not be written when that attempt ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
@@ -240,7 +240,7 @@ class Journal:
         stopped: Suspension | Quarantined | None = None
         with self._store.begin() as tx:
             try:
-                work = self._begun(function, ref, scope, recorded=not self._is_young(tx, ref.job_id))
+                work = self._prepare_step(function, ref, scope, recorded=not self._is_new_job(tx, ref.job_id))
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
                     return work()
@@ -250,7 +250,7 @@ class Journal:
             raise stopped
         return work()  # the start of the step is committed by now
 
-    def _begun(
+    def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
         """Return a callable that does the step, or reads a finished one's result; ``scope`` belongs to the attempt."""
@@ -265,7 +265,7 @@ class Journal:
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
-    def _start_young(self, tx: Transaction, job_id: str) -> None:
+    def _start_new_job(self, tx: Transaction, job_id: str) -> None:
         """Start a pending job if its lane is free, and remember its row, so that it is not read again.
 
         The start of a job that is older than this process is rolled back: its first step decides whether it may run.
@@ -275,10 +275,10 @@ class Journal:
             tx.jobs.steps.assume(job_id, {})
         if begun is not None and not begun.has_merged:
             tx.jobs.merged.assume_none(job_id)
-        if not self._is_young(tx, job_id):
+        if not self._is_new_job(tx, job_id):
             raise _OlderJobError
 
-    def _is_young(self, tx: Transaction, job_id: str) -> bool:
+    def _is_new_job(self, tx: Transaction, job_id: str) -> bool:
         return tx.jobs.read(job_id).created_at >= self._since
 
 
@@ -295,7 +295,7 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
     return result
 
 
-def _refuse(job: Job, ref: StepRef) -> None:
+def _require_open(job: Job, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
     if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
@@ -325,7 +325,7 @@ class _OlderJobError(Exception):
     """The job is older than this process, so the process before may have died in one of its steps."""
 
 
-class _Journaled(ActivityInboundInterceptor):
+class _JournaledActivity(ActivityInboundInterceptor):
     def __init__(self, following: ActivityInboundInterceptor, steps: StepJournal) -> None:
         super().__init__(following)
         self._steps = steps

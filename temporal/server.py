@@ -31,13 +31,13 @@ from temporal.server_process import (
     end_watch,
     find_binary,
     find_process,
-    hold,
     last_line,
     open_log,
     program_version,
     read_record,
     release,
     server_command,
+    start_held,
     watch_over,
 )
 
@@ -49,7 +49,7 @@ __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 FULL_BYTES = 4 * 1024**2
 """The free space in bytes below which the server's database cannot grow."""
 KILLS_AT_START = 3
-"""The number of retries of a start during which the server was killed."""
+"""How often a start is retried after the server was killed before it was ready."""
 NOTICED_WITHIN = 1.0
 """The time in seconds between the closing of a process's sockets and the detection of its end, at most."""
 
@@ -58,11 +58,11 @@ async def until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
-        while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
+        while not await _is_answering(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(_PAUSE)
 
 
-async def _answers(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
+async def _is_answering(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
     try:
         healthy = await client.service_client.check_health(timeout=_HEALTH_TIMEOUT)
         await client.workflow_service.describe_namespace(
@@ -151,7 +151,7 @@ class EmbeddedServer:
             return None
         left_behind = ServerProcess(record)
         if not await asyncio.to_thread(record.serves):
-            # It was killed together with Maestro: its ports stay open until its last thread has ended.
+            # The server was killed together with Maestro: its ports stay open until its last thread has ended.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.timing.adopted_ready):
                     await left_behind.wait()
@@ -208,7 +208,7 @@ class EmbeddedServer:
         log = await asyncio.to_thread(open_log, self._config.log)
         with log:
             written = log.tell()
-            child = await hold(command, ENVIRONMENT, log)
+            child = await start_held(command, ENVIRONMENT, log)
         process: ServerProcess | None = None
         watch: Child | None = None
         try:
@@ -244,7 +244,7 @@ class EmbeddedServer:
             if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
-                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._why_it_ended, written)
+                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._early_end_error, written)
             if not ready.done():
                 raise TemporalUnavailable(
                     f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log}."
@@ -280,7 +280,7 @@ class EmbeddedServer:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)
             try:
-                # Looked up at each restart: a new release may have been installed while the server ran.
+                # The program is looked up at each restart: a new release may have been installed while the server ran.
                 command, program = await asyncio.to_thread(self._server_command)
                 self._process = await self._launch(command, program)
             except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
@@ -316,7 +316,7 @@ class EmbeddedServer:
             except OSError as error:
                 raise _port_taken(port, setting, error) from error
 
-    def _why_it_ended(self, written: int) -> MaestroError:
+    def _early_end_error(self, written: int) -> MaestroError:
         """Return the error for a server that ended before it was healthy, with the last line of its log."""
         line = last_line(self._config.log, written)
         if "can't set frontend port" in line:

@@ -19,7 +19,7 @@ from temporal.namespace import SEARCH_ATTRIBUTES
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"
-"""The namespace that the server creates without being asked."""
+"""The namespace that the server creates by itself."""
 
 ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 """The server's whole environment: no API keys, no stray TEMPORAL_* variable, and no update check."""
@@ -63,10 +63,10 @@ while serves "$1" "$2"; do
   sleep "$4"
 done
 """
-"""Ends a server that no Maestro can adopt any more: its Maestro is gone, and so is the record.
+"""A shell script that ends a server which no Maestro can adopt any more: its Maestro and its record are gone.
 
-Its input ends when the process that started it does, however that ended. It is told the server's process id, its
-database, the record, and in seconds the time between two looks and the time a server gets to end by itself.
+The script's input ends with the process that started the script. Its arguments are the server's process id, its
+database, the record, and in seconds the time between two checks and the time between SIGTERM and SIGKILL.
 """
 
 
@@ -182,7 +182,7 @@ def find_in_proc(pid: int) -> ProcessInfo | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the process name before it may contain spaces and parentheses
+    fields = stat.rpartition(")")[2].split()  # the process name before these fields may contain spaces and parentheses
     # A zombie process keeps its ports and files until its last thread has ended.
     if fields[0] in "ZX" and int(fields[17]) <= 1:
         return None
@@ -299,7 +299,7 @@ class ServerProcess:
                 os.kill(self.record.pid, number)
 
 
-async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
+async def start_held(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
     """Start a process that becomes ``command`` when ``release`` is called, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
@@ -314,7 +314,7 @@ async def hold(command: Sequence[str], environment: dict[str, str], output: Bina
 async def release(held: Child) -> None:
     """Let a held process execute its command."""
     assert held.stdin is not None
-    with suppress(ConnectionError):  # the process was killed; the caller that waits for it sees that
+    with suppress(ConnectionError):  # the process was killed, which the caller notices when it waits for the process
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()

@@ -16,7 +16,7 @@ from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.release import release
 from temporal.attempts import LoadGauge
-from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
+from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check_namespace, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
 from temporal.sdk import ActivationExecutor
@@ -44,7 +44,7 @@ NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
 """The beginning of the SDK's errors about a worker refused at its start, whose queue then stays blocked."""
 
 LONGEST_STICKY = timedelta(seconds=10)
-"""How long a workflow task waits at most for the process that has its workflow in memory, as the SDK has it.
+"""How long a workflow task waits at most for the process that has the workflow in memory; the SDK's default.
 
 A shorter time adds to an overload: any worker gets the task, and reads the history from its beginning.
 """
@@ -93,7 +93,7 @@ def build_worker(
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
-        sticky_queue_schedule_to_start_timeout=min(LoadGauge().stretched(parts.heartbeat), LONGEST_STICKY),
+        sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthened(parts.heartbeat), LONGEST_STICKY),
         # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
@@ -149,7 +149,7 @@ class WorkerLoop:
                 worker = partial(build_worker, threads=threads, activations=activations)
                 refusal = await self._poll(worker, begun)
                 if refusal:
-                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}); it starts again.")
+                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
     async def _poll(self, build: Callable[[Client, WorkerParts], Worker], begun: Callable[[], None]) -> str:
@@ -195,7 +195,7 @@ class WorkerLoop:
         while not self._stopping:
             await asyncio.sleep(wait)
             try:
-                await check(self._client, self._client.namespace)
+                await check_namespace(self._client, self._client.namespace)
                 if blocked:
                     async with asyncio.timeout(CONNECT_SECONDS):
                         self._client = await connect_anew(self._client)
