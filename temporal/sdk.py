@@ -159,7 +159,7 @@ class ActivationExecutor(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        # Python 3.14 refuses to step a workflow's task within the step of another task, so the function runs in the next
+        # Python 3.14 refuses to step a workflow's task within the step of another task: the function runs in the next
         # iteration. The context is empty, as in the SDK's threads.
         loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
         # ``loop.run_in_executor`` returns an asyncio future unchanged.
