@@ -118,7 +118,7 @@ def choose_answerer(
             return None, route.reason
         agent, reason = tx.agents.read(route.agent.id), route.reason
     person = access.person(tx, message, binding)
-    policy = access.turned_away(person, agent, message, binding)
+    policy = access.refusing_policy(person, agent, message, binding)
     refused = UNKNOWN_USER_REASONS[policy] if policy is not None else refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
 

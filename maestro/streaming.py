@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class Drafting:
-    """Sends and edits drafts; each method returns None when done, else the least seconds before the next try."""
+    """Sends and edits draft messages; each method returns None when done, else the seconds before the next try."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,19 +60,19 @@ class Drafting:
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
-        message = addressed.draft.edit_to(addressed.address, _fitting(addressed.draft.text, connector, 0))
+        message = addressed.draft.edit_to(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             await asyncio.to_thread(self._drop, addressed.draft.job_id)
-        return _pause(outcome)
+        return _pause_after(outcome)
 
     async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
-        text = stopped_text(_fitting(addressed.draft.text, connector, len(STOPPED)))
+        text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
             await self.forget(addressed.draft.job_id)
-        return _pause(outcome)
+        return _pause_after(outcome)
 
     async def forget(self, job_id: str) -> None:
         """Delete the row of a draft."""
@@ -86,7 +86,7 @@ class Drafting:
                 may_send and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
             ):
                 return None
-            if may_send and _another_speaks(tx, job):
+            if may_send and _has_other_answer(tx, job):
                 return None
             if draft.state is DraftState.WRITTEN and not may_send:
                 return None
@@ -115,7 +115,7 @@ class Drafting:
                 tx.deliveries.drafts.drop(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
                 tx.deliveries.drafts.unsent(job_id)
-        return _pause(outcome)
+        return _pause_after(outcome)
 
     def _drop(self, job_id: str) -> None:
         with self._store.begin() as tx:
@@ -126,25 +126,25 @@ class Drafting:
             tx.deliveries.drafts.forget(job_id)
 
 
-def _another_speaks(tx: Transaction, job: Job) -> bool:
+def _has_other_answer(tx: Transaction, job: Job) -> bool:
     """Return whether a new message would appear between the messages of another job's answer in this channel."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
-def _pause(outcome: Receipt | SendFailure) -> float | None:
+def _pause_after(outcome: Receipt | SendFailure) -> float | None:
     if isinstance(outcome, Receipt | PermanentSend | Unsettled):
         return None
     return outcome.retry_after.total_seconds() if outcome.retry_after is not None else 0.0
 
 
-def _fitting(text: str, connector: Connector, spare: int) -> str:
+def _fit_into_message(text: str, connector: Connector, spare: int) -> str:
     """Return the beginning of a text that fits into one message, less ``spare`` characters."""
     return next(chunks(text, connector.capabilities.max_length - spare, length_measure(connector)))
 
 
 class HeldConnectors(Protocol):
-    """The connectors that run in this process."""
+    """The connectors that run in this process, as streaming uses them."""
 
     def all(self) -> Sequence[Connector]:
         """Return all connectors of this process."""
@@ -203,7 +203,7 @@ class DraftStreamer:
         """
         if not self._may_have_drafts:
             return
-        # A check that has read this draft already and made no entry yet finds this one, and starts no stream.
+        # A check that has already read this draft, but not made an entry, finds this entry and starts no stream.
         progress = self._progress.setdefault(job_id, DraftProgress())
         progress.over = True
         if progress.work is not None and progress.busy:
@@ -257,10 +257,10 @@ class DraftStreamer:
             return False
         if time.monotonic() >= progress.due:
             connector = connectors[addressed.address.platform, addressed.address.account]
-            progress.work = asyncio.create_task(self._do(step, addressed, progress, connector))
+            progress.work = asyncio.create_task(self._run_step(step, addressed, progress, connector))
         return True
 
-    async def _do(
+    async def _run_step(
         self, step: DraftStep, addressed: AddressedDraft, progress: DraftProgress, connector: Connector
     ) -> None:
         try:

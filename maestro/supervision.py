@@ -37,7 +37,7 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     for task in tasks:
-        # The next part must be ended even if this one raises.
+        # The remaining tasks must be ended even if this task raises.
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await task
 
@@ -73,7 +73,7 @@ class Services:
 
 
 class ReadySignals:
-    """Signals that each of several parts is ready."""
+    """The signals with which several parts of a process report that they are ready."""
 
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []

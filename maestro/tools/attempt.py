@@ -25,7 +25,7 @@ from maestro.tools.base import (
     ToolOutput,
     ToolQuestion,
 )
-from maestro.tools.registry import ToolRegistry, parse
+from maestro.tools.registry import ToolRegistry, parse_arguments
 
 GRACE_SECONDS = 10.0
 """Seconds that a cancelled tool may take to end."""
@@ -56,7 +56,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
     """Return the tool and its arguments, or the failure for the model."""
     try:
         tool = registry.find(call.name, agent)
-        return ParsedToolCall(tool, parse(tool.spec, call.arguments))
+        return ParsedToolCall(tool, parse_arguments(tool.spec, call.arguments))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), ToolState.FAILED)
 
@@ -71,11 +71,11 @@ async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds
 
     A tool that ignores its cancellation is left running, so that no job waits for it.
     """
-    task = asyncio.create_task(_outcome(tool, arguments, caller))
+    task = asyncio.create_task(_await_result(tool, arguments, caller))
     try:
         await asyncio.wait({task}, timeout=seconds)
         if task.done():
-            return _broken(tool, asyncio.CancelledError()) if task.cancelled() else task.result()
+            return _unexpected_failure(tool, asyncio.CancelledError()) if task.cancelled() else task.result()
     finally:
         if not task.done():
             task.cancel()
@@ -113,11 +113,11 @@ def _guarded(
         return ToolCallResult(str(failure), ToolState.FAILED)
     except passing:
         raise
-    except Exception as error:  # noqa: BLE001 - as in _outcome
-        return _broken(tool, error)
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything
+        return _unexpected_failure(tool, error)
 
 
-async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
+async def _await_result(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     try:
         output = await tool.run(arguments, caller)
         output = output if isinstance(output, ToolOutput) else ToolOutput(str(output))
@@ -131,9 +131,9 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0:
             raise
-        return _broken(tool, error)
+        return _unexpected_failure(tool, error)
 
 
-def _broken(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
+def _unexpected_failure(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
     log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
     return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)
