@@ -89,7 +89,7 @@ def store_chunks(
         parts = [ChunkContent(IN_FILES), *parts]
     last_text = max((seq for seq, part in enumerate(parts) if not part.filename), default=None)
     buttons = buttons_json(content.buttons[: connector.capabilities.max_buttons])
-    reply_id = reply_target(tx, job, start)
+    reply_id = reply_ref(tx, job, start)
     return [
         tx.deliveries.add(
             Delivery(
@@ -131,7 +131,7 @@ def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> Outgoin
     return OutgoingContent(text, files, buttons)
 
 
-def reply_target(tx: Transaction, job: Job, start: DeliveryStart) -> str:
+def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     """Return the platform's id of the message to reply to: the newest of merged messages.
 
     For a job that asked a question, this is the user's last answer.
@@ -204,8 +204,7 @@ class ChunkQueue:
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self._path(chunk.digest) if chunk.digest else None
-        # Only for an unconfirmed chunk it matters whether a user waits for the answer, so the query is skipped for
-        # others.
+        # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(tx.jobs.delegations.lineage(tx.jobs.get(chunk.job_id))[-1])
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 

@@ -70,8 +70,7 @@ def _close_job(tx: Transaction, step: CloseStep) -> None:
         if skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt):
             return
     if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
-        # The workflow of a stopped job retries no step, so the job ends as cancelled, whatever error the last attempt
-        # raised.
+        # A stopped job's workflow retries no step, so the job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     details = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)

@@ -100,9 +100,7 @@ class CompactionActivities:
             rules = self._rules()
             part = _choose_excerpt(tx, job, excerpt_budget(tokens), rules.redact_prompts)
             newest = (tx.llm.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
-            answers = [
-                call for call in newest if call is not None and _is_about_excerpt(tx, call, part, rules.redact_prompts)
-            ]
+            answers = [call for call in newest if call is not None and _is_about(tx, call, part, rules.redact_prompts)]
             return CompactionPlan(
                 job=job,
                 precedence=tx.jobs.precedence_of(job),
@@ -151,7 +149,7 @@ class CompactionActivities:
             return tx.jobs.steps.done(ref, CompactionOutcome(compaction_id=0))
 
 
-def _is_about_excerpt(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
+def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
     """Return whether a model call was about exactly this excerpt."""
     if not part.ids or part.ids[-1] != call.number:
         return False
@@ -169,6 +167,6 @@ def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> E
     facts = tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:
         unfinished = excerpt([(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget)
-        if _is_about_excerpt(tx, facts, unfinished, redact):
+        if _is_about(tx, facts, unfinished, redact):
             return unfinished
     return excerpt(texts, budget)

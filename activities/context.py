@@ -240,8 +240,7 @@ class ContextActivities:
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Store the prompt of a job and return the id of the prompt."""
         with self._store.begin() as tx:
-            # An optional step that timed out in Temporal may still run in this process; that step must not write any
-            # more.
+            # An optional step that timed out in Temporal may still run here; that step must not write any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
             prompt = self._compose_prompt(tx, input_job(tx, job))
@@ -266,8 +265,7 @@ class ContextActivities:
             addendum=addendum(agent) if rules.chat else "",
         )
         circle = None
-        # a task of the greatest depth cannot be delegated further, so its prompt offers no agent
-        if job.depth < MAX_DEPTH:
+        if job.depth < MAX_DEPTH:  # a task at the greatest depth cannot be delegated further, so no agent is offered
             sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.staff().circle(sender)
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))

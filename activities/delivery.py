@@ -129,8 +129,7 @@ class DeliveryActivities:
             if isinstance(prepared, UnsettledDraft):
                 await self._stream.settle(step.job_id, prepared.connector)
             else:
-                # Another process may hold the outbound lane, and sends no event when it frees the lane, so the row is
-                # polled.
+                # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return await self.send(step, prepared)
@@ -155,8 +154,7 @@ class DeliveryActivities:
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
             outcome = await finished(hand_over(prepared.connector, due.chunk, due.action))
-            # If the receipt cannot be committed now, the commit is retried: without the receipt, the chunk might be
-            # sent twice.
+            # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
             remaining = await committed(self._store, settle)
             sent += 1
@@ -235,10 +233,7 @@ class DeliveryActivities:
         return self._prepare(step, content.without_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        """Prepare the delivery if the outbound lane is free, else return None.
-
-        This check is repeated, so it only reads while another job sends.
-        """
+        """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)

@@ -42,7 +42,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
-TOO_MANY_RUN = "as many background jobs run as may: the job starts when one of them ends"
+TOO_MANY_RUN = "the limit of background jobs is reached: the job starts when one of them ends"
 
 
 class ScheduleActivities:

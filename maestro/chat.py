@@ -39,8 +39,7 @@ class ChatService:
     def prepared(self, text: str) -> str:
         """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
 
-        A caller with a transaction of its own calls this method before the transaction begins. Raises ``InvalidEdit``
-        for an empty text.
+        A caller with a transaction of its own calls this first. Raises ``InvalidEdit`` for an empty text.
         """
         text = storable(text)
         if not text.strip():

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from activities.chunks import length_measure, reply_target
+from activities.chunks import length_measure, reply_ref
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
@@ -92,9 +92,7 @@ class Drafting:
                 return None
             if not tx.deliveries.drafts.sending(job_id):
                 return None
-            return draft.placeholder(
-                job.address, reply_target(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER))
-            )
+            return draft.placeholder(job.address, reply_ref(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the safe way to send a placeholder.

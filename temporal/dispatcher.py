@@ -233,8 +233,7 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        # each reason is reported once: a report at every check would hide the fix
-        for reason in reasons - self._reported:
+        for reason in reasons - self._reported:  # each reason once, so that repetition does not hide the fix
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)

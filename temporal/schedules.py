@@ -70,9 +70,8 @@ def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
             return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
         case _:
             doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
-            # A single moment becomes an interval that began in 1970 and is so long that it recurs only after as much
-            # time again. The moment cannot be the offset of a longer interval, because Temporal skips an offset that is
-            # still in the future.
+            # A single moment becomes an interval since 1970, which recurs only after as much time again. The moment
+            # cannot be the offset of a longer interval, because Temporal skips an offset that is still in the future.
             lengths = [timedelta(seconds=int(moment.timestamp())) for moment in times_within(schedule, zone, doubtful)]
             return ScheduleSpec(
                 calendars=list(_calendars(schedule, doubtful)),

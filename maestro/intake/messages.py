@@ -255,9 +255,7 @@ class Intake:
         job = store_dropped(tx, received, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
         if not warned:
             limit = self._rules().routing.messages_per_minute
-            add_notice(
-                tx, job, f"I answer at most {limit} messages a minute to one user. Please send this again later."
-            )
+            add_notice(tx, job, f"I answer at most {limit} messages a minute per user. Please send this again later.")
         return job
 
     def _enqueue(self, tx: Transaction, received: ReceivedMessage) -> Job:
