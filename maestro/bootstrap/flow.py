@@ -88,7 +88,7 @@ def flow_parts(
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
-        stream=DraftStreamer(store, hub),
+        growing=DraftStreamer(store, hub),
         released=released,
         journal=journal,
         interceptors=(StepJournal(journal),),
