@@ -92,7 +92,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
 class GroupJournal(Protocol):
     """The step journal, as activities that do several steps use it."""
 
-    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+    def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run ``work``, several steps that only write to the store, in one transaction; return its result."""
         ...
 
@@ -139,7 +139,7 @@ class PreparationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
         """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
-        return self._journal.together(start.job_id, partial(self._do_steps, start))
+        return self._journal.run_together(start.job_id, partial(self._do_steps, start))
 
     def _do_steps(self, start: Preparation) -> PreparationOutcome:
         outcomes: dict[str, Any] = {}
@@ -200,7 +200,7 @@ def _act_and_record(
     outcomes = TagOutcomes()
     if answer.tags:
         run = TagRun(tx, job, rules)
-        question = run.approval(step, answer.tags)
+        question = run.ask_approval(step, answer.tags)
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
         outcomes = run.act_on_all(answer.tags)

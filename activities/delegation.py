@@ -72,7 +72,7 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     turns: list[HistoryEntry] = []
     for ancestor in tx.jobs.delegations.lineage(job)[1:]:
         if ancestor.has_answer:
-            turns.append(_answer(tx, ancestor))
+            turns.append(_own_answer(tx, ancestor))
         if ancestor.task:
             return (*turns, task_turn(tx, ancestor))
         turns.append(results_turn(tx, ancestor))
@@ -85,7 +85,7 @@ def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
         TaskResult(
             slug=tx.agents.read(task.agent_id).slug,
             task=task.task,
-            answer=_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
+            answer=_own_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
             status=last.status,
         )
         for task, last in tx.jobs.delegations.results(job.parent_id or "")
@@ -101,7 +101,7 @@ def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage
     return [message for message in newest if message.job_id not in result_jobs]
 
 
-def _answer(tx: Transaction, job: Job) -> HistoryEntry:
+def _own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     message = tx.conversations.message(job.answer_id)

@@ -53,7 +53,7 @@ class Connectors(Protocol):
 class AnswerStream(Protocol):
     """Streaming, as the delivery of answers uses it."""
 
-    async def finished(self, job_id: str) -> None:
+    async def end_streaming(self, job_id: str) -> None:
         """End the streaming of a job, and return once the edit under way has ended."""
         ...
 
@@ -123,7 +123,7 @@ class DeliveryActivities:
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        await self._stream.finished(step.job_id)
+        await self._stream.end_streaming(step.job_id)
         prepared = await asyncio.to_thread(self._prepare_redacted, step)
         while not isinstance(prepared, PreparedDelivery):
             if isinstance(prepared, UnsettledDraft):

@@ -83,7 +83,7 @@ class MediaActivities:
         """Return the row with the file or its permanent failure; raises a failure that a retry may solve."""
         if isinstance(result, Path):
             row.size = result.stat().st_size
-            row.content_type = content_type(result)
+            row.content_type = detect_content_type(result)
             row.digest = self._files.take(result)
         elif isinstance(result, FetchFailure) and not result.retryable:
             row.error = str(result) or result.public
@@ -99,7 +99,7 @@ async def _fetch_file(connector: Connector, attachment: Attachment, folder: Path
     return await connector.fetch(attachment, folder)
 
 
-def content_type(path: Path) -> str:
+def detect_content_type(path: Path) -> str:
     """Return the content type found in a file's bytes; the type that the platform states is ignored."""
     with path.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))

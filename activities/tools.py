@@ -28,7 +28,7 @@ from maestro.domain.tools import (
 from maestro.llm.middleware.limits import StopWatch
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
-from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run
+from maestro.tools.attempt import ParsedToolCall, ToolCallResult, ask_tool, parse_call, prepare, run_in_store, run_tool
 from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller
 from maestro.tools.registry import ToolRegistry
 
@@ -110,7 +110,7 @@ class ToolActivities:
             raise wait_for_person(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
-            running = run(call.tool, call.arguments, begun.caller, self._rules().seconds)
+            running = run_tool(call.tool, call.arguments, begun.caller, self._rules().seconds)
             result = await self._watch.until_stopped(step.job_id, running)
         return await committed(self._store, partial(self._end, step, begun, result))
 
@@ -153,7 +153,7 @@ class ToolActivities:
         if case.begun and isinstance(tool, AsyncTool) and not tool.idempotent:
             return BegunToolCall(caller, result=ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN))
         if isinstance(tool, QuestionTool):
-            question_or_failure = ask(tool, parsed.arguments)
+            question_or_failure = ask_tool(tool, parsed.arguments)
             if isinstance(question_or_failure, ToolCallResult):
                 return BegunToolCall(caller, result=question_or_failure)
             return _apply_question(caller, ask_question(tx, case.job, case.step, question_or_failure, rules.asking))
@@ -193,7 +193,7 @@ class ToolActivities:
         with self._store.begin() as tx:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
-                ready = act(ready.tool, tx, ready.arguments, begun.caller)
+                ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
             row.state, row.result = ready.state, tx.llm.prompts.keep(storable(text))

@@ -36,13 +36,13 @@ LONGEST_PAUSE = 30.0
 log = structlog.get_logger(__name__)
 
 
-class Drafting:
+class DraftSender:
     """Sends and edits draft messages; each method returns None when done, else the seconds before the next try."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def place(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
+    async def send_placeholder(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
         """Send the placeholder message of a draft to the platform, and record its receipt.
 
         Without ``may_send``, the call only finds out whether an earlier send succeeded. Where the platform cannot tell,
@@ -174,7 +174,7 @@ class DraftStreamer:
     def __init__(self, store: Store, held: HeldConnectors) -> None:
         self._store = store
         self._held = held
-        self._drafting = Drafting(store)
+        self._drafting = DraftSender(store)
         self._progress: dict[str, DraftProgress] = {}
         self._offers: dict[Place, float] = {}
         self._last_mark = ""
@@ -194,7 +194,7 @@ class DraftStreamer:
         finally:
             await end([progress.work for progress in self._progress.values() if progress.work is not None])
 
-    async def finished(self, job_id: str) -> None:
+    async def end_streaming(self, job_id: str) -> None:
         """Stop streaming a job, because its answer is about to replace its draft.
 
         Returns when the edit under way, if any, has ended.
@@ -217,7 +217,7 @@ class DraftStreamer:
 
     async def settle(self, job_id: str, connector: Connector) -> None:
         """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
-        if await self._drafting.place(job_id, connector, may_send=False) is not None:
+        if await self._drafting.send_placeholder(job_id, connector, may_send=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
     async def _check_drafts(self) -> None:
@@ -282,7 +282,7 @@ class DraftStreamer:
         job_id = addressed.draft.job_id
         match step:
             case DraftStep.PLACE:
-                return await self._drafting.place(
+                return await self._drafting.send_placeholder(
                     job_id, connector, may_send=addressed.draft.state is DraftState.WRITTEN
                 )
             case DraftStep.EDIT:

@@ -100,7 +100,7 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
         return client
 
 
-async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
+async def watch_connection(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
     """Check the connection every few ``seconds`` until cancelled; report an outage once, and its end once.
 
     A problem is reported only if a second check confirms it.

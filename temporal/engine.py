@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from temporal.client import AWAY, check_namespace, connect_patiently, watch
+from temporal.client import AWAY, check_namespace, connect_patiently, watch_connection
 from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
 from temporal.endpoint import Endpoint
 from temporal.explanations import explain
@@ -40,17 +40,17 @@ class Engine:
         """Whether every worker polls for tasks."""
         return bool(self._workers) and all(worker.polling for worker in self._workers)
 
-    async def connected(self) -> Client:
+    async def wait_for_client(self) -> Client:
         """Wait for the first connection, and return its client."""
         await self._connected.wait()
         assert self.client is not None
         return self.client
 
-    async def present(self) -> Client | None:
+    async def current_client(self) -> Client | None:
         """Return the client; None while Temporal was never reached."""
         return self.client
 
-    async def reachable(self) -> str:
+    async def outage(self) -> str:
         """Return why Temporal cannot be used; empty when it works."""
         if self.client is None:
             return "Temporal is not connected yet"
@@ -61,7 +61,7 @@ class Engine:
             return explain(error, self._endpoint)
         return ""
 
-    async def polled(self, queue: str) -> bool:
+    async def is_polled(self, queue: str) -> bool:
         """Return whether a worker polls this queue for workflows; False also when Temporal does not answer."""
         if self.client is None:
             return False
@@ -77,13 +77,13 @@ class Engine:
         await self._add_search_attributes(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
-            group.create_task(watch(self.client, self._endpoint, self._report))
+            group.create_task(watch_connection(self.client, self._endpoint, self._report))
             for service in services:
                 group.create_task(self._run_persistently(service, self.client))
 
     async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
         """Poll a queue until cancelled or drained; ``begun`` is called each time polling begins."""
-        worker = WorkerLoop(await self.connected(), parts, self._report)
+        worker = WorkerLoop(await self.wait_for_client(), parts, self._report)
         self._workers.append(worker)
         try:
             await worker.run(begun)

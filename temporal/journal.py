@@ -97,7 +97,7 @@ class Journal:
         self._since = store.now
         self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
-    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+    def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run steps that only write to the store in one transaction, and return the result of the work.
 
         If a step fails, the transaction is rolled back and the steps run one by one, so that the failure is recorded
@@ -115,7 +115,7 @@ class Journal:
     def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
         """Return the result of a step that only writes to the store, or its stored result if it finished before.
 
-        Inside ``together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
+        Inside ``run_together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
         """
         with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
@@ -125,7 +125,7 @@ class Journal:
             # The row stores the error; the history gets only its type and a sentence (docs/invariants.md: by
             # reference).
             except Exception as error:  # noqa: BLE001 - see above
-                raise self.failed(ref, error) from None
+                raise self.record_failure(ref, error) from None
 
     async def perform(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
         """Return the result of a step that acts outside, or its stored result when it finished before."""
@@ -145,7 +145,7 @@ class Journal:
                 yield own if isinstance(own, str) else None
             # The row stores the error, the history only its type, as in ``run`` (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
-                raise await asyncio.to_thread(self.failed, ref, error) from None
+                raise await asyncio.to_thread(self.record_failure, ref, error) from None
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
         """Record the attempt at a step that the next activity makes.
@@ -209,7 +209,7 @@ class Journal:
             with acting_for(own):
                 tx.jobs.steps.failed(ref, problem, UNEXPECTED)
 
-    def failed(self, ref: StepRef, error: Exception) -> StepFailure:
+    def record_failure(self, ref: StepRef, error: Exception) -> StepFailure:
         """Record why the attempt failed or has to wait, and return the failure for Temporal.
 
         After its last failure, a job may wait for an outside event instead of failing (docs/decisions.md: retry).

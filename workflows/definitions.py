@@ -261,12 +261,12 @@ class JobRun:
             number, place = numbers_of(step)
             name = self._results[StepKind.MODEL.numbered(number)].tools[place]
             call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
-            return await self._queued.do(
+            return await self._queued.run(
                 ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
             )
         if kind is StepKind.SCRIPT:
             options = self._queued.tool_options()
-            return await self._queued.do(ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step))
+            return await self._queued.run(ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step))
         return await self._deliver(step)
 
     def _store_result(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
@@ -293,14 +293,14 @@ class JobRun:
         if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
             model_step = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
             options = self._queued.model_options()
-            call = await self._queued.do(LLMActivities.call_model, model_step, options, purpose_of(step))
+            call = await self._queued.run(LLMActivities.call_model, model_step, options, purpose_of(step))
             return self._store_result(step, call)
         group = AskGroup(job_id=self._ref.job_id, step=step, number=number, final=final)
         summary = f"{purpose_of(step)}; record and send its answer"
         options = self._queued.model_options(sends=True)
         done: AskGroupOutcome
         try:
-            done = await self._queued.do(AnsweringActivities.answer, group, options, summary)
+            done = await self._queued.run(AnsweringActivities.answer, group, options, summary)
         except (Suspended, ActivityError) as error:
             if StepKind.DELIVER in (failed_step(error), *getattr(error, "steps", ())):
                 self._details.add(f"{step}: done")
@@ -334,7 +334,7 @@ class JobRun:
         }
         activity, options = work[step]
         try:
-            self._store_result(step, await self._queued.do(activity, self._step_ref(step), options, purpose_of(step)))
+            self._store_result(step, await self._queued.run(activity, self._step_ref(step), options, purpose_of(step)))
         except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or error_type(error) in STOPPED:
                 raise
@@ -348,7 +348,7 @@ class JobRun:
         purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
         options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
-        return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))
+        return await self._queued.run(DeliveryActivities.deliver, message, options, purpose_of(step))
 
     def _show_typing(self) -> None:
         """Start the typing indicator in the process with the connector; the run does not wait for that."""

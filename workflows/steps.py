@@ -186,7 +186,7 @@ class QueuedSteps:
             attempt_timeout=attempt_timeout, total_timeout=total_timeout, queue=self._ref.connector_queue
         )
 
-    async def do(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
+    async def run(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step on its queue; raises ``Suspended`` when it has to wait."""
         with _waits_as_suspended(step):
             return await workflow.execute_activity_method(

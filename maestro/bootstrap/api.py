@@ -89,7 +89,7 @@ class Api(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Serve until the event is set; Temporal may come and go meanwhile."""
         engine = Engine(endpoint_of(self.settings), self.say)
-        jobs = open_jobs(store, self.live, engine.present, lambda: None)
+        jobs = open_jobs(store, self.live, engine.current_client, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = ProcessHealth(EngineHealth(store, engine, working), metrics)

@@ -36,7 +36,7 @@ def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookInt
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
     """Return what starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if there is one."""
-    return BatchWork(store, workflow_interrupter(engine.present), wake)
+    return BatchWork(store, workflow_interrupter(engine.current_client), wake)
 
 
 def open_jobs(store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]) -> JobOperations:

@@ -99,7 +99,7 @@ class Up(ModelProcess):
         services.add(*(host.run(connector, begun.another()) for connector in connectors))
         services.add(bots.run(webhooks_of(connectors)), flow.growing.run(), *flow_services)
         if self.settings.webui.enabled:
-            jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
+            jobs = open_jobs(store, self.live, engine.current_client, dispatcher.wake)
             health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
             vitals = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, vitals)

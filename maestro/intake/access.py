@@ -98,11 +98,11 @@ class AccessControl:
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return the sender of a message with the access that the store grants at this moment."""
         person_id = sender_of(message)
-        return self.person_as(
+        return self.build_person(
             message, binding, lambda: tx.users.owners.has(person_id), lambda: tx.users.pairings.is_known(person_id)
         )
 
-    def person_as(
+    def build_person(
         self,
         message: IncomingMessage,
         binding: AgentChannel | None,

@@ -157,8 +157,7 @@ class Intake:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         received = self._receive(tx, message, state)
         content = received.message.content
-        # without an open question in the lane, only a text with a number sign can be an answer
-        may_answer = state.asking or "#" in content
+        may_answer = state.asking or "#" in content  # an answer to a question of another lane has a number sign
         command = control_word(content) or pairing_code(content)
         meant = command or (answers.read_answer(tx, received) if may_answer else None)
         ignored = self._ignore_reason(tx, received, meant)
@@ -178,7 +177,7 @@ class Intake:
 
     def _receive(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
-        person = access.person_as(message, state.binding, lambda: state.listed, lambda: state.let_in)
+        person = access.build_person(message, state.binding, lambda: state.listed, lambda: state.let_in)
         received = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
             return received

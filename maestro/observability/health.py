@@ -67,7 +67,7 @@ class EngineHealth:
 
     async def checks(self) -> Mapping[str, str]:
         """Return "ok" or the problem for the store, Temporal, the worker, and the connectors where there are any."""
-        store, temporal = await asyncio.gather(self._store.problem(), self._engine.reachable())
+        store, temporal = await asyncio.gather(self._store.problem(), self._engine.outage())
         checks = {
             "store": store or OK,
             "temporal": temporal or OK,
@@ -95,7 +95,7 @@ def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]
     """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
     async def problem() -> str:
-        return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
+        return "" if await engine.is_polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
 
     return problem
 

@@ -61,12 +61,12 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
         return ToolCallResult(str(failure), ToolState.FAILED)
 
 
-def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
+def ask_tool(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
     """Return the tool's question for a user, or the failure for the model."""
     return _guarded(tool, lambda: tool.question(arguments))
 
 
-async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
+async def run_tool(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
     """Run a tool with a timeout in seconds; only a cancellation is raised.
 
     A tool that ignores its cancellation is left running, so that no job waits for it.
@@ -93,7 +93,7 @@ def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCa
     return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
 
 
-def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
+def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     """Let a tool change the store in this transaction; a failure rolls back the tool's changes only."""
 
     def change() -> ToolCallResult:

@@ -84,12 +84,12 @@ class _PageText:
             at = match.end()
             tag = (match["tag"] or "").lower()
             if tag and match["end"]:
-                self._leave(tag)
+                self._end_tag(tag)
             elif tag:
-                self._enter(tag, match["rest"])
+                self._start_tag(tag, match["rest"])
         self._add_text(html[at:])
 
-    def _enter(self, tag: str, rest: str) -> None:
+    def _start_tag(self, tag: str, rest: str) -> None:
         if tag == "title" and "svg" not in self._silent:
             self._in_title = True
         elif tag in _SILENT:
@@ -97,18 +97,18 @@ class _PageText:
                 self._silent.append(tag)
         elif not self._silent:
             matches = _ATTRIBUTE.findall(rest)
-            self._begin(
+            self._open_element(
                 tag, {name.lower(): unescape(double or single or bare) for name, double, single, bare in matches}
             )
 
-    def _leave(self, tag: str) -> None:
+    def _end_tag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
         elif tag in self._silent:
             while self._silent.pop() != tag:
                 pass
         elif not self._silent:
-            self._end(tag)
+            self._close_element(tag)
 
     def _add_text(self, data: str) -> None:
         if self._silent and not self._in_title:
@@ -119,7 +119,7 @@ class _PageText:
         else:
             self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
 
-    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
+    def _open_element(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in _HEADINGS:
             self._pieces.append(f"\n\n{_HEADINGS[tag]}")
         elif tag == "li":
@@ -134,7 +134,7 @@ class _PageText:
             self._links.append(self._target(attributes.get("href") or ""))
         self._preformatted += tag == "pre"
 
-    def _end(self, tag: str) -> None:
+    def _close_element(self, tag: str) -> None:
         if tag in _HEADINGS or _BLOCK.fullmatch(tag):
             self._pieces.append("\n\n" if tag != "tr" else "")
         elif tag == "a" and self._links:

@@ -19,7 +19,7 @@ from temporal.client import (
     connect_patiently,
     connection_warnings,
     find_trouble,
-    watch,
+    watch_connection,
 )
 from temporal.endpoint import Endpoint, Tls
 from temporal.explanations import explain
@@ -276,7 +276,7 @@ async def test_a_connection_that_works_at_once_is_not_talked_about(port: int) ->
 async def watching(endpoint: Endpoint, told: Callable[[str], None]) -> AsyncIterator[None]:
     """Watch a connection for the length of a block."""
     client = await connect_patiently(endpoint, told)
-    watch_task = asyncio.create_task(watch(client, endpoint, told, seconds=0.05))
+    watch_task = asyncio.create_task(watch_connection(client, endpoint, told, seconds=0.05))
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ async def test_a_server_that_is_busy_for_a_moment_is_asked_again(gate: KeyGate) 
         while not gate.refused:  # noqa: ASYNC110 - the gate tells nobody
             await asyncio.sleep(0.02)
         gate.busy = frozenset()
-        client = await engine.connected()
+        client = await engine.wait_for_client()
     assert (await find_shortfall(client, "default")).missing == ()
     assert said == []
     running.cancel()
@@ -45,7 +45,7 @@ async def test_a_server_that_refuses_is_worked_with_and_the_fix_is_told_once(gat
     engine = Engine(Endpoint(gate.address, "default", api_key=KEY), said.append)
     running = asyncio.create_task(engine.run())
     async with asyncio.timeout(60):
-        await engine.connected()
+        await engine.wait_for_client()
     [line] = said
     assert all(name in line for name in SEARCH_ATTRIBUTES)
     running.cancel()
