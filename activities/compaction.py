@@ -70,7 +70,7 @@ class CompactionRules:
 
 
 class CompactionActivities:
-    """Compacts conversations whose messages no longer fit into the context window."""
+    """Compacts conversations that no longer fit into the context window."""
 
     def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store

@@ -50,7 +50,7 @@ def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope)
 
 
 def input_job(tx: Transaction, job: Job) -> Job:
-    """Return the job whose input is answered: the original job for a what-if, else the job itself."""
+    """Return the job with the input to answer: the original job for a what-if, else the job itself."""
     return what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
@@ -181,7 +181,7 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
     files = tx.inbox.media.of(with_files)
     owner = _conversation_owner(tx, job)
-    # None is the author of a user's message, and of a message of the answering agent.
+    # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]
     agents = map(tx.agents.read, set(authors) - {None, job.agent_id})
     names = {agent.id: speaker_line(Colleague(agent.slug, agent.name, agent.description)) for agent in agents}

@@ -38,7 +38,7 @@ ANSWER_PLACE = -1
 
 @dataclass(frozen=True)
 class AskingRules:
-    """How long a question stays open, which tools need approval, and who may approve besides owners.
+    """How long a question stays open, which tools need approval, and which users may approve besides owners.
 
     Approvers are written as ``platform:userId``.
     """
@@ -115,7 +115,7 @@ def _new_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules)
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        # A message in the job's lane can answer the question; for background work, a message in its channel.
+        # A message in the job's lane, or for background work in the job's channel, can answer the question.
         lane=lane_of(first.address, None) if is_background(first) else job.lane or first.lane,
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,

@@ -194,7 +194,7 @@ class TagRun:
             return f"{start} only some people may talk to that agent." if target.allow_users is not None else None
         if may_not_talk(self._person, target) is None:
             return None
-        return f"{start} the person who asked may not talk to that agent."
+        return f"{start} the asking user may not talk to that agent."
 
 
 def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:

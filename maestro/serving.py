@@ -274,7 +274,7 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
     try:
         await asyncio.shield(task)
     finally:
-        server.should_exit = True  # closes sockets with 1012, "service restart", so that clients reconnect
+        server.should_exit = True  # closes WebSockets with 1012, "service restart", so that clients reconnect
         with contextlib.suppress(asyncio.CancelledError):
             await task
 

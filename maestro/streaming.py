@@ -251,7 +251,7 @@ class DraftStreamer:
             return progress.busy
         step = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
         if step is DraftStep.NOTHING:
-            # No further check is needed: the commit that frees the channel causes one.
+            # The commit that frees the channel causes the next check of this draft.
             return False
         if time.monotonic() >= progress.due:
             connector = connectors[addressed.address.platform, addressed.address.account]

@@ -21,7 +21,7 @@ async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
-    """Return when one of the events occurs; raise the error of a watched task that ends before."""
+    """Return when one of the events occurs; raise the error of a watched task that ends earlier."""
     waiting = [asyncio.ensure_future(event) for event in events]
     try:
         done, _ = await asyncio.wait([*waiting, *watched], return_when=asyncio.FIRST_COMPLETED)

@@ -54,7 +54,7 @@ async def _send_heartbeats(seconds: float) -> None:
 class LoadGauge:
     """Measures the machine's load: threads per core that run or wait for a core, smoothed.
 
-    The load is read only when a timeout is requested. A machine whose load cannot be read counts as idle.
+    The load is read only when a timeout is requested. A machine without readable load counts as idle.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            # Without one of these reasons, Temporal gave up this attempt only, for example after missing heartbeats.
+            # For any other reason, Temporal gave up this attempt only, for example after missing heartbeats.
             details = activity.cancellation_details()
             if details is None or details.cancel_requested or details.worker_shutdown:
                 step.cancel()

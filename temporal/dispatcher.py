@@ -31,7 +31,7 @@ BATCH = 50
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the job's previous run is still closing"
-"""The reason for a resumed job whose failed workflow has not closed yet; one of the next checks starts the job."""
+"""The reason for a resumed job while its failed workflow has not closed; one of the next checks starts the job."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """After this time a local step of a dead process is repeated, on an idle machine; a live process renews its task."""
@@ -130,7 +130,7 @@ class Dispatcher:
         return self._client is not None and self._well and not self._paused
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job whose claim is committed; any thread may call this."""
+        """Start a job after its claim was committed; any thread may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
@@ -233,7 +233,7 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        for reason in reasons - self._reported:  # each reason once, so that repetition does not hide the fix
+        for reason in reasons - self._reported:  # a reason is reported once: repetition would hide its fix
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)
@@ -241,7 +241,7 @@ class Dispatcher:
         unused = list(refused) if none_started else closing
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
-        if len(closing) == len(jobs):  # Temporal works; each of these jobs only waits for its previous workflow to end.
+        if len(closing) == len(jobs):  # Temporal works: these jobs only wait for the end of their previous workflows
             await asyncio.sleep(self._pace().look)
             return True
         return not none_started
@@ -301,9 +301,9 @@ class Dispatcher:
     def _claim(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
 
-        Jobs whose wait is over become pending first: they precede later jobs of their lane.
+        Jobs with an ended wait become pending first: they precede later jobs of their lane.
         """
-        self._left_behind = False  # reset before the read, so that a job added later sets the flag again
+        self._left_behind = False  # the flag is reset before the read, so that a later job sets it again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             pace = self._pace()

@@ -53,7 +53,7 @@ class StepJournal(Interceptor):
     def around(self, function: Activity) -> Activity:
         """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
-        if wrapped is None:  # wrapped only once, because reading type hints is slow and each message runs this activity
+        if wrapped is None:  # each activity is wrapped once, because reading type hints is slow
             wrapped = self._around[function] = self._wrap(function)
         return wrapped
 
@@ -175,14 +175,14 @@ class Journal:
         and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if not recorded:  # Temporal's attempt number belongs to another step, or to a workflow task
+        if not recorded:  # Temporal's number then counts another step, or tasks of a workflow
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             self._write_late_failure(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
-                return past.result  # a job that was parked may already wait for its next run
+                return past.result  # a parked job may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
             # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:

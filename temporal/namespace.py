@@ -48,7 +48,7 @@ class Shortfall:
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
-    """The present type of each such attribute by name, as the program ``temporal`` writes types."""
+    """The present type of each attribute with a wrong type, as the program ``temporal`` writes types."""
 
 
 def compare_attributes(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
@@ -155,7 +155,7 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
             raise
         await _register_namespace(client, endpoint, retention)
         changes = [f"Created namespace {endpoint.namespace}, which keeps histories for {days_text(retention)}."]
-    # Also for a namespace that exists: another process may have created it a moment ago.
+    # An existing namespace is checked too: another process may have created it a moment ago.
     await _retry_until_usable(lambda: _require_known(client, endpoint.namespace))
     return changes
 
@@ -169,7 +169,7 @@ async def _register_namespace(client: Client, endpoint: Endpoint, retention: tim
     try:
         await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # ALREADY_EXISTS: another process was first
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # else another process created the namespace first
             hours = max(1, round(retention.total_seconds() / 3600))
             raise TemporalUnavailable(
                 f"Temporal at {endpoint.address} does not allow Maestro to create namespace {name} ({error.message}): "

@@ -46,11 +46,11 @@ BY_ITSELF = frozenset(
 """Ends of a workflow that leave its job open only after a fault, such as an incompatible change of workflow code."""
 
 RECOVERIES = 3
-"""How often a job whose workflow ended gets a new run; after that many, the next would probably end as well."""
+"""How often a job gets a new run after its workflow ended; after that many, the next run would probably end as well."""
 
 
 class Reconciler:
-    """Resumes open jobs that have no workflow, and closes jobs whose workflow an operator ended in Temporal."""
+    """Resumes open jobs without a workflow, and closes jobs after an operator ended their workflow in Temporal."""
 
     def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store

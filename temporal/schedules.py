@@ -235,7 +235,7 @@ async def remove_schedule(client: Client, temporal_id: str, main_queue: str) -> 
 
 
 async def _update_schedule(client: Client, desired: DesiredSchedule, *, overwrite: bool) -> bool:
-    """Update a schedule; return False if Temporal has no such schedule."""
+    """Update a schedule; return False if the schedule does not exist in Temporal."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
         if not overwrite and _is_unchanged(present.description.schedule, desired.schedule):

@@ -31,7 +31,7 @@ from temporal.failures import ExpectedEndFilter
 log = structlog.get_logger(__name__)
 
 SDK_VERSION = "1.35.0"
-"""The version of the SDK whose internals are used; with any other version activations run in threads."""
+"""The version of the SDK that has the internals in use; with any other version, activations run in threads."""
 HANG_SECONDS = 2.0
 """How long an activation may run; the SDK allows as much to an activation in a thread."""
 CHECKS_PER_HANG = 2
@@ -224,7 +224,7 @@ def _clear_pending_hang() -> None:
     (seen with 3.11).
     """
     with suppress(ActivationHang):
-        _raise_in_thread(threading.get_ident(), ActivationHang)  # replaces one that this thread has pending
+        _raise_in_thread(threading.get_ident(), ActivationHang)  # replaces an exception that is pending already
         while True:
             pass
 

@@ -173,7 +173,7 @@ class EmbeddedServer:
             watch = await self._watch_over(record.pid)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.save, self._config.record)
-        except BaseException:  # even a cancellation must not leave the server running without supervision
+        except BaseException:  # a cancellation, too, must not leave the server without supervision
             await self._end(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
@@ -240,7 +240,7 @@ class EmbeddedServer:
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            # The server may have ended; its exit is noticed a moment later.
+            # The server may have ended: its exit is noticed a moment later.
             if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
@@ -309,7 +309,7 @@ class EmbeddedServer:
     @staticmethod
     def _check_port(port: int, setting: str) -> None:
         with socket.socket() as probe:
-            # SO_REUSEADDR, as the server sets it: lingering connections of an earlier run must not count as a listener.
+            # The server sets SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))

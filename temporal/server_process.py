@@ -26,11 +26,11 @@ ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")
 _DYNAMIC_CONFIG = (
-    # The one history shard asks its queues 20 times a second by default, so every step would wait for a 50 ms tick.
+    # The history shard polls its queues 20 times a second by default, so every step would wait for a 50 ms tick.
     "history.transferProcessorMaxPollRPS=5000",
     "history.timerProcessorMaxPollRPS=5000",
     "history.visibilityProcessorMaxPollRPS=5000",
-    # Priorities are strict within one partition only.
+    # Temporal keeps the order of priorities only within one partition of a queue.
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
     "matching.enableFairness=true",
@@ -314,7 +314,7 @@ async def start_held(command: Sequence[str], environment: dict[str, str], output
 async def release(held: Child) -> None:
     """Let a held process execute its command."""
     assert held.stdin is not None
-    with suppress(ConnectionError):  # the process was killed, which the caller notices when it waits for the process
+    with suppress(ConnectionError):  # the held process was killed: the caller that waits for it notices that
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()
@@ -329,7 +329,7 @@ async def watch_over(pid: int, database: Path, record: Path, orphaned: float, gr
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PATH": os.defpath},
-        start_new_session=True,  # own session, so that the watch survives the end of Maestro
+        start_new_session=True,  # a session of its own, so that the watch process survives the end of Maestro
     )
 
 

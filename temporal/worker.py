@@ -41,7 +41,7 @@ REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
 """The first pause before Temporal is asked again whether it sees a new worker's polls; pauses double."""
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
-"""The beginning of the SDK's errors about a worker refused at its start, whose queue then stays blocked."""
+"""The beginning of the SDK's errors about a worker that was refused at its start; its queue then stays blocked."""
 
 LONGEST_STICKY = timedelta(seconds=10)
 """How long a workflow task waits at most for the process that has the workflow in memory; the SDK's default.

@@ -194,9 +194,9 @@ class JobRun:
                 await self._do_steps(path)
             except Suspended as waiting:
                 await finish_despite_cancel(self._park_job(waiting.steps))
-        # A bug in this code must not end a job without a reason (docs/invariants.md: no silent end).
+        # A bug in workflow code must not end a job without a reason (docs/invariants.md: no silent end).
         except (Exception, asyncio.CancelledError) as error:
-            await finish_despite_cancel(self._close_failed_job(error))
+            await finish_despite_cancel(self._close_after_error(error))
             self._details.publish(str(self._status))
             if self._status is JobStatus.FAILED:
                 raise ApplicationError("The job failed.", type=error_type(error), non_retryable=True) from None
@@ -372,7 +372,7 @@ class JobRun:
         self._status = parked.status
         self._details.add(f"{parked.status}: {', '.join(waiting)}")
 
-    async def _close_failed_job(self, error: BaseException) -> None:
+    async def _close_after_error(self, error: BaseException) -> None:
         error_name = error_type(error)
         stopped = is_cancelled_exception(error) or error_name in STOPPED
         if not stopped and not self._silent and failed_step(error) != StepKind.DELIVER:

@@ -111,7 +111,7 @@ class RunDetails:
         workflow.set_current_details("\n".join(self._lines))
 
     def publish(self, outcome: str) -> None:
-        """Set the search attributes whose values are known at the end of the run."""
+        """Set the search attributes that are known only at the end of the run."""
         values = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
         workflow.upsert_search_attributes([key.value_set(value) for key, value in values.items() if value])
 
@@ -251,7 +251,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
 def search_attributes(
     platform: str | None, kind: JobKind, channel: str | None, agent: str | None = None
 ) -> TypedSearchAttributes:
-    """Return the search attributes with which a workflow starts, except those whose value is None."""
+    """Return the search attributes with which a workflow starts; a value of None is left out."""
     values = {PLATFORM: platform, KIND: str(kind), CHANNEL: channel, AGENT: agent}
     return TypedSearchAttributes(
         [SearchAttributePair(key, value) for key, value in values.items() if value is not None]

@@ -52,7 +52,7 @@ Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
 
 
 def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
-    """Replace the text of a message whose job has not started; a later edit is only counted."""
+    """Replace the text of a message if its job has not started; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add(edit.address, UNKNOWN)

@@ -154,7 +154,7 @@ def _listing(folder: Path, start: Path) -> str:
     lines: list[str] = []
     with os_errors_explained("The files cannot be listed"):
         if not start.is_dir() and start != root:
-            raise ToolFailure("There is no such folder. Leave the path out to see all files.")
+            raise ToolFailure("This folder does not exist. Leave the path out to see all files.")
         for file in _walk_files(start):
             if len(lines) == LISTED:
                 lines.append(f"[there are more; only {LISTED} are listed]")
