@@ -105,11 +105,11 @@ class Dispatcher:
     """Starts the jobs that intake passes to it, and claims other jobs when it is woken or the store changes."""
 
     def __init__(
-        self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
+        self, store: Store, queues: Queues, settings: Callable[[], RunSettings], report: Callable[[str], None]
     ) -> None:
         self._store = store
         self._queues = queues
-        self._pace = pace
+        self._settings = settings
         self._report = report
         self._woken = asyncio.Event()
         self._paused = False
@@ -157,14 +157,14 @@ class Dispatcher:
         await asyncio.to_thread(self._forget_claims)
         self._client = client
         try:
-            with self._store.changes.subscribed(self._has_work, lambda: self._pace().look, self._woken):
+            with self._store.changes.subscribed(self._has_work, lambda: self._settings().look, self._woken):
                 await self._work(client)
         finally:
             for starting in self._starting:
                 starting.cancel()
 
     async def _work(self, client: Client) -> None:
-        pause = self._pace().look
+        pause = self._settings().look
         while not self._paused:
             has_new, self._has_new = self._has_new, False
             state = self._store.changes.state
@@ -175,14 +175,14 @@ class Dispatcher:
                 new, self._interrupted = view.stopped - self._interrupted, set(view.stopped)
                 await asyncio.gather(*(self._cancel(client, job_id) for job_id in new))
             if not view.claimed:
-                await self._wait_for_work(self._pace().look if view.crowded else None)
+                await self._wait_for_work(self._settings().look if view.crowded else None)
                 continue
             self._well = await self._start_all(client, view.claimed)
             if not self._well:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause = self._pace().look
+            pause = self._settings().look
             if not self._left_behind:
                 await self._wait_for_work(None)
 
@@ -242,13 +242,13 @@ class Dispatcher:
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
         if len(closing) == len(jobs):  # Temporal works: these jobs only wait for the end of their previous workflows
-            await asyncio.sleep(self._pace().look)
+            await asyncio.sleep(self._settings().look)
             return True
         return not none_started
 
     async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Start the workflow of a job; return the reason if that failed, else None."""
-        job, settings = claimed.job, self._pace()
+        job, settings = claimed.job, self._settings()
         summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
         try:
             # A second start is harmless, because finished steps are not repeated.
@@ -292,7 +292,7 @@ class Dispatcher:
         if stopping or not has_new:
             with self._store.view() as tx:
                 stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
-                limit = self._pace().background
+                limit = self._settings().background
                 if not (has_new or tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, limit)):
                     return DispatcherView(stopped=stopped)
         claimed = self._claim()
@@ -306,8 +306,8 @@ class Dispatcher:
         self._left_behind = False  # the flag is reset before the read, so that a later job sets it again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
-            pace = self._pace()
-            self._order.background, self._order.fair = pace.background, pace.fair
+            settings = self._settings()
+            self._order.background, self._order.fair = settings.background, settings.fair
             claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order)
             if tx.jobs.any_unclaimed():
                 self._left_behind = True

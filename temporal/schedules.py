@@ -138,7 +138,7 @@ class ScheduleTerms:
     """Values that all runs of all schedules share: the queues and the settings of runs."""
 
     queues: Queues
-    pace: RunSettings
+    settings: RunSettings
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
     idle = why_no_run(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
-    ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
+    ref = terms.settings.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     # The priority ignores the client that pays, which only the run itself reads.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, terms, ref, attributes, precedence)
@@ -202,7 +202,7 @@ def _start_action(
         typed_search_attributes=attributes,
         static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
         static_details=f"A run of {runs}. Its job has the id of this workflow.",
-        priority=temporal_priority(precedence, fair=terms.pace.fair),
+        priority=temporal_priority(precedence, fair=terms.settings.fair),
     )
 
 
