@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, 
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-GIVEN = "its agent was named when it was created"
+GIVEN = "the agent was named when the job was created"
 """The routing reason of a task or a schedule's run, which named its agent when it was created."""
 
 

@@ -141,11 +141,11 @@ def connection_warnings(endpoint: Endpoint) -> tuple[str, ...]:
         return ()
     return (
         f"The API key of temporal.apiKey goes to {endpoint.address} in plain text: set temporal.tls to true "
-        "(Temporal Cloud takes no key without it).",
+        "(Temporal Cloud accepts no key without TLS).",
     )
 
 
 def _report_change(problem: str, reported: str, report: Report) -> str:
     if problem != reported:
-        report(f"{problem} Trying again until it works.")
+        report(f"{problem} Trying again until Temporal works.")
     return problem

@@ -227,7 +227,7 @@ _TEXTS = {
     ),
     Cause.NO_NAMESPACE: (
         "Temporal at {at} has no namespace '{namespace}'",
-        "create it with `maestro init` or `temporal operator namespace create -n {namespace}`, "
+        "create the namespace with `maestro init` or `temporal operator namespace create -n {namespace}`, "
         "or correct temporal.namespace",
     ),
     Cause.NOT_TEMPORAL: (

@@ -330,7 +330,7 @@ class EmbeddedServer:
                 "it, or move the folder and set dataDir to its new place."
             )
         return TemporalUnavailable(
-            f"The Temporal server ended at once: {line or 'it wrote nothing'} (full log: {self._config.log}). "
+            f"The Temporal server ended at once: {line or 'no output'} (full log: {self._config.log}). "
             f"If {self._config.database} is damaged or unreadable, move it away together with its -wal and -shm files "
             "and start again: open jobs are resumed from Maestro's own database."
         )

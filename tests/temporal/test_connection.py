@@ -262,7 +262,7 @@ async def test_each_change_of_the_reason_is_told_once_until_it_works(port: int) 
 def explained(told: Told, words: str) -> str:
     """Return the one line that contains the words."""
     [line] = [line for line in told.lines if words in line]
-    assert line.endswith("Trying again until it works.")
+    assert line.endswith("Trying again until Temporal works.")
     return line
 
 
