@@ -185,7 +185,7 @@ class TagActivities:
             raise wait_for_person(outcome)
         return outcome
 
-    def takes_long(self, content: str) -> bool:
+    def needs_scan(self, content: str) -> bool:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
         return self._rules().redact is not keep_text and bool(parse_answer(content).tags)
 

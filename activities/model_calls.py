@@ -281,7 +281,7 @@ class _AnswerAttempt:
         tx.jobs.assume(job)  # a later stop is noticed when the job's row is updated
         tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed when this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
-        if not outcome.tools and not steps.tags.takes_long(response.content):
+        if not outcome.tools and not steps.tags.needs_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):

@@ -32,11 +32,11 @@ class ChatService:
 
         Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
         """
-        prepared = self.prepared(text)
+        prepared = self.prepare_text(text)
         with self._store.begin() as tx:
             return PostedMessage(tx.chat.post(author, prepared))
 
-    def prepared(self, text: str) -> str:
+    def prepare_text(self, text: str) -> str:
         """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
 
         A caller with a transaction of its own calls this first. Raises ``InvalidEdit`` for an empty text.

@@ -71,7 +71,7 @@ class StepJournal(Interceptor):
             return attempt
         if is_group:
             return function
-        return functools.partial(self._journal.run if keeps else self._journal.timed, function)
+        return functools.partial(self._journal.run if keeps else self._journal.run_timed, function)
 
 
 class Journal:
@@ -260,7 +260,7 @@ class Journal:
         scope.enter_context(acting_for(begun))
         return functools.partial(function, ref)
 
-    def timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
+    def run_timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
         """Return the result of an activity that has no row, and measure its time."""
         with attempt_timer(function.__name__, self._observe):
             return function(payload)

@@ -52,7 +52,7 @@ class ChatPost:
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - the interface has it
         """Redact the text and cut it to size, which may take as long as the scanner's timeout."""
         try:
-            return {"text": self._chat.prepared(arguments["text"])}
+            return {"text": self._chat.prepare_text(arguments["text"])}
         except InvalidEdit as error:
             raise ToolFailure(str(error)) from None
 
