@@ -111,16 +111,16 @@ class ConnectionLedger:
         self._log_limit(address if own else "", closed=longest is not None)
         if longest is None:
             return False
-        self._forget(longest)
+        self._forget_connection(longest)
         longest.abort()
         return True
 
     def _forget_closed(self) -> None:
         # A closed connection has no descriptor; a closing connection keeps the descriptor until all data is written.
         for transport in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
-            self._forget(transport)
+            self._forget_connection(transport)
 
-    def _forget(self, transport: asyncio.Transport) -> None:
+    def _forget_connection(self, transport: asyncio.Transport) -> None:
         address = self._open.pop(transport)
         self._unfinished.pop(transport, None)
         self._counts[address] -= 1
@@ -148,19 +148,19 @@ class LimitedHttp(H11Protocol):
         """Begin the connection, or close it at once if a limit is reached."""
         super().connection_made(transport)
         if self._ledger.admit(transport, self.client[0] if self.client else ""):
-            self._watch()
+            self._watch_client()
         else:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes and set the next deadline."""
         super().data_received(data)
-        self._watch()
+        self._watch_client()
 
     def on_response_complete(self) -> None:
         """Set the deadline of the next request."""
         super().on_response_complete()
-        self._watch()
+        self._watch_client()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline and update the ledger."""
@@ -168,7 +168,7 @@ class LimitedHttp(H11Protocol):
         self._ledger.mark(self.transport, unfinished=False)
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
+    def _watch_client(self) -> None:
         """Set the deadline for the client's next bytes; a WebSocket has none."""
         state = self.conn.their_state if self.transport.get_protocol() is self else None
         unfinished = state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
@@ -188,7 +188,7 @@ class LimitedHttp(H11Protocol):
     def _end(self) -> None:
         self._deadline = None
         if self.flow.read_paused:  # reading is paused: Maestro is slow here, not the client
-            self._watch()
+            self._watch_client()
         else:
             self.transport.abort()
 

@@ -53,7 +53,7 @@ class DraftSender:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
         if action not in (SendAction.SEND, SendAction.LOOK):
-            await asyncio.to_thread(self._drop, job_id)
+            await asyncio.to_thread(self._drop_draft, job_id)
             return None
         outcome = await hand_over(connector, message, action)
         return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
@@ -63,7 +63,7 @@ class DraftSender:
         message = addressed.draft.edit_to(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
-            await asyncio.to_thread(self._drop, addressed.draft.job_id)
+            await asyncio.to_thread(self._drop_draft, addressed.draft.job_id)
         return _pause_after(outcome)
 
     async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
@@ -76,7 +76,7 @@ class DraftSender:
 
     async def forget(self, job_id: str) -> None:
         """Delete the row of a draft."""
-        await uninterrupted(asyncio.to_thread(self._forget, job_id))
+        await uninterrupted(asyncio.to_thread(self._delete_draft, job_id))
 
     def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
@@ -115,11 +115,11 @@ class DraftSender:
                 tx.deliveries.drafts.unsent(job_id)
         return _pause_after(outcome)
 
-    def _drop(self, job_id: str) -> None:
+    def _drop_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.deliveries.drafts.drop(job_id)
 
-    def _forget(self, job_id: str) -> None:
+    def _delete_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
 

@@ -64,7 +64,7 @@ def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
             grid = ScheduleIntervalSpec(every=length, offset=since % length or None)
             return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
         case Once(moment):
-            day = _day_of(moment.date())
+            day = _calendar_day(moment.date())
             hour, minute, second = (_ranges([number]) for number in (moment.hour, moment.minute, moment.second))
             calendar = replace(day, hour=hour, minute=minute, second=second)
             return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
@@ -97,7 +97,7 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
         yield from _other_days(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
-                date_spec, rest = _day_of(day), _ranges(cron.hours - hours)
+                date_spec, rest = _calendar_day(day), _ranges(cron.hours - hours)
                 yield replace(
                     whole,
                     year=date_spec.year,
@@ -122,7 +122,7 @@ def _other_days(
                 yield replace(whole, year=_ranges([year]), month=_ranges([month]), day_of_month=_ranges(quiet))
 
 
-def _day_of(day: date) -> ScheduleCalendarSpec:
+def _calendar_day(day: date) -> ScheduleCalendarSpec:
     return ScheduleCalendarSpec(year=_ranges([day.year]), month=_ranges([day.month]), day_of_month=_ranges([day.day]))
 
 

@@ -35,7 +35,7 @@ from temporal.server_process import (
     open_log,
     program_version,
     read_record,
-    release,
+    release_held,
     server_command,
     start_held,
     watch_over,
@@ -137,7 +137,7 @@ class EmbeddedServer:
             await asyncio.gather(self._supervision, return_exceptions=True)
             self._supervision = None
         if self._process is not None:
-            await self._end(self._process)
+            await self._end_process(self._process)
             self._process = None
 
     def _server_command(self) -> tuple[tuple[str, ...], str]:
@@ -163,7 +163,7 @@ class EmbeddedServer:
             return await self._with_new_watch(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
-        await self._end(left_behind)
+        await self._end_process(left_behind)
         return None
 
     async def _with_new_watch(self, record: ServerRecord) -> ServerProcess:
@@ -174,7 +174,7 @@ class EmbeddedServer:
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.save, self._config.record)
         except BaseException:  # a cancellation, too, must not leave the server without supervision
-            await self._end(ServerProcess(record))
+            await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
 
@@ -189,7 +189,7 @@ class EmbeddedServer:
         except (TimeoutError, TemporalUnavailable):
             return False
         except asyncio.CancelledError:  # a cancelled start ends the adopted server too
-            await self._end(left_behind)
+            await self._end_process(left_behind)
             raise
         return True
 
@@ -213,9 +213,9 @@ class EmbeddedServer:
         watch: Child | None = None
         try:
             watch = await self._watch_over(child.pid)
-            record = await asyncio.to_thread(self._register, (child.pid, watch.pid), command, program)
+            record = await asyncio.to_thread(self._save_record, (child.pid, watch.pid), command, program)
             process = ServerProcess(record, child, watch)
-            await release(child)
+            await release_held(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._until_healthy(process, written)
         except BaseException:  # a cancelled start, too, must leave no server behind
@@ -224,7 +224,7 @@ class EmbeddedServer:
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
 
-    def _register(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> ServerRecord:
+    def _save_record(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> ServerRecord:
         pid, watch = pids
         seen = find_process(pid)
         if seen is None:
@@ -288,13 +288,13 @@ class EmbeddedServer:
             else:
                 return delay
 
-    async def _end(self, process: ServerProcess) -> None:
+    async def _end_process(self, process: ServerProcess) -> None:
         await process.end(self._config.timing.grace)
         await asyncio.to_thread(self._config.record.unlink, missing_ok=True)
 
     async def _abandon(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
         if process is not None:
-            await self._end(process)
+            await self._end_process(process)
             return
         if child.returncode is None:
             child.kill()  # the process has not executed the server yet, so there is nothing to close

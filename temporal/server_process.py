@@ -147,15 +147,15 @@ def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
-        *_repeat("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
-        *_repeat("--sqlite-pragma", _PRAGMAS),
-        *_repeat("--dynamic-config-value", _DYNAMIC_CONFIG),
-        *_repeat("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),
+        *_repeat_flag("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
+        *_repeat_flag("--sqlite-pragma", _PRAGMAS),
+        *_repeat_flag("--dynamic-config-value", _DYNAMIC_CONFIG),
+        *_repeat_flag("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),
         *config.extra_args,
     )
 
 
-def _repeat(flag: str, values: tuple[str, ...]) -> list[str]:
+def _repeat_flag(flag: str, values: tuple[str, ...]) -> list[str]:
     return [part for value in values for part in (flag, value)]
 
 
@@ -300,7 +300,7 @@ class ServerProcess:
 
 
 async def start_held(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Start a process that becomes ``command`` when ``release`` is called, and ends if Maestro dies before that."""
+    """Start a process that becomes ``command`` on ``release_held``, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -311,7 +311,7 @@ async def start_held(command: Sequence[str], environment: dict[str, str], output
     )
 
 
-async def release(held: Child) -> None:
+async def release_held(held: Child) -> None:
     """Let a held process execute its command."""
     assert held.stdin is not None
     with suppress(ConnectionError):  # the held process was killed: the caller that waits for it notices that

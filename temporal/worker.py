@@ -55,7 +55,7 @@ def production_runner() -> UnsandboxedWorkflowRunner:
     return UnsandboxedWorkflowRunner()
 
 
-async def at_once() -> None:
+async def ready_at_once() -> None:
     """Return without waiting: the default where a worker has to wait for nothing."""
 
 
@@ -74,7 +74,7 @@ class WorkerParts:
     drain: timedelta
     workflows: bool = True
     heartbeat: timedelta = LONGEST_STICKY
-    ready: Callable[[], Awaitable[None]] = at_once
+    ready: Callable[[], Awaitable[None]] = ready_at_once
 
 
 def build_worker(
@@ -172,13 +172,13 @@ class WorkerLoop:
         Where Maestro may not list the pollers, the start of the worker counts as the beginning.
         """
         wait = SEEN_AFTER
-        while not await self._is_seen():
+        while not await self._is_poll_seen():
             await asyncio.sleep(wait)
             wait = min(wait * 2, REBUILD_AFTER)
         self.polling = True
         begun()
 
-    async def _is_seen(self) -> bool:
+    async def _is_poll_seen(self) -> bool:
         kind = WORKFLOWS if self._parts.workflows else ACTIVITIES
         try:
             pollers = await pollers_of(self._client, self._client.namespace, self._parts.task_queue, kind)

@@ -48,13 +48,13 @@ VOICE_TIMEOUT = timedelta(minutes=2)
 """The timeout for all attempts at a message's transcripts; after that, the answer does without the missing ones."""
 
 COMPACTION_TIMEOUT = timedelta(minutes=1)
-"""The time for all attempts at a compaction: the answer does not need it, so a failing provider must not delay it.
+"""The timeout for all attempts at a compaction: without one an answer is possible, so a failure must not delay it.
 
-Its stored answers are kept, and the compaction of the next message continues from there.
+The model answers of the compaction stay stored, and the compaction of the next message continues from there.
 """
 
 REQUESTS_PER_CALL = 3
-"""The time of one model call, in requests: one account may time out, another answer slowly, and both may wait."""
+"""The time of one model call, in request timeouts: one account times out, another answers slowly, both may wait."""
 
 DEADLINE_SLACK = timedelta(seconds=30)
 """How much longer than its own deadline an activity may take before Temporal times it out."""

@@ -55,7 +55,7 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
         job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
         if pairing.is_code_due(tx.now):
             tx.users.pairings.note_sent(pairing, message.address)
-            add_notice(tx, job, _instructions(tx, pairing))
+            add_notice(tx, job, _pairing_instructions(tx, pairing))
         return job
     if tx.users.pairings.count_pending() >= MOST_PENDING:
         return store_dropped(tx, received, FULL, waits=True)
@@ -73,7 +73,7 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
             told_at=tx.now,
         )
     )
-    add_notice(tx, job, _instructions(tx, pairing))
+    add_notice(tx, job, _pairing_instructions(tx, pairing))
     return job
 
 
@@ -172,7 +172,7 @@ def _grant_access(tx: Transaction, person: PersonId, name: str, by: str, *, as_o
         tx.system.audit.add(by, "owner.add", str(person))
 
 
-def _instructions(tx: Transaction, pairing: Pairing) -> str:
+def _pairing_instructions(tx: Transaction, pairing: Pairing) -> str:
     minutes = math.ceil((pairing.expires_at - tx.now) / timedelta(minutes=1))
     return (
         f"I do not know you yet, so this was not answered. Tell the operator this code: {pairing.code}. It is valid "

@@ -46,7 +46,7 @@ class WebhookIntake:
         self.settings = settings
         self._jobs = jobs
 
-    def at(self, path: str) -> Webhook:
+    def find(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self._store.view() as tx:
             webhook = tx.background.webhooks.open_at(path)

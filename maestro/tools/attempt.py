@@ -63,7 +63,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
 
 def ask_tool(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
     """Return the tool's question for a user, or the failure for the model."""
-    return _guarded(tool, lambda: tool.question(arguments))
+    return _run_guarded(tool, lambda: tool.question(arguments))
 
 
 async def run_tool(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
@@ -90,7 +90,7 @@ def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCa
     tool = call.tool
     if not isinstance(tool, PreparingTool):
         return call
-    return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
+    return _run_guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
 
 
 def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
@@ -100,10 +100,10 @@ def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller:
         with savepoint(tx):
             return ToolCallResult(str(tool.act(tx, arguments, caller)))
 
-    return _guarded(tool, change, MaestroError)
+    return _run_guarded(tool, change, MaestroError)
 
 
-def _guarded(
+def _run_guarded(
     tool: StoreTool | QuestionTool, work: Callable[[], Result], passing: type[Exception] | tuple[()] = ()
 ) -> Result | ToolCallResult:
     """Do the work and return its result, or its failure as a result; only errors in ``passing`` are raised."""

@@ -209,8 +209,8 @@ class SendFile:
         path = safe_path(caller.folder, arguments["path"])
         with self._files.arriving() as folder, os_errors_explained("The file cannot be sent"):
             copy = folder / "file"
-            size = _copy(path, copy)
-            content_type = _content_type(copy, path.name)
+            size = _copy_file(path, copy)
+            content_type = _sent_content_type(copy, path.name)
             digest = self._files.take(copy)
         # Every platform accepts the resulting name, which keeps the file's extension.
         printable = "".join(filter(str.isprintable, path.name))
@@ -241,7 +241,7 @@ class SendFile:
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 
 
-def _copy(path: Path, copy: Path) -> int:
+def _copy_file(path: Path, copy: Path) -> int:
     """Copy a file and return its bytes; the opened file is copied, even if its name is replaced meanwhile."""
     with _open_file(path) as source, copy.open("wb") as target:
         while block := source.read(BLOCK):
@@ -255,7 +255,7 @@ def _copy(path: Path, copy: Path) -> int:
     return size
 
 
-def _content_type(copy: Path, name: str) -> str:
+def _sent_content_type(copy: Path, name: str) -> str:
     with copy.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)
@@ -296,7 +296,7 @@ class RunShell:
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
         outputs = (("output", result.output), ("errors", result.errors))
-        parts = [f"--- {name}\n{_without_middle(text.decode(errors='replace'))}" for name, text in outputs if text]
+        parts = [f"--- {name}\n{_cut_middle(text.decode(errors='replace'))}" for name, text in outputs if text]
         output = "\n".join(parts) or "(no output)"
         if result.outcome is ProgramEnd.TOO_LONG:
             raise ToolFailure(f"The command was ended after {limits.seconds:g} seconds.\n{output}")
@@ -305,7 +305,7 @@ class RunShell:
         return f"exit code {result.code}\n{output}"
 
 
-def _without_middle(text: str) -> str:
+def _cut_middle(text: str) -> str:
     if len(text) <= OUTPUT_CHARS:
         return text
     half = OUTPUT_CHARS // 2

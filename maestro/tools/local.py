@@ -78,11 +78,11 @@ class GetTime:
         lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
         name = arguments.get("timezone", "")
         if name:
-            lines.append(f"{name}: {_time_text(now.astimezone(_zone(name)))}")
+            lines.append(f"{name}: {_time_text(now.astimezone(_find_zone(name)))}")
         return "\n".join(lines)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _find_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):
@@ -171,14 +171,14 @@ def _power(base: Number, exponent: Number) -> object:
     return base**exponent
 
 
-def _rounded(number: Number, digits: Number = 0) -> Number:
+def _round(number: Number, digits: Number = 0) -> Number:
     # round() of a whole number computes the power of ten, however large, so the digits are limited.
     if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
         raise ToolFailure(f"round takes a whole number of digits, {MAX_DIGITS} at most.")
     return round(number, digits) if digits else round(number)
 
 
-def _quotient(dividend: Number, divisor: Number) -> Number:
+def _divide(dividend: Number, divisor: Number) -> Number:
     """Divide; a division without remainder returns a whole number, which is exact."""
     if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
         return dividend // divisor
@@ -201,7 +201,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: _quotient,
+    ast.Div: _divide,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: _power,
@@ -209,7 +209,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": math.sqrt,
     "abs": abs,
-    "round": _rounded,
+    "round": _round,
     "min": min,
     "max": max,
     "log": math.log,

@@ -84,24 +84,24 @@ class ToolRegistry:
 
         Unknown names are left out: a server may be away, and a tool may be switched off.
         """
-        names = self._names(agent)
-        return tuple(tool.spec for name, tool in sorted(self._all().items()) if name in names)
+        names = self._tool_names(agent)
+        return tuple(tool.spec for name, tool in sorted(self._all_tools().items()) if name in names)
 
     def find(self, name: str, agent: Agent) -> Tool:
         """Return the tool that a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
-        names = self._names(agent)
-        tool = self._all().get(name) if name in names else None
+        names = self._tool_names(agent)
+        tool = self._all_tools().get(name) if name in names else None
         if tool is None:
             usable = ", ".join(spec.name for spec in self.specs(agent)) or "none"
             problem = "is not available at the moment" if name in names else "does not exist"
             raise ToolFailure(f"The tool {name[:64]} {problem}. You can call: {usable}.")
         return tool
 
-    def _names(self, agent: Agent) -> frozenset[str]:
+    def _tool_names(self, agent: Agent) -> frozenset[str]:
         listed = self._default if agent.tool_names is None else frozenset(agent.tool_names)
         return listed | self._chat.keys() if takes_part(agent) else listed - self._chat.keys()
 
-    def _all(self) -> Mapping[str, Tool]:
+    def _all_tools(self) -> Mapping[str, Tool]:
         """Return all tools by name; a built-in tool replaces any other of the same name."""
         if self._source is None:
             return self._fixed

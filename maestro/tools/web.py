@@ -131,7 +131,7 @@ class _PageText:
         elif tag == "img" and attributes.get("alt"):
             self._pieces.append(f"[image: {attributes['alt']}]")
         elif tag == "a":
-            self._links.append(self._target(attributes.get("href") or ""))
+            self._links.append(self._link_target(attributes.get("href") or ""))
         self._preformatted += tag == "pre"
 
     def _close_element(self, tag: str) -> None:
@@ -141,7 +141,7 @@ class _PageText:
             self._pieces.append(self._links.pop())
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
-    def _target(self, href: str) -> str:
+    def _link_target(self, href: str) -> str:
         """Return the absolute address of a link in brackets; empty for a link without a usable target."""
         try:
             target = urljoin(self._url, href)
@@ -276,22 +276,22 @@ def _result_lines(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"{text}{_source_text(data.get(source))}"
     infobox = data.get("Infobox")
     facts = infobox.get("content") if isinstance(infobox, dict) else None
-    for fact in _dicts(facts)[:FACTS]:
+    for fact in _only_dicts(facts)[:FACTS]:
         yield f"- {_one_line(fact.get('label'))}: {_one_line(fact.get('value'))}"
-    topics = [topic for topic in _topics(data.get("RelatedTopics")) if _one_line(topic.get("Text"))]
+    topics = [topic for topic in _flat_topics(data.get("RelatedTopics")) if _one_line(topic.get("Text"))]
     if topics:
         yield "Related:"
     for topic in topics[:TOPICS]:
         yield f"- {_one_line(topic.get('Text'))}{_source_text(topic.get('FirstURL'))}"
 
 
-def _topics(value: object) -> Iterator[Mapping[str, Any]]:
+def _flat_topics(value: object) -> Iterator[Mapping[str, Any]]:
     """Yield the topics of an answer, including those inside groups."""
-    for entry in _dicts(value):
-        yield from _dicts(entry["Topics"]) if "Topics" in entry else (entry,)
+    for entry in _only_dicts(value):
+        yield from _only_dicts(entry["Topics"]) if "Topics" in entry else (entry,)
 
 
-def _dicts(value: object) -> Sequence[Mapping[str, Any]]:
+def _only_dicts(value: object) -> Sequence[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
