@@ -1,4 +1,4 @@
-"""The chunks of a delivery: cutting a text for its platform, their rows in order, and the next one to send."""
+"""The chunks of a delivery: cutting a text for its platform, storing the chunks, and choosing the next one to send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from maestro.store.deliveries.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
-"""The number of consecutive messages beyond which a file is easier to read."""
+"""The most messages for one text; a text that needs more is sent as a file, which is easier to read."""
 FILENAME = "answer.md"
 IN_FILE = f"\n\n… (the whole answer is in {FILENAME})"
 
@@ -26,20 +26,20 @@ MEGABYTE = 1000**2
 
 @dataclass(frozen=True)
 class ChunkContent:
-    """The content of one chunk: a text, a text sent as the file ``filename``, or the caption of a stored ``file``."""
+    """The content of one chunk: a text, a text sent as the file ``filename``, or a stored ``file`` with a caption."""
 
     content: str
     filename: str = ""
     file: JobFile | None = None
 
 
-def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
-    """Cut a text into chunks for a platform, measured as the platform measures the shown text.
+def split_text(text: str, connector: Connector) -> Sequence[ChunkContent]:
+    """Cut a text into chunks that fit into the platform's messages, by the length that the platform counts.
 
     A text of more than six chunks becomes its first chunk and a file with the whole text, if the platform accepts a
     file of that size and a message has room for the note about it.
     """
-    limits, measure = connector.capabilities, measure_of(connector)
+    limits, measure = connector.capabilities, length_measure(connector)
     room = limits.max_length - measure(IN_FILE)
     rest = chunks(text, limits.max_length, measure)
     first = list(islice(rest, MOST_CHUNKS + 1))
@@ -49,8 +49,8 @@ def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
     return [ChunkContent(beginning + IN_FILE), ChunkContent(text, FILENAME)]
 
 
-def measure_of(connector: Connector) -> Measure:
-    """Return the function with which a platform measures the length of a text."""
+def length_measure(connector: Connector) -> Measure:
+    """Return the function that measures the length of a text as the platform does."""
     unit = connector.capabilities.unit
     if isinstance(connector, Renders):
         render = connector.render
@@ -76,7 +76,7 @@ class OutgoingContent:
         return OutgoingContent(redact(self.text), files, buttons)
 
 
-def store_parts(
+def store_chunks(
     tx: Transaction, job: Job, start: DeliveryStart, content: OutgoingContent, connector: Connector
 ) -> list[Delivery]:
     """Store the chunks of a message in their order; the first text replaces the draft.
@@ -84,12 +84,12 @@ def store_parts(
     The row of the first chunk is marked as being sent; the returned chunks have the state from before that mark.
     """
     draft_id = _take_draft(tx, job, connector) if start.draft else ""
-    parts = parts_of(content.text, content.files, connector)
+    parts = chunks_of(content.text, content.files, connector)
     if draft_id and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [ChunkContent(IN_FILES), *parts]
     last_text = max((seq for seq, part in enumerate(parts) if not part.filename), default=None)
     buttons = buttons_json(content.buttons[: connector.capabilities.max_buttons])
-    reply_id = reply_to(tx, job, start)
+    reply_id = reply_ref(tx, job, start)
     return [
         tx.deliveries.add(
             Delivery(
@@ -112,11 +112,11 @@ def store_parts(
     ]
 
 
-def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
+def chunks_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
     """Return the chunks of a text and its files; the text names each file that the platform does not accept."""
     limit = connector.capabilities.max_file_bytes
     refusals = [_refusal_text(file, limit) for file in files if file.size > limit]
-    texts = pieces("\n\n".join(filter(None, (text, *refusals))), connector)
+    texts = split_text("\n\n".join(filter(None, (text, *refusals))), connector)
     return [*texts, *(ChunkContent(file.caption, file.filename, file) for file in files if file.size <= limit)]
 
 
@@ -131,12 +131,12 @@ def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> Outgoin
     return OutgoingContent(text, files, buttons)
 
 
-def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
-    """Return the platform's id of the message to reply to: the last one of merged messages.
+def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
+    """Return the platform's id of the message to reply to: the newest of merged messages.
 
     For a job that asked a question, this is the user's last answer.
     """
-    # Only a job that waited has answers to a question, and after a wait its run number is above 1.
+    # Only a job that waited can have an answer to its question, and each wait raises the job's run number.
     answer = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
     return tx.inbox.get(answer).message_id if answer else start.asked
 
@@ -154,8 +154,8 @@ def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
 
 
 def _refusal_text(file: JobFile, limit: int) -> str:
-    sizes = f"it has {file.size / MEGABYTE:.1f} MB and {limit / MEGABYTE:g} may be sent"
-    return f"(The file {file.filename} is not sent here: {sizes if limit else 'no files are sent'}.)"
+    sizes = f"it has {file.size / MEGABYTE:.1f} MB and at most {limit / MEGABYTE:g} MB can be sent"
+    return f"(The file {file.filename} is not sent here: {sizes if limit else 'this channel gets no files'}.)"
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class DueChunk:
 
 
 class ChunkQueue:
-    """Chooses the next chunk of a delivery to send; ``path`` returns the path of the stored file with a digest."""
+    """Chooses the next chunk of a delivery to send; ``path`` returns the path of a stored file by its digest."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         self._path = path
@@ -204,12 +204,12 @@ class ChunkQueue:
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self._path(chunk.digest) if chunk.digest else None
-        # Only an unconfirmed chunk is held back when no user waits for it, so the query is skipped for others.
+        # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(tx.jobs.delegations.lineage(tx.jobs.get(chunk.job_id))[-1])
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 
-def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
+def chunks_after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
     """Return the chunks that follow the given one."""
     index = next(index for index, chunk in enumerate(chunks) if chunk.id == done.id)
     return chunks[index + 1 :]

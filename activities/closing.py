@@ -40,7 +40,7 @@ class ClosingActivities:
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
-                _close(tx, step)
+                _close_job(tx, step)
                 pause_failing(tx, step.job_id, self._schedules().pause_after_failures)
             outcome = tx.jobs.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
             tx.when_committed(self._released)
@@ -56,21 +56,21 @@ class ClosingActivities:
                 reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
-                _park(tx, job, step)
+                _park_job(tx, job, step)
             outcome = tx.jobs.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
             tx.when_committed(self._released)
         return outcome
 
 
-def _close(tx: Transaction, step: CloseStep) -> None:
+def _close_job(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING:
-        # An outage fails the step: a schedule's run is skipped then, which does not count as a failure.
+        # An outage makes the step fail; the run of a schedule is then skipped, which does not count as a failure.
         job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
         tx.jobs.steps.interrupt_others(step)
         if skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt):
             return
     if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
-        # A cancelled workflow retries no step, so its job ends as cancelled, whatever the last attempt raised.
+        # A stopped job's workflow retries no step, so the job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     details = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
@@ -86,7 +86,7 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
     return job.reason if job.stop_requested else f"{IN_TEMPORAL}cancelled by a person"
 
 
-def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
+def _park_job(tx: Transaction, job: Job, step: ParkStep) -> None:
     waits = tx.jobs.steps.waits(job.id, step.steps)
     reason = next((wait.reason for wait in waits if wait.reason is not WaitReason.PERSON), WaitReason.PERSON)
     wake_at = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
@@ -94,7 +94,7 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
     if reason is not WaitReason.PERSON:
         if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
             return
-        if _needs_notice(tx, job):
+        if _needs_wait_notice(tx, job):
             notice = new_notice_job(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
             notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
             tx.jobs.add(notice)
@@ -102,8 +102,8 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
     tx.jobs.park(job.id, wait)
 
 
-def _needs_notice(tx: Transaction, job: Job) -> bool:
-    """Return whether the user has no wait notice yet: one notice covers all waiting jobs of a channel.
+def _needs_wait_notice(tx: Transaction, job: Job) -> bool:
+    """Return whether the user was not notified of the wait yet: one notice covers all waiting jobs of a channel.
 
     See docs/decisions.md: retry.
     """

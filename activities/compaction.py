@@ -34,7 +34,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The messages to compact, the model to call, and the answers that earlier jobs stored, by purpose."""
+    """The messages to compact, the model to call, and the model answers that earlier jobs stored, by purpose."""
 
     job: Job
     precedence: Precedence
@@ -44,7 +44,7 @@ class CompactionPlan:
     held: Mapping[CallPurpose, str]
 
     def request(self, purpose: CallPurpose) -> LLMRequest:
-        """Return the model call for the facts or the summary; it finds an answer stored for the same messages."""
+        """Return the request for the facts or the summary; an answer stored for the same messages is reused."""
         return LLMRequest(
             key=CallKey(job_id=self.held.get(purpose, self.job.id), number=self.excerpt.ids[-1], purpose=purpose),
             platform=self.job.platform,
@@ -70,7 +70,7 @@ class CompactionRules:
 
 
 class CompactionActivities:
-    """Compacts conversations whose messages no longer fit into the context window."""
+    """Compacts conversations that no longer fit into the context window."""
 
     def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store
@@ -84,15 +84,15 @@ class CompactionActivities:
         Each of these phases is committed separately: a failure deletes no message, and a retry pays for no answer
         twice.
         """
-        plan = await asyncio.to_thread(self._plan, ref)
+        plan = await asyncio.to_thread(self._plan_compaction, ref)
         if not plan.excerpt.ids:
             return await asyncio.to_thread(self._finish_early, ref)
         answer = await self._llm.complete(plan.request(CallPurpose.FACTS))
         facts = await asyncio.to_thread(self._store_facts, plan.job, answer.content)
         summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
-        return await asyncio.to_thread(self._archive, ref, plan, summary.content.strip(), facts)
+        return await asyncio.to_thread(self._archive_messages, ref, plan, summary.content.strip(), facts)
 
-    def _plan(self, ref: StepRef) -> CompactionPlan:
+    def _plan_compaction(self, ref: StepRef) -> CompactionPlan:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
@@ -118,7 +118,7 @@ class CompactionActivities:
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
-    def _archive(self, ref: StepRef, plan: CompactionPlan, summary: str, facts: int) -> CompactionOutcome:
+    def _archive_messages(self, ref: StepRef, plan: CompactionPlan, summary: str, facts: int) -> CompactionOutcome:
         summary = self._rules().redact(summary)
         conversation_id, ids = plan.job.conversation_id or 0, plan.excerpt.ids
         with self._store.begin() as tx:
@@ -150,7 +150,7 @@ class CompactionActivities:
 
 
 def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
-    """Return whether a model was asked about exactly this excerpt."""
+    """Return whether a model call was about exactly this excerpt."""
     if not part.ids or part.ids[-1] != call.number:
         return False
     request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
@@ -159,7 +159,7 @@ def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> 
 
 
 def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> Excerpt:
-    """Return the part of a conversation to archive: one of which an earlier job stored only the facts comes first."""
+    """Choose the messages to archive; messages of which an earlier job stored only the facts come first."""
     answered = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
     removable = removable_messages(tx.conversations.all_of(job.conversation_id or 0), answered)
     files = tx.inbox.media.of([message.inbox_id for message in removable if message.inbox_id is not None])

@@ -33,13 +33,13 @@ from maestro.store.transaction import Transaction
 HISTORY_ROWS = 500
 
 PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
-"""The messages to answer, oldest first; the history, newest first; and the outcomes of the last tags."""
+"""The messages to answer, oldest first; the history, newest first; and the outcomes of the last answer's tags."""
 
 
 def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
     """Return the memory scope key of a job, empty for all conversations; the agent's own scope overrides ``scope``.
 
-    The key is that of the agent's own conversation in the channel, even if the job is part of a delegator's.
+    The key is that of the agent's own conversation in the channel, even if the job works in a delegator's conversation.
     """
     if not recalls_per_conversation(agent, scope):
         return ""
@@ -50,7 +50,7 @@ def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope)
 
 
 def input_job(tx: Transaction, job: Job) -> Job:
-    """Return the job whose input is answered: the original job for a what-if, else the job itself."""
+    """Return the job with the input to answer: the original job for a what-if, else the job itself."""
     return what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
@@ -67,7 +67,7 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
     else:
         before = messages_before(tx, job, HISTORY_ROWS)
         turns, earlier = (results_turn(tx, job),), tuple(_as_entries(tx, before, job))
-        note = _last_outcomes(tx, before)
+        note = _last_tag_outcomes(tx, before)
     return PromptInput(
         turns=turns,
         earlier=earlier,
@@ -80,25 +80,25 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
 def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
     if job.what_if:
         return _read_what_if_input(tx, job, rows)
-    # Merged messages are one request to the model; the newest of them ends the history.
+    # The model gets merged messages as one request, so the newest of them ends the history.
     last = tx.conversations.recall(rows[-1].id)
     if last is None:
         return (), (), ""
     ids = {row.id or 0 for row in rows}
     newest_first = _read_history(tx, job, last, ids)
-    quotes = _quotes(tx, job, rows, [message for message in newest_first if message.inbox_id not in ids])
+    quotes = _quoted_texts(tx, job, rows, [message for message in newest_first if message.inbox_id not in ids])
     turns: list[HistoryEntry] = []
     earlier: list[HistoryEntry] = []
     for message, entry in zip(newest_first, _as_entries(tx, newest_first, job), strict=True):
         if message.inbox_id in ids:
             quote = quotes.get(message.inbox_id, "")
-            turns.append(_with_edit(job, message.inbox_id, entry._replace(quote=quote) if quote else entry))
+            turns.append(_apply_edit(job, message.inbox_id, entry._replace(quote=quote) if quote else entry))
         else:
             earlier.append(entry)
-    return tuple(reversed(turns)), tuple(earlier), _last_outcomes(tx, newest_first)
+    return tuple(reversed(turns)), tuple(earlier), _last_tag_outcomes(tx, newest_first)
 
 
-def _last_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
+def _last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
     """Return the outcomes of the tags in the agent's last answer; empty if that answer had no tags to report."""
     answers = (message for message in newest_first if message.role is Role.ASSISTANT and message.agent_id is None)
     last = next(answers, None)
@@ -106,7 +106,7 @@ def _last_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> st
 
 
 def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
-    """Return the input of a what-if without recording any message: those that were never recorded stay unrecorded.
+    """Return the input of a what-if; messages that are not recorded in a conversation yet stay so.
 
     See docs/decisions.md: what-if.
     """
@@ -116,7 +116,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     newest = tx.conversations.newest(conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
     files = tx.inbox.media.of([row.id or 0 for row in rows])
-    quotes = _quotes(tx, job, rows, earlier)
+    quotes = _quoted_texts(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
     for row in rows:
         row_files, message = files.get(row.id or 0, ()), recorded[row.id]
@@ -124,16 +124,16 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
         message_id = message.id if message is not None else None
         quote = quotes.get(row.id, "")
         entry = HistoryEntry(Role.USER, text, estimate(text), message_id, tuple(row_files), quote=quote)
-        turns.append(_with_edit(job, row.id, entry))
-    return tuple(turns), tuple(_as_entries(tx, earlier, job)), _last_outcomes(tx, earlier)
+        turns.append(_apply_edit(job, row.id, entry))
+    return tuple(turns), tuple(_as_entries(tx, earlier, job)), _last_tag_outcomes(tx, earlier)
 
 
-def _quotes(
+def _quoted_texts(
     tx: Transaction, job: Job, rows: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
-    """Return, by the id of the reply, the texts that these messages quote.
+    """Return the texts that these messages quote, by the inbox id of the quoting message.
 
-    A quote that the model sees anyway is left out: a message of the same turn, or one in the recent history.
+    A quote that the prompt contains anyway is left out: a message of the same turn, or one in the recent history.
     """
     quotes = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in rows if row.reply_to)
     answered = {row.id for row in rows}
@@ -152,7 +152,7 @@ def _find_conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
     return (conversation.id if conversation is not None else None) or 0
 
 
-def _with_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEntry:
+def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEntry:
     """Return the message for the model: an operator's edit of the job's own message, else the user's text."""
     prompt = edits_of(job).prompt
     if prompt is None or inbox_id != job.inbox_id:
@@ -161,7 +161,7 @@ def _with_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEn
 
 
 def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
-    """Return the history up to the last message; complete texts are read where another agent answers."""
+    """Return the history up to the message ``last``, with complete texts where another agent answers."""
     conversation_id = job.conversation_id or 0
     if _conversation_owner(tx, job) is not None:
         return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)
@@ -169,7 +169,7 @@ def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids:
 
 
 def _conversation_owner(tx: Transaction, job: Job) -> int | None:
-    """Return the agent that owns the conversation, if an operator chose another agent to answer in it; else None."""
+    """Return the agent that owns the conversation if an operator chose another agent for the answer; else None."""
     if edits_of(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
@@ -181,7 +181,7 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
     files = tx.inbox.media.of(with_files)
     owner = _conversation_owner(tx, job)
-    # None for a user, and for the agent that answers.
+    # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]
     agents = map(tx.agents.read, set(authors) - {None, job.agent_id})
     names = {agent.id: speaker_line(Colleague(agent.slug, agent.name, agent.description)) for agent in agents}
@@ -240,17 +240,17 @@ class ContextActivities:
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Store the prompt of a job and return the id of the prompt."""
         with self._store.begin() as tx:
-            # An optional step that timed out in Temporal may still run in this process; it must not write any more.
+            # An optional step that timed out in Temporal may still run here; that step must not write any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
-            prompt = self._compose(tx, input_job(tx, job))
+            prompt = self._compose_prompt(tx, input_job(tx, job))
             if not job.what_if:
                 tx.memory.note_used(prompt.facts)
             prompt_id = tx.llm.prompts.add(ref.job_id, prompt)
             outcome = ContextOutcome(prompt_id=prompt_id, turns=len(prompt.messages), tokens=prompt.tokens)
             return tx.jobs.steps.done(ref, outcome)
 
-    def _compose(self, tx: Transaction, job: Job) -> Composition:
+    def _compose_prompt(self, tx: Transaction, job: Job) -> Composition:
         rules, agent = self._rules(), tx.agents.read(job.agent_id)
         specs = rules.toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
@@ -265,7 +265,7 @@ class ContextActivities:
             addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
-        if job.depth < MAX_DEPTH:  # a task at this depth cannot be delegated further, so no agent is offered
+        if job.depth < MAX_DEPTH:  # a task at the greatest depth cannot be delegated further, so no agent is offered
             sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.staff().circle(sender)
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))

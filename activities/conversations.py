@@ -1,4 +1,4 @@
-"""Adds to a conversation: the user's message, exactly once, and the answer with the effects of its tags."""
+"""Adds to a conversation: the user's message, exactly once, and the model's answer, after its tags have acted."""
 
 import itertools
 import time
@@ -53,7 +53,7 @@ class ConversationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
-            for row in tx.jobs.merged.answered_messages(job):  # the last one is the newest
+            for row in tx.jobs.merged.answered_messages(job):  # oldest first
                 message = tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
             tx.jobs.note(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.llm.accounts.default_model())
@@ -90,20 +90,20 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
 
 
 class GroupJournal(Protocol):
-    """Journals each step of an activity that does several."""
+    """The step journal, as activities that do several steps use it."""
 
-    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
-        """Run steps that only write to the store in one transaction, and return the result of the work."""
+    def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
+        """Run ``work``, several steps that only write to the store, in one transaction; return its result."""
         ...
 
     def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Return the result of a step that only writes to the store, or its stored result when it finished before."""
+        """Run a step that only writes to the store and return its result, or the stored result of a finished step."""
         ...
 
     def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
-        """Treat the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
+        """Journal the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
         ...
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
@@ -111,7 +111,7 @@ class GroupJournal(Protocol):
         ...
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
-        """Record the attempt at a step that acts outside, which the next activity makes."""
+        """Record now the attempt at a step that acts outside, which the next activity makes."""
         ...
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
@@ -139,7 +139,7 @@ class PreparationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
         """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
-        return self._journal.together(start.job_id, partial(self._do_steps, start))
+        return self._journal.run_together(start.job_id, partial(self._do_steps, start))
 
     def _do_steps(self, start: Preparation) -> PreparationOutcome:
         outcomes: dict[str, Any] = {}
@@ -185,7 +185,7 @@ class TagActivities:
             raise wait_for_person(outcome)
         return outcome
 
-    def takes_long(self, content: str) -> bool:
+    def needs_scan(self, content: str) -> bool:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
         return self._rules().redact is not keep_text and bool(parse_answer(content).tags)
 
@@ -195,20 +195,20 @@ def _act_and_record(
 ) -> AnswerOutcome | Question:
     """Act on the answer's tags and record the answer; return the question instead if an approval is needed first."""
     job = tx.jobs.read(step.job_id)
-    if job.stop_requested:  # stopped after the step began: the tags of a stopped answer must not act
+    if job.stop_requested:  # After a stop during this step, the tags of the answer must not act.
         raise Stopped(f"a person stopped job {job.id}")
     outcomes = TagOutcomes()
     if answer.tags:
         run = TagRun(tx, job, rules)
-        question = run.approval(step, answer.tags)
+        question = run.ask_approval(step, answer.tags)
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
-        outcomes = run.on(answer.tags)
+        outcomes = run.act_on_all(answer.tags)
     heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
     may_be_unasked = job.parent_id is not None or is_background(job)
     unasked = may_be_unasked and tx.jobs.delegations.background_origin(job) is not None
     news = any(needs_report(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
-    message_id = _record_answer(tx, job, _text(answer.visible, outcomes, unasked=unasked), news=news)
+    message_id = _record_answer(tx, job, _text_to_send(answer.visible, outcomes, unasked=unasked), news=news)
     if heard or message_id is None:
         tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
     tasks = [task_job for _, task_job in outcomes.tasks]
@@ -230,7 +230,7 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     return replace(tag, body=redact_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _text(visible: str, outcomes: TagOutcomes, *, unasked: bool) -> str:
+def _text_to_send(visible: str, outcomes: TagOutcomes, *, unasked: bool) -> str:
     """Return the text to send; empty if the answer has none and no user waits.
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
@@ -279,11 +279,11 @@ def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     answer = parse_answer(call.content)
     if not answer.tags:  # most answers have no tags to compare with the input
         return answer
-    sources = normalize_texts(_sources(tx, tx.jobs.get(step.job_id), call))
+    sources = normalize_texts(_input_texts(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))
 
 
-def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
+def _input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     """Yield the texts of the model's input that neither the agent itself nor an operator wrote.
 
     These are the answered message with its files and quotes, earlier messages of other users, the posts of #maestro, a
@@ -295,12 +295,12 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     turns = [turn for turn in request.turns if turn.role is Role.USER]
     if tx.background.runs.is_instructed(job):
         turns = [turn for turn in turns if turn.chat]
-    own = _earlier_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
+    own = _earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
     yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in turns if turn.message_id not in own]))
     yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of(job.id) if run.result)
 
 
-def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
+def _earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return which of these messages the asking user wrote before the answered ones."""
     senders = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
     if job.inbox_id not in senders:

@@ -21,7 +21,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 EVER = sys.maxsize
-"""A message id above every existing one."""
+"""A message id above all that exist, for a history without a limit."""
 
 
 class DelegationActivities:
@@ -51,16 +51,16 @@ class DelegationActivities:
 
 
 def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the prompt's turn with the task of a delegate, or of a job without a user; no other turn exists then.
+    """Return the user turn of a prompt without a user's message: the task of a delegate, or of a job without a user.
 
     See docs/decisions.md: delegation, schedules.
     """
     if job.parent_id is None:
         schedule = tx.background.schedules.find(job.schedule)
-        return _turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
+        return _user_turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
     delegator = tx.jobs.delegations.lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
-    return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
+    return _user_turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
 
 def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
@@ -72,7 +72,7 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     turns: list[HistoryEntry] = []
     for ancestor in tx.jobs.delegations.lineage(job)[1:]:
         if ancestor.has_answer:
-            turns.append(_answer(tx, ancestor))
+            turns.append(_own_answer(tx, ancestor))
         if ancestor.task:
             return (*turns, task_turn(tx, ancestor))
         turns.append(results_turn(tx, ancestor))
@@ -85,13 +85,13 @@ def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
         TaskResult(
             slug=tx.agents.read(task.agent_id).slug,
             task=task.task,
-            answer=_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
+            answer=_own_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
             status=last.status,
         )
         for task, last in tx.jobs.delegations.results(job.parent_id or "")
     ]
     origin = tx.jobs.delegations.background_origin(job)
-    return _turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
+    return _user_turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
@@ -101,12 +101,12 @@ def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage
     return [message for message in newest if message.job_id not in result_jobs]
 
 
-def _answer(tx: Transaction, job: Job) -> HistoryEntry:
+def _own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     message = tx.conversations.message(job.answer_id)
     return HistoryEntry(Role.ASSISTANT, message.content, message.token_estimate, message.id)
 
 
-def _turn(text: str) -> HistoryEntry:
+def _user_turn(text: str) -> HistoryEntry:
     return HistoryEntry(Role.USER, text, estimate(text))

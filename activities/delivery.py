@@ -13,10 +13,10 @@ from activities.chunks import (
     ChunkQueue,
     DueChunk,
     OutgoingContent,
-    after,
+    chunks_after,
     late_failure,
     outgoing_content,
-    store_parts,
+    store_chunks,
 )
 from activities.routing import Typing
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
@@ -53,7 +53,7 @@ class Connectors(Protocol):
 class AnswerStream(Protocol):
     """Streaming, as the delivery of answers uses it."""
 
-    async def finished(self, job_id: str) -> None:
+    async def end_streaming(self, job_id: str) -> None:
         """End the streaming of a job, and return once the edit under way has ended."""
         ...
 
@@ -66,12 +66,12 @@ class AnswerStream(Protocol):
 class DeliveryParts:
     """Helpers for building a message: ``redact`` returns the function that removes secrets, as currently set.
 
-    ``path`` returns the path of the stored file with a digest; ``growing`` streams answers while the model writes them.
+    ``path`` returns the path of a stored file by its digest; ``stream`` shows answers while the model writes them.
     """
 
     redact: Callable[[], Redact]
     path: Callable[[str], Path]
-    growing: AnswerStream
+    stream: AnswerStream
 
 
 @dataclass(frozen=True)
@@ -117,19 +117,19 @@ class DeliveryActivities:
         self._typing = typing
         self._released = released
         self._redact = parts.redact
-        self._stream = parts.growing
+        self._stream = parts.stream
         self._queue = ChunkQueue(parts.path)
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        await self._stream.finished(step.job_id)
+        await self._stream.end_streaming(step.job_id)
         prepared = await asyncio.to_thread(self._prepare_redacted, step)
         while not isinstance(prepared, PreparedDelivery):
             if isinstance(prepared, UnsettledDraft):
                 await self._stream.settle(step.job_id, prepared.connector)
             else:
-                # Another process may hold the lane and sends no event, so the row is polled.
+                # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return await self.send(step, prepared)
@@ -154,7 +154,7 @@ class DeliveryActivities:
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
             outcome = await finished(hand_over(prepared.connector, due.chunk, due.action))
-            # A receipt that cannot be committed now is held and tried again: otherwise the chunk might be sent twice.
+            # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
             remaining = await committed(self._store, settle)
             sent += 1
@@ -175,7 +175,7 @@ class DeliveryActivities:
         if isinstance(outcome, Unsettled):
             return self._settle_unconfirmed(step, connector, chunk)
         if chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
-            return self._as_new_message(step.job_id, chunk)
+            return self._separate_from_draft(step.job_id, chunk)
         if isinstance(outcome, SendFailure):
             self._record_failure(due, outcome)
             raise outcome
@@ -209,14 +209,14 @@ class DeliveryActivities:
                 return UnsettledDraft(connector)
             else:
                 content = outgoing_content(tx, job, start) if redacted is None else redacted
-                chunks = store_parts(tx, job, start, content, connector)
+                chunks = store_chunks(tx, job, start, content, connector)
                 first = self._queue.first(tx, chunks)
             stopped = Stopped("stopped before its message was sent") if job.stop_requested else None
             problem = stopped if first is not None else late_failure(chunks)
             if problem is not None:
                 raise problem
             if first is None:
-                _finish(tx, step, len(chunks))
+                _finish_delivery(tx, step, len(chunks))
             return PreparedDelivery(connector, first)
 
     def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
@@ -233,14 +233,14 @@ class DeliveryActivities:
         return self._prepare(step, content.without_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        """Prepare if the lane is free, else return None; this check is repeated, so it only reads while others send."""
+        """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare_redacted(step)
 
-    def _as_new_message(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return a chunk as a separate message, because the draft that it should replace cannot be edited any more."""
+    def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
+        """Return a chunk to send as a new message, because its draft cannot be edited any more."""
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
@@ -282,11 +282,11 @@ class DeliveryActivities:
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
-        following = self._queue.next(tx, after(done, chunks), connector) if progress.unsent else None
+        following = self._queue.next(tx, chunks_after(done, chunks), connector) if progress.unsent else None
         problem = late_failure(chunks) if following is None else None
         if following is not None or problem is not None:
             return RemainingDelivery(following, problem=problem)
-        _finish(tx, step, progress.chunks, progress.dependents)
+        _finish_delivery(tx, step, progress.chunks, progress.dependents)
         return RemainingDelivery(awaited=progress.waiting)
 
     def _record_failure(self, due: DueChunk, failure: SendFailure) -> None:
@@ -317,7 +317,7 @@ def _is_draft_in_doubt(tx: Transaction, job: Job) -> bool:
     return draft is not None and draft.state is DraftState.SENDING
 
 
-def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
+def _finish_delivery(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
     if step.closes:
         tx.jobs.close(step.job_id, JobEnding(status=JobStatus.COMPLETED), dependents)
     tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))

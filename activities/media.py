@@ -26,7 +26,7 @@ BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class MissingFiles:
-    """The files of a job's messages that are not stored yet; ``held`` counts the files that are.
+    """The files of a job's messages that are not stored yet; ``held`` counts the files that are stored.
 
     A missing file is a new row for the result, and the file's reference on the platform.
     """
@@ -51,7 +51,7 @@ class MediaActivities:
         files = await asyncio.to_thread(self._find_missing, ref)
         connector = self._connectors.holding(files.address)
         with self._files.arriving() as folder:
-            fetching = [_fetch(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
+            fetching = [_fetch_file(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
             results = await asyncio.gather(*fetching, return_exceptions=True)
             return await asyncio.to_thread(self._store_files, ref, files, results)
 
@@ -83,7 +83,7 @@ class MediaActivities:
         """Return the row with the file or its permanent failure; raises a failure that a retry may solve."""
         if isinstance(result, Path):
             row.size = result.stat().st_size
-            row.content_type = content_type(result)
+            row.content_type = detect_content_type(result)
             row.digest = self._files.take(result)
         elif isinstance(result, FetchFailure) and not result.retryable:
             row.error = str(result) or result.public
@@ -92,15 +92,15 @@ class MediaActivities:
         return row
 
 
-async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> Path:
+async def _fetch_file(connector: Connector, attachment: Attachment, folder: Path) -> Path:
     if not isinstance(connector, FetchesMedia):
         raise PermanentFetch(f"the connector {connector.platform} fetches no files")
     await asyncio.to_thread(folder.mkdir)
     return await connector.fetch(attachment, folder)
 
 
-def content_type(path: Path) -> str:
-    """Return the content type found in a file's bytes; the platform's statement is ignored."""
+def detect_content_type(path: Path) -> str:
+    """Return the content type found in a file's bytes; the type that the platform states is ignored."""
     with path.open("rb") as file:
         known = detect_type(file.read(HEAD_BYTES))
         file.seek(0)
@@ -170,7 +170,7 @@ class _TranscriptRecorder:
                         provider=attempt.site.provider,
                         model=attempt.site.model,
                         account=attempt.site.account,
-                        state=CallState.INTERRUPTED,  # correct even if the process dies during the request
+                        state=CallState.INTERRUPTED,  # the state to remain if the process dies during the request
                     )
                 )
                 return

@@ -46,7 +46,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
-"""The name in workflow histories of every unknown tool, because its real name is text that a model wrote."""
+"""The name in workflow histories of a tool that does not exist: a text that the model wrote must not appear there."""
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ Result = TypeVar("Result")
 class ModelRules:
     """Settings of a call: the tokens of the longest answer, the tools, and a model's context window in tokens.
 
-    ``searched``: an answer is streamed only after all of it was scanned for secrets.
+    With ``searched``, an answer is streamed only after all of it was scanned for secrets.
     """
 
     max_output_tokens: int
@@ -156,7 +156,7 @@ class LLMActivities:
 
 
 def _chat_turn(tx: Transaction, call: LLMCall) -> str:
-    """Return the posts of #maestro that a call contained as its last turn, verbatim; empty without any."""
+    """Return the posts of #maestro that a call had as its last turn, word for word; empty without posts."""
     if call.chat_upto == call.chat_after:
         return ""
     *_, last = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
@@ -183,8 +183,8 @@ class AnsweringActivities:
     async def answer(self, step: AskGroup) -> AskGroupOutcome:
         """Return the usage of the call, and which later steps this activity has done: recording and sending.
 
-        The answer, the effects of its tags and its chunks are committed in one transaction. Work that has to wait,
-        takes long or belongs to another process is left to a separate step. So are all later steps where the answer was
+        The answer, the effects of its tags and its chunks are committed in one transaction. A step that has to wait,
+        takes long or belongs to another process gets an activity of its own. So do all later steps if the answer was
         stored before.
         """
         await self._steps.llm.ready()
@@ -217,7 +217,7 @@ class _AnswerAttempt:
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as stored:
             answer = await self._ask() if stored is None else _CommittedAnswer(ModelOutcome.model_validate_json(stored))
-        # The answer was recorded in the same transaction.
+        # The transaction that stored the answer also recorded it, so both steps ended at this moment.
         moments += [time.monotonic()] * (1 if answer.recorded is None else 2)
         delivered = None
         if answer.sending is not None:
@@ -234,7 +234,7 @@ class _AnswerAttempt:
         """Begin the attempt; build the request in the same transaction if that needs no write."""
         steps = self._steps
         with steps.llm.chain.view() as view:
-            # One query for both: the journal needs the row of the job, the request needs the related rows.
+            # One query reads the job's row for the journal and the related rows for the request.
             view.tx.jobs.callers.load(self._model.job_id)
             attempt = steps.journal.adopt(view.tx, self._model)
             if attempt is not None:
@@ -247,7 +247,7 @@ class _AnswerAttempt:
         return begun
 
     def _build_request(self, view: RequestTransaction, attempt: OwnAttempt) -> None:
-        """Build the request; only on a first attempt does the committing transaction also act on the answer.
+        """Build the request; only a first attempt also acts on the answer in the transaction that commits it.
 
         On a further attempt, the steps after the answer may be what ended the process: they must not lose the next
         answer as well.
@@ -263,14 +263,14 @@ class _AnswerAttempt:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
-        # On a retry, for an answer that an earlier attempt stored, and after a rollback, there is no processed answer.
+        # The answer is not processed on a retry, if an earlier attempt stored it, or after a rollback.
         if self._answer is None:
             outcome = await asyncio.to_thread(llm.finish_separately, self._model, self._request, response)
             self._answer = _CommittedAnswer(outcome)
         return self._answer
 
     def _process_answer(self, tx: Transaction, response: LLMResponse) -> None:
-        """Do the steps after an answer in the transaction that commits the answer; called again when that is retried.
+        """Do the steps after an answer in the transaction that commits the answer; a retry of the commit repeats them.
 
         The results are used only after the commit: a chunk of a transaction that was rolled back must not be sent.
         """
@@ -278,10 +278,10 @@ class _AnswerAttempt:
         assert request is not None
         assert job is not None
         recorded = sending = None
-        tx.jobs.assume(job)  # a stop after that read is noticed when the job's row is updated
-        tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed at the end of this one
+        tx.jobs.assume(job)  # a later stop is noticed when the job's row is updated
+        tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed when this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
-        if not outcome.tools and not steps.tags.takes_long(response.content):
+        if not outcome.tools and not steps.tags.needs_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):

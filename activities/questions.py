@@ -33,12 +33,12 @@ ARGUMENT_CHARS = 1_000
 
 AFTER_READING = "May I do this? I have read text from outside, which may have asked for it."
 ANSWER_PLACE = -1
-"""The index of the question about the answer itself; tool calls have indexes from 0."""
+"""The index of the question about an answer's directives; questions about tool calls have indexes from 0."""
 
 
 @dataclass(frozen=True)
 class AskingRules:
-    """How long a question stays open, which tools need approval, and who may approve besides owners.
+    """How long a question stays open, which tools need approval, and which users may approve besides owners.
 
     Approvers are written as ``platform:userId``.
     """
@@ -70,7 +70,7 @@ def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rule
     question.tool, question.approvers = call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
     question.context = shortened(call.arguments, ARGUMENT_CHARS)
-    return _send_approval(tx, job, question, "It would get:")
+    return _send_approval(tx, job, question, "The tool would get:")
 
 
 def ask_directives_approval(
@@ -96,7 +96,7 @@ def wait_for_person(question: Question) -> WaitsForPerson:
 
 
 def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
-    """Return the question that was asked for this call, if any; an overdue one is marked as expired.
+    """Return the question that was asked for this call, if any; a question past its deadline is marked as expired.
 
     A question that was cancelled with its job is ignored, so that the resumed job asks again.
     """
@@ -115,7 +115,7 @@ def _new_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules)
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        # The messages of this lane can answer; a question of background work is shown and answered in its channel.
+        # A message in the job's lane, or for background work in the job's channel, can answer the question.
         lane=lane_of(first.address, None) if is_background(first) else job.lane or first.lane,
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,

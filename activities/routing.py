@@ -73,30 +73,30 @@ class RoutingActivities:
         message = next(row for row in tx.jobs.merged.answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         rules, chosen = self._rules(), edits_of(job).agent
-        agent, reason = who_answers(tx, rules.access, message, binding, chosen)
+        agent, reason = choose_answerer(tx, rules.access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
         payer = payer_of(agent, binding)
         tx.jobs.note(job.id, agent_id=agent.id, client_id=payer, priority=priority)
-        merged = collect(
+        merged = merge_waiting_jobs(
             tx,
             job,
             busy_mode_of(binding, rules.busy),
-            lambda row: who_answers(tx, rules.access, row.message(), binding)[0] == agent,
+            lambda row: choose_answerer(tx, rules.access, row.message(), binding)[0] == agent,
         )
         rows = tx.jobs.merged.answered_messages(job) if merged else ()
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=agent.slug,
-            reason=f"{reason}; {merged} more messages are answered with it" if merged else reason,
+            reason=f"{reason}; {merged} more messages are answered by the same job" if merged else reason,
             typing=self._typing.start(job.id, message.address, [row.message_id for row in rows] or [message.id]),
             media=any(row.attachments != "[]" for row in rows) if merged else bool(message.attachments),
             precedence=tx.jobs.precedence(priority, payer, message.address),
         )
 
 
-def who_answers(
+def choose_answerer(
     tx: Transaction,
     access: AccessControl,
     message: IncomingMessage,
@@ -118,7 +118,7 @@ def who_answers(
             return None, route.reason
         agent, reason = tx.agents.read(route.agent.id), route.reason
     person = access.person(tx, message, binding)
-    policy = access.turned_away(person, agent, message, binding)
+    policy = access.refusing_policy(person, agent, message, binding)
     refused = UNKNOWN_USER_REASONS[policy] if policy is not None else access_refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
 
@@ -142,11 +142,11 @@ class TypingActivities:
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             message_ids = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
-        if not job.status.ended:  # the connector may start only after the answer was sent
+        if not job.status.ended:  # the answer may be sent before the connector starts
             self._typing.start(job.id, job.address, message_ids)
 
 
-def collect(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
+def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
     """Merge the jobs that wait behind a job into it; return the number of messages that it answers besides its own.
 
     ``has_same_agent`` returns whether the same agent would answer a message. Messages that the job's message
@@ -163,7 +163,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable
         tx.jobs.close(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
     merged = tx.jobs.merged.merged_into([host.id, *joining])
     interrupted = [job for job in merged if job.status is not JobStatus.MERGED]
-    # An interrupted job that had answered before keeps its own message.
+    # An interrupted job that has already answered is not merged.
     tx.jobs.merged.release([job.id for job in interrupted if job.status is not JobStatus.CANCELLED])
     absorbed_ids = [job.id for job in interrupted if job.status is JobStatus.CANCELLED]
     if joining or absorbed_ids:

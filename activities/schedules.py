@@ -42,7 +42,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
-NO_ROOM = "enough background work goes on: the job begins when there is room"
+TOO_MANY_RUN = "the limit of background jobs is reached: the job starts when one of them ends"
 
 
 class ScheduleActivities:
@@ -59,7 +59,7 @@ class ScheduleActivities:
     def enter(self, firing: ScheduledRun) -> RunAdmission:
         """Add the job of this planned time, or return why no job is added.
 
-        Where enough background jobs run, the job is only stored, and the dispatcher starts it later.
+        At the limit of background jobs, the job is only stored, and the dispatcher starts it later.
         """
         with self._store.begin() as tx:
             earlier = tx.jobs.find(firing.job_id)
@@ -85,7 +85,7 @@ class ScheduleActivities:
             is_full = tx.jobs.background_full(self._jobs().background_concurrency)
             tx.background.runs.began(tx.jobs.add(job))
             if is_full:
-                return RunAdmission(begun=False, reason=NO_ROOM)
+                return RunAdmission(begun=False, reason=TOO_MANY_RUN)
             step = StepRef(job_id=job.id, step=StepKind.ENTER)
             tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
             tx.jobs.mark_started(job.id)

@@ -81,7 +81,7 @@ class TagRun:
         self._tx = tx
         self._job = job
         self._agent = tx.agents.get(job.agent_id)
-        self._person = tx.inbox.person(job.inbox_id)  # None for a schedule's run
+        self._person = tx.inbox.person(job.inbox_id)  # a schedule's run has no user
         name = str(self._person.id) if self._person is not None else ""
         self._by = Requester(
             agent=self._agent,
@@ -96,7 +96,7 @@ class TagRun:
         self._asking = rules.asking
         self._results = TagOutcomes()
 
-    def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
+    def ask_approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
         """Return the question whether a conductor may act on these tags; None where no approval is needed.
 
         Approval is needed if text from outside was read for this answer, or for an earlier answer that contains one of
@@ -105,14 +105,14 @@ class TagRun:
         directives = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
         if not directives or self._asking is None or self._by.refusal:
             return None
-        if not (outside_tools(self._tx, self._job) or repeats_reading(self._tx, step, directives)):
+        if not (outside_tools(self._tx, self._job) or repeats_directive(self._tx, step, directives)):
             return None
         question = ask_directives_approval(self._tx, self._job, step, directives, self._asking)
         self._by = replace(self._by, approval=question.status)
         return question
 
-    def on(self, tags: Sequence[Tag]) -> TagOutcomes:
-        """Act on every tag in order, and store each outcome."""
+    def act_on_all(self, tags: Sequence[Tag]) -> TagOutcomes:
+        """Act on each tag in order, and store each outcome."""
         for tag in tags:
             outcome = self._act_on(tag)
             self._results.outcomes.append((tag, outcome))
@@ -128,13 +128,13 @@ class TagRun:
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
-            problem: str | None = f"{tag.key!r} is no key, or not all of it; write one word."
+            problem: str | None = f"{tag.key!r} is not a valid key: write one word."
             if tag.complete:
                 problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._scope)
             return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
         if tag.name is TagName.DELEGATE:
             return self._delegate(tag)
-        return perform(self._tx, tag, self._by)
+        return perform_directive(self._tx, tag, self._by)
 
     def _remember(self, tag: Tag) -> ActionOutcome:
         fact = read_fact(tag)
@@ -160,7 +160,7 @@ class TagRun:
             Job(
                 id=f"{JobKind.DELEGATION}-{ULID()}",
                 kind=JobKind.DELEGATION,
-                # At most the priority of the job that delegates (docs/decisions.md: priorities).
+                # A task has at most the priority of the job that delegates (docs/decisions.md: priorities).
                 priority=max(Priority.DELEGATION, by.priority),
                 inbox_id=by.inbox_id,
                 agent_id=target.id,
@@ -191,10 +191,10 @@ class TagRun:
         if problem or target is None:
             return problem
         if self._person is None:  # a schedule's run has no user, so an agent with an allow-list refuses it
-            return f"{start} only some people may talk to it." if target.allow_users is not None else None
+            return f"{start} only some people may talk to that agent." if target.allow_users is not None else None
         if may_not_talk(self._person, target) is None:
             return None
-        return f"{start} the person who asked may not talk to that agent."
+        return f"{start} the asking user may not talk to that agent."
 
 
 def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
@@ -210,7 +210,7 @@ def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     return tx.jobs.tool_runs.from_outside([first.id, *(task.id for task in tx.jobs.delegations.below([first.id]))])
 
 
-def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
+def repeats_directive(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
     """Return whether an earlier answer has one of these directives, and text from outside was read for that answer."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
@@ -224,7 +224,7 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
     return False
 
 
-def perform(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+def perform_directive(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     """Perform a conductor's directive, and return its outcome.
 
     Only a conductor's own text acts, and only for an owner or a user named in the settings (docs/decisions.md: access).
@@ -232,15 +232,15 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     """
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
-        return _not_done(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
+        return _refused_outcome(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
     done = in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, by))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
-        return _not_done(tx, tag, by, state, str(done))
+        return _refused_outcome(tx, tag, by, state, str(done))
     return replace(done, detail=without_tags(done.detail))
 
 
-def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> ActionOutcome:
+def _refused_outcome(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> ActionOutcome:
     tx.system.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
     return ActionOutcome(state, without_tags(failure_sentence(tag, reason)), subject_of(tag))
 
@@ -262,18 +262,18 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     before = tx.agents.fields(agent)
     tx.agents.change(agent, update.change, by.actor, by.reason)
     for channel in update.channels:
-        _bind(tx, agent, channel, by)
+        _bind_channel(tx, agent, channel, by)
     after = tx.agents.fields(agent)
     different = [name for name in sorted(update.change.given_fields) if getattr(before, name) != getattr(after, name)]
     if not different and not update.channels:
         tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
-        return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
+        return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} has these settings already.", agent.slug)
     changed = ", ".join(different) or "its channels"
     text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(update.channels)}."
     return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
-def _bind(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
+def _bind_channel(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
     """Bind a channel to the agent; an existing binding to the same agent is changed instead."""
     binding = tx.agents.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
     if binding is None or binding.agent_id != agent.id:
@@ -291,7 +291,7 @@ def _channels_text(channels: tuple[NewBinding, ...]) -> str:
         names[channel.permission is Permission.FULL].append(f"{channel.channel} on {channel.platform}")
     answering, silent = " and ".join(names[True]), " and ".join(names[False])
     text = f", and answers in {answering}" if answering else ""
-    return text + (f", and has, without being talked to there, {silent}" if silent else "")
+    return text + (f", and is bound, without answering there, in {silent}" if silent else "")
 
 
 def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
@@ -299,9 +299,9 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     creation = read_schedule_creation(tag, by.address)
     schedule = tx.background.schedules.add(kind, creation, by.actor, by.shortest)
     view = tx.background.schedules.view(schedule)
-    next_run = "It does not come any more." if view.enabled else "It does not run yet."
+    next_run = "No further run follows." if view.enabled else "The schedule is not active yet."
     if view.next_run is not None:
-        next_run = f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
+        next_run = f"The next run is on {view.next_run:%A %Y-%m-%d at %H:%M}; the schedule is called {view.ref}."
     detail = (
         f"The {kind.__name__.lower()} “{schedule.name}” of @{creation.agent} was saved: {schedule.schedule} "
         f"({schedule.zone}). {next_run}"

@@ -28,7 +28,7 @@ from maestro.domain.tools import (
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
-from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run
+from maestro.tools.attempt import ParsedToolCall, ToolCallResult, ask_tool, parse_call, prepare, run_in_store, run_tool
 from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller
 from maestro.tools.registry import ToolRegistry
 
@@ -54,7 +54,7 @@ class ToolRules:
 
 @dataclass(frozen=True)
 class ToolCallCase:
-    """A call to decide on; ``worn``: it failed too often; ``begun``: the process died after beginning it.
+    """A tool call to run or refuse; ``worn``: the call failed too often; ``begun``: the process died during the call.
 
     ``parsed`` is a result where the arguments are invalid.
     """
@@ -110,19 +110,19 @@ class ToolActivities:
             raise wait_for_person(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
-            running = run(call.tool, call.arguments, begun.caller, self._rules().seconds)
+            running = run_tool(call.tool, call.arguments, begun.caller, self._rules().seconds)
             result = await self._watch.until_stopped(step.job_id, running)
         return await committed(self._store, partial(self._end, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Parse the model's arguments outside of a transaction, because checking them may take long."""
         with self._store.view() as tx:
-            call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
+            call, agent = _read_call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)
 
     def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self._store.begin() as tx:
-            job, call = tx.jobs.get(step.job_id), _call(tx, step)
+            job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
             runs = tx.jobs.tool_runs.of(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
@@ -153,7 +153,7 @@ class ToolActivities:
         if case.begun and isinstance(tool, AsyncTool) and not tool.idempotent:
             return BegunToolCall(caller, result=ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN))
         if isinstance(tool, QuestionTool):
-            question_or_failure = ask(tool, parsed.arguments)
+            question_or_failure = ask_tool(tool, parsed.arguments)
             if isinstance(question_or_failure, ToolCallResult):
                 return BegunToolCall(caller, result=question_or_failure)
             return _apply_question(caller, ask_question(tx, case.job, case.step, question_or_failure, rules.asking))
@@ -193,7 +193,7 @@ class ToolActivities:
         with self._store.begin() as tx:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
-                ready = act(ready.tool, tx, ready.arguments, begun.caller)
+                ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
             row.state, row.result = ready.state, tx.llm.prompts.keep(storable(text))
@@ -203,7 +203,7 @@ class ToolActivities:
             return tx.jobs.steps.done(step, ToolOutcome(state=ready.state))
 
 
-def _call(tx: Transaction, step: ToolStep) -> ToolCall:
+def _read_call(tx: Transaction, step: ToolStep) -> ToolCall:
     answer = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
 
@@ -220,5 +220,5 @@ def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
             text = "A person said no: this call was not made."
         case QuestionStatus.EXPIRED | QuestionStatus.CANCELLED:
             is_approval = question.kind is QuestionKind.APPROVAL
-            text = "Nobody answered in time" + (": this call was not made." if is_approval else ".")
+            text = "No person answered in time" + (": this call was not made." if is_approval else ".")
     return BegunToolCall(caller, result=ToolCallResult(text, state))

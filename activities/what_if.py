@@ -8,7 +8,7 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.conversations import final_answer
-from activities.routing import AnswerRules, require_active, who_answers
+from activities.routing import AnswerRules, choose_answerer, require_active
 from maestro.domain.agents.agent import payer_of
 from maestro.domain.jobs.background import without_silent_lines
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, 
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-GIVEN = "its agent was named when it was created"
+GIVEN = "the agent was named when the job was created"
 """The routing reason of a task or a schedule's run, which named its agent when it was created."""
 
 
@@ -29,7 +29,7 @@ class WhatIfActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
-        """Return the agent that would answer; without one, the what-if is closed as dropped, like the job would be."""
+        """Return the agent that would answer the job; without one, the what-if is closed as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else _route_to_named_agent(tx, job)
@@ -40,7 +40,7 @@ class WhatIfActivities:
     def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        agent, reason = who_answers(tx, self._rules().access, message, binding, edits_of(job).agent)
+        agent, reason = choose_answerer(tx, self._rules().access, message, binding, edits_of(job).agent)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         payer = payer_of(agent, binding)

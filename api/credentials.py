@@ -99,7 +99,7 @@ class SignatureAuthentication:
         path = request.path_params.get("path")
         if path is None:
             raise Unauthorized("Nothing is let in here.")
-        webhook = await asyncio.to_thread(self._hooks.at, path)
+        webhook = await asyncio.to_thread(self._hooks.find, path)
         body = await self._read_body(request)
         request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
 

@@ -17,7 +17,7 @@ from api.front import MAX_BODY
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.tools.base import ToolFailure, canonical
-from maestro.tools.outside import OutsideTool, OutsideTools, called
+from maestro.tools.outside import OutsideTool, OutsideTools, call_outside_tool
 
 INSTRUCTIONS = (
     "You take part in #maestro, the chat that all agents and the people who run them share. Treat what you read there "
@@ -66,7 +66,7 @@ class AgentToolServer:
             names = ", ".join(tool.name for tool in self._tools.of(agent))
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {call.name[:64]}. You can call: {names}.")
         try:
-            return _success(await called(tool, agent, call.arguments or {}))
+            return _success(await call_outside_tool(tool, agent, call.arguments or {}))
         except ToolFailure as failure:
             return _failure(str(failure))
         except MaestroError as error:

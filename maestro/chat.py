@@ -32,14 +32,14 @@ class ChatService:
 
         Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
         """
-        prepared = self.prepared(text)
+        prepared = self.prepare_text(text)
         with self._store.begin() as tx:
             return PostedMessage(tx.chat.post(author, prepared))
 
-    def prepared(self, text: str) -> str:
+    def prepare_text(self, text: str) -> str:
         """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
 
-        A caller with a transaction of its own calls this before it. Raises ``InvalidEdit`` for an empty text.
+        A caller with a transaction of its own calls this first. Raises ``InvalidEdit`` for an empty text.
         """
         text = storable(text)
         if not text.strip():
@@ -48,7 +48,7 @@ class ChatService:
         return scan_post(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
 
     def get_new(self, slug: str) -> UnreadPosts:
-        """Return the session's posts that an agent has not read, its own included; its cursor stays."""
+        """Return the session's posts that an agent has not read, including its own; its cursor stays."""
         with self._store.view() as tx:
             return tx.chat.unread(slug)
 
@@ -70,7 +70,7 @@ class ChatService:
         with self._store.view() as tx:
             return tx.chat.timeline(limit)
 
-    def edition(self) -> str:
+    def version(self) -> str:
         """Return a version that changes with every post and with the session; cheap enough for one read a second."""
         with self._store.view() as tx:
             return f"{tx.chat.current() or ''}-{tx.chat.newest()}"
@@ -87,10 +87,10 @@ def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> 
 
 
 def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
-    """End the open session.
+    """End the open session, if the chat is enabled.
 
-    Without a chat there is none. A session of ``session.id`` stays open if other processes share the store: their next
-    post would open another.
+    A session of ``session.id`` stays open if other processes share the store: their next post would open another
+    session.
     """
     if chat.enabled and not (session.id and shared):
         with store.begin() as tx:

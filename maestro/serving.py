@@ -25,9 +25,9 @@ from maestro.domain.network import TrustedProxies
 log = structlog.get_logger(__name__)
 
 BODY_SILENCE_SECONDS = 45.0
-"""How long a client may send nothing in the middle of a body."""
+"""How long a client may send nothing in the middle of a request's body."""
 NOTE_SECONDS = 60.0
-"""How often the log says that connections are closed to make room."""
+"""The least seconds between two log lines about connections that are closed to make room."""
 
 UNREAD_SECONDS = 45
 """How long the kernel keeps unread bytes for a client before it drops the connection."""
@@ -60,7 +60,7 @@ class ConnectionLimits:
         return replace(self, per_port=per_port, per_address=min(self.per_address, per_port // 2))
 
     def is_limited(self, address: str) -> bool:
-        """Tell whether the limit per address applies to this one."""
+        """Return whether the limit per address applies to this address."""
         try:
             local = ip_address(address).is_loopback
         except ValueError:
@@ -99,35 +99,35 @@ class ConnectionLedger:
             self._unfinished[transport] = None
 
     def _is_full(self, address: str) -> bool:
-        return len(self._open) >= self.limits.per_port or self._has_its_share(address)
+        return len(self._open) >= self.limits.per_port or self._is_address_full(address)
 
-    def _has_its_share(self, address: str) -> bool:
+    def _is_address_full(self, address: str) -> bool:
         return self._counts[address] >= self.limits.per_address and self.limits.is_limited(address)
 
     def _make_room(self, address: str) -> bool:
         """Close the connection without a request that was silent longest, of this address if it is at its limit."""
-        own = self._has_its_share(address)
+        own = self._is_address_full(address)
         longest = next((each for each in self._unfinished if not own or self._open[each] == address), None)
-        self._note(address if own else "", closed=longest is not None)
+        self._log_limit(address if own else "", closed=longest is not None)
         if longest is None:
             return False
-        self._forget(longest)
+        self._forget_connection(longest)
         longest.abort()
         return True
 
     def _forget_closed(self) -> None:
-        # The descriptor shows whether a connection is closed: a closing one keeps it until all data is written.
+        # A closed connection has no descriptor; a closing connection keeps the descriptor until all data is written.
         for transport in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
-            self._forget(transport)
+            self._forget_connection(transport)
 
-    def _forget(self, transport: asyncio.Transport) -> None:
+    def _forget_connection(self, transport: asyncio.Transport) -> None:
         address = self._open.pop(transport)
         self._unfinished.pop(transport, None)
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
 
-    def _note(self, address: str, *, closed: bool) -> None:
+    def _log_limit(self, address: str, *, closed: bool) -> None:
         now = time.monotonic()
         if now - self._noted_at < NOTE_SECONDS:
             return
@@ -148,19 +148,19 @@ class LimitedHttp(H11Protocol):
         """Begin the connection, or close it at once if a limit is reached."""
         super().connection_made(transport)
         if self._ledger.admit(transport, self.client[0] if self.client else ""):
-            self._watch()
+            self._watch_client()
         else:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes and set the next deadline."""
         super().data_received(data)
-        self._watch()
+        self._watch_client()
 
     def on_response_complete(self) -> None:
         """Set the deadline of the next request."""
         super().on_response_complete()
-        self._watch()
+        self._watch_client()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline and update the ledger."""
@@ -168,7 +168,7 @@ class LimitedHttp(H11Protocol):
         self._ledger.mark(self.transport, unfinished=False)
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
+    def _watch_client(self) -> None:
         """Set the deadline for the client's next bytes; a WebSocket has none."""
         state = self.conn.their_state if self.transport.get_protocol() is self else None
         unfinished = state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
@@ -188,7 +188,7 @@ class LimitedHttp(H11Protocol):
     def _end(self) -> None:
         self._deadline = None
         if self.flow.read_paused:  # reading is paused: Maestro is slow here, not the client
-            self._watch()
+            self._watch_client()
         else:
             self.transport.abort()
 
@@ -236,7 +236,7 @@ class ListenAddress:
     section: str
     option: str
     key: str = "port"
-    """The port's own key in the section."""
+    """The settings key of the port in the section."""
 
 
 def raise_descriptor_limit() -> None:
@@ -244,7 +244,7 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        # A sandbox may forbid it; the connection limits then follow the present number.
+        # A sandbox may forbid a higher limit; the connection limits then follow the present one.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -274,57 +274,57 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
     try:
         await asyncio.shield(task)
     finally:
-        server.should_exit = True  # closes sockets with 1012, "service restart", so that clients reconnect
+        server.should_exit = True  # closes WebSockets with 1012, "service restart", so that clients reconnect
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
 
-def listen(place: ListenAddress) -> list[socket.socket]:
+def listen(server: ListenAddress) -> list[socket.socket]:
     """Bind every address of the host to one port.
 
     Raises ``PortTaken`` naming the port and its setting, ``ConfigurationError`` when the host cannot be bound.
     """
     sockets: list[socket.socket] = []
     try:
-        for family, address in _resolve(place):
-            chosen = sockets[0].getsockname()[1] if sockets else place.port
-            with contextlib.suppress(_NoSuchFamily):
-                sockets.append(_bind(family, (address, chosen), place))
+        for family, address in _resolve(server):
+            chosen = sockets[0].getsockname()[1] if sockets else server.port
+            with contextlib.suppress(_FamilyMissing):
+                sockets.append(_bind(family, (address, chosen), server))
     except BaseException:
         for bound in sockets:
             bound.close()
         raise
     if not sockets:
-        raise ConfigurationError(f"{place.section}.host {place.host!r} has no address on this machine.")
+        raise ConfigurationError(f"{server.section}.host {server.host!r} has no address on this machine.")
     return sockets
 
 
-class _NoSuchFamily(Exception):
-    """The machine has no such address, for example no IPv6."""
+class _FamilyMissing(Exception):
+    """The machine lacks an address family, for example IPv6."""
 
 
-def _resolve(place: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]]:
+def _resolve(server: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]]:
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigurationError(
-            f"{place.section}.host {place.host!r} is not a name or address of this machine."
+            f"{server.section}.host {server.host!r} is not a name or address of this machine."
         ) from error
     return sorted({(family, str(address[0])) for family, _, _, _, address in found})
 
 
-def _bind(family: socket.AddressFamily, address: tuple[str, int], place: ListenAddress) -> socket.socket:
+def _bind(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket:
     try:
         bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(
-                f"Port {address[1]} is in use; choose another with {place.section}.{place.key} or {place.option}."
+                f"Port {address[1]} is in use; choose another with {server.section}.{server.key} or {server.option}."
             ) from error
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            raise _NoSuchFamily from error
+            raise _FamilyMissing from error
         raise ConfigurationError(
-            f"{place.section}.host/{place.section}.{place.key}: cannot listen on {address[0]}:{address[1]}: {error}"
+            f"{server.section}.host/{server.section}.{server.key}: cannot listen on {address[0]}:{address[1]}: {error}"
         ) from error
     bound.setblocking(False)
     with contextlib.suppress(AttributeError, OSError):  # only some systems have the option; accepted sockets inherit it

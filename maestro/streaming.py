@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from activities.chunks import measure_of, reply_to
+from activities.chunks import length_measure, reply_ref
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
@@ -36,13 +36,13 @@ LONGEST_PAUSE = 30.0
 log = structlog.get_logger(__name__)
 
 
-class Drafting:
-    """Sends and edits drafts; each method returns None when done, else the least seconds before the next try."""
+class DraftSender:
+    """Sends and edits draft messages; each method returns None when done, else the seconds before the next try."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def place(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
+    async def send_placeholder(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
         """Send the placeholder message of a draft to the platform, and record its receipt.
 
         Without ``may_send``, the call only finds out whether an earlier send succeeded. Where the platform cannot tell,
@@ -53,30 +53,30 @@ class Drafting:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
         if action not in (SendAction.SEND, SendAction.LOOK):
-            await asyncio.to_thread(self._drop, job_id)
+            await asyncio.to_thread(self._drop_draft, job_id)
             return None
         outcome = await hand_over(connector, message, action)
         return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
-        message = addressed.draft.edit_to(addressed.address, _fitting(addressed.draft.text, connector, 0))
+        message = addressed.draft.edit_to(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
-            await asyncio.to_thread(self._drop, addressed.draft.job_id)
-        return _pause(outcome)
+            await asyncio.to_thread(self._drop_draft, addressed.draft.job_id)
+        return _pause_after(outcome)
 
     async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
-        text = stopped_text(_fitting(addressed.draft.text, connector, len(STOPPED)))
+        text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
             await self.forget(addressed.draft.job_id)
-        return _pause(outcome)
+        return _pause_after(outcome)
 
     async def forget(self, job_id: str) -> None:
         """Delete the row of a draft."""
-        await uninterrupted(asyncio.to_thread(self._forget, job_id))
+        await uninterrupted(asyncio.to_thread(self._delete_draft, job_id))
 
     def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
@@ -86,13 +86,13 @@ class Drafting:
                 may_send and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
             ):
                 return None
-            if may_send and _another_speaks(tx, job):
+            if may_send and _has_other_answer(tx, job):
                 return None
             if draft.state is DraftState.WRITTEN and not may_send:
                 return None
             if not tx.deliveries.drafts.sending(job_id):
                 return None
-            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
+            return draft.placeholder(job.address, reply_ref(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the safe way to send a placeholder.
@@ -113,36 +113,36 @@ class Drafting:
                 tx.deliveries.drafts.drop(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
                 tx.deliveries.drafts.unsent(job_id)
-        return _pause(outcome)
+        return _pause_after(outcome)
 
-    def _drop(self, job_id: str) -> None:
+    def _drop_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.deliveries.drafts.drop(job_id)
 
-    def _forget(self, job_id: str) -> None:
+    def _delete_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
 
 
-def _another_speaks(tx: Transaction, job: Job) -> bool:
+def _has_other_answer(tx: Transaction, job: Job) -> bool:
     """Return whether a new message would appear between the messages of another job's answer in this channel."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
-def _pause(outcome: Receipt | SendFailure) -> float | None:
+def _pause_after(outcome: Receipt | SendFailure) -> float | None:
     if isinstance(outcome, Receipt | PermanentSend | Unsettled):
         return None
     return outcome.retry_after.total_seconds() if outcome.retry_after is not None else 0.0
 
 
-def _fitting(text: str, connector: Connector, spare: int) -> str:
+def _fit_into_message(text: str, connector: Connector, spare: int) -> str:
     """Return the beginning of a text that fits into one message, less ``spare`` characters."""
-    return next(chunks(text, connector.capabilities.max_length - spare, measure_of(connector)))
+    return next(chunks(text, connector.capabilities.max_length - spare, length_measure(connector)))
 
 
 class HeldConnectors(Protocol):
-    """The connectors that run in this process."""
+    """The connectors that run in this process, as streaming uses them."""
 
     def all(self) -> Sequence[Connector]:
         """Return all connectors of this process."""
@@ -174,7 +174,7 @@ class DraftStreamer:
     def __init__(self, store: Store, held: HeldConnectors) -> None:
         self._store = store
         self._held = held
-        self._drafting = Drafting(store)
+        self._drafting = DraftSender(store)
         self._progress: dict[str, DraftProgress] = {}
         self._offers: dict[Place, float] = {}
         self._last_mark = ""
@@ -194,14 +194,14 @@ class DraftStreamer:
         finally:
             await end([progress.work for progress in self._progress.values() if progress.work is not None])
 
-    async def finished(self, job_id: str) -> None:
+    async def end_streaming(self, job_id: str) -> None:
         """Stop streaming a job, because its answer is about to replace its draft.
 
         Returns when the edit under way, if any, has ended.
         """
         if not self._may_have_drafts:
             return
-        # A check that has read this draft already and made no entry yet finds this one, and starts no stream.
+        # A check that has already read this draft, but not made an entry, finds this entry and starts no stream.
         progress = self._progress.setdefault(job_id, DraftProgress())
         progress.over = True
         if progress.work is not None and progress.busy:
@@ -217,7 +217,7 @@ class DraftStreamer:
 
     async def settle(self, job_id: str, connector: Connector) -> None:
         """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
-        if await self._drafting.place(job_id, connector, may_send=False) is not None:
+        if await self._drafting.send_placeholder(job_id, connector, may_send=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
     async def _check_drafts(self) -> None:
@@ -251,14 +251,14 @@ class DraftStreamer:
             return progress.busy
         step = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
         if step is DraftStep.NOTHING:
-            # No further check is needed: the commit that frees the channel causes one.
+            # The commit that frees the channel causes the next check of this draft.
             return False
         if time.monotonic() >= progress.due:
             connector = connectors[addressed.address.platform, addressed.address.account]
-            progress.work = asyncio.create_task(self._do(step, addressed, progress, connector))
+            progress.work = asyncio.create_task(self._run_step(step, addressed, progress, connector))
         return True
 
-    async def _do(
+    async def _run_step(
         self, step: DraftStep, addressed: AddressedDraft, progress: DraftProgress, connector: Connector
     ) -> None:
         try:
@@ -282,7 +282,7 @@ class DraftStreamer:
         job_id = addressed.draft.job_id
         match step:
             case DraftStep.PLACE:
-                return await self._drafting.place(
+                return await self._drafting.send_placeholder(
                     job_id, connector, may_send=addressed.draft.state is DraftState.WRITTEN
                 )
             case DraftStep.EDIT:

@@ -21,7 +21,7 @@ async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
-    """Return when one of the events occurs; raise the error of a watched task that ends before."""
+    """Return when one of the events occurs; raise the error of a watched task that ends earlier."""
     waiting = [asyncio.ensure_future(event) for event in events]
     try:
         done, _ = await asyncio.wait([*waiting, *watched], return_when=asyncio.FIRST_COMPLETED)
@@ -37,7 +37,7 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     for task in tasks:
-        # The next part must be ended even if this one raises.
+        # The remaining tasks must be ended even if this task raises.
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await task
 
@@ -73,7 +73,7 @@ class Services:
 
 
 class ReadySignals:
-    """Signals that each of several parts is ready."""
+    """The signals with which several parts of a process report that they are ready."""
 
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []

@@ -26,7 +26,7 @@ FREE_PER_CORE = 2.0
 LARGEST_FACTOR = 6.0
 
 Observe = Callable[[str, str, float], None]
-"""Takes the name of a step's activity, the outcome of the attempt and its seconds."""
+"""A function that receives the name of a step's activity, the outcome of an attempt, and the attempt's seconds."""
 
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
@@ -37,7 +37,7 @@ UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
 async def heartbeats() -> AsyncIterator[None]:
     """Send heartbeats while the block of an activity runs; the replies deliver a cancellation to the activity."""
     timeout = activity.info().heartbeat_timeout
-    beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
+    beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
     try:
         yield
     finally:
@@ -45,7 +45,7 @@ async def heartbeats() -> AsyncIterator[None]:
             beating.cancel()
 
 
-async def _beat(seconds: float) -> None:
+async def _send_heartbeats(seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         activity.heartbeat()
@@ -54,7 +54,7 @@ async def _beat(seconds: float) -> None:
 class LoadGauge:
     """Measures the machine's load: threads per core that run or wait for a core, smoothed.
 
-    The load is read only when a timeout is requested. A machine whose load cannot be read counts as idle.
+    The load is read only when a timeout is requested. A machine without readable load counts as idle.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LoadGauge:
         self._read_at: float | None = None
         self._runnable = 0.0
 
-    def stretched(self, timeout: timedelta) -> timedelta:
+    def lengthened(self, timeout: timedelta) -> timedelta:
         """Return a timeout lengthened for the load: unchanged on an idle machine, at most six times as long."""
         return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
 
@@ -133,7 +133,7 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            # Otherwise Temporal gave up this attempt, for example after missing heartbeats.
+            # For any other reason, Temporal gave up this attempt only, for example after missing heartbeats.
             details = activity.cancellation_details()
             if details is None or details.cancel_requested or details.worker_shutdown:
                 step.cancel()

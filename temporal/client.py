@@ -42,7 +42,7 @@ async def connect(endpoint: Endpoint) -> Client:
 
 
 async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
-    """Connect within a few seconds; return None when Temporal cannot be reached."""
+    """Connect within ``seconds``; return None when Temporal cannot be reached in that time."""
     try:
         async with asyncio.timeout(seconds):
             return await connect(endpoint)
@@ -50,14 +50,14 @@ async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
         return None
 
 
-async def reach(endpoint: Endpoint) -> Client:
+async def connect_and_check(endpoint: Endpoint) -> Client:
     """Connect, and check that the namespace can be used; raises one of ``AWAY``."""
     client = await connect(endpoint)
-    await check(client, endpoint.namespace)
+    await check_namespace(client, endpoint.namespace)
     return client
 
 
-async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
+async def check_namespace(client: Client, namespace: str) -> DescribeNamespaceResponse:
     """Return the description of the namespace; raises one of ``AWAY`` if the namespace cannot be used.
 
     Connecting asks only for the server's version, which servers answer without authentication. A client that may not
@@ -77,19 +77,19 @@ async def connect_anew(client: Client) -> Client:
     config = client.config()
     config["service_client"] = await ServiceClient.connect(client.service_client.config)
     fresh = Client(**config)
-    await check(fresh, fresh.namespace)
+    await check_namespace(fresh, fresh.namespace)
     return fresh
 
 
 async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
     """Connect, retrying without a limit; each new reason for a failure is reported once."""
-    for line in notes(endpoint):
+    for line in connection_warnings(endpoint):
         report(line)
     wait = FIRST_WAIT
     reported = ""
     while True:
         try:
-            client = await reach(endpoint)
+            client = await connect_and_check(endpoint)
         except AWAY as error:
             reported = _report_change(explain(error, endpoint), reported, report)
             await asyncio.sleep(wait)
@@ -100,7 +100,7 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
         return client
 
 
-async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
+async def watch_connection(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
     """Check the connection every few ``seconds`` until cancelled; report an outage once, and its end once.
 
     A problem is reported only if a second check confirms it.
@@ -108,10 +108,10 @@ async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: flo
     reported = ""
     while True:
         await asyncio.sleep(seconds)
-        problem = await trouble(client, endpoint)
+        problem = await find_trouble(client, endpoint)
         if problem and problem != reported:
             await asyncio.sleep(min(seconds, LOOK_AGAIN_SECONDS))
-            problem = await trouble(client, endpoint)
+            problem = await find_trouble(client, endpoint)
         if problem:
             reported = _report_change(problem, reported, report)
         elif reported:
@@ -119,33 +119,33 @@ async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: flo
             reported = ""
 
 
-async def trouble(client: Client, endpoint: Endpoint) -> str:
+async def find_trouble(client: Client, endpoint: Endpoint) -> str:
     """Return a sentence that says why Temporal cannot be used and how to fix it; empty when Temporal works."""
     try:
-        await check(client, endpoint.namespace)
+        await check_namespace(client, endpoint.namespace)
     except AWAY as error:
         # Only a new attempt to connect tells why an old connection failed.
         if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
             try:
-                await reach(endpoint)
+                await connect_and_check(endpoint)
             except AWAY as second:
                 return explain(second, endpoint)
         return explain(error, endpoint)
     return ""
 
 
-def notes(endpoint: Endpoint) -> tuple[str, ...]:
+def connection_warnings(endpoint: Endpoint) -> tuple[str, ...]:
     """Return warnings for the operator about a connection that works."""
     local = endpoint.host in {"localhost", "127.0.0.1", "[::1]"}
     if not endpoint.api_key or endpoint.tls is not None or local:
         return ()
     return (
         f"The API key of temporal.apiKey goes to {endpoint.address} in plain text: set temporal.tls to true "
-        "(Temporal Cloud takes no key without it).",
+        "(Temporal Cloud accepts no key without TLS).",
     )
 
 
 def _report_change(problem: str, reported: str, report: Report) -> str:
     if problem != reported:
-        report(f"{problem} Trying again until it works.")
+        report(f"{problem} Trying again until Temporal works.")
     return problem

@@ -12,10 +12,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSyste
 from temporalio.client import Client
 
 from maestro.domain.health import Diagnosis, DiagnosisLevel
-from temporal.client import AWAY, check, connect, notes
+from temporal.client import AWAY, check_namespace, connect, connection_warnings
 from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, trouble_of
-from temporal.namespace import create_command, lacking, mistyped_fix, mistyped_text, span
+from temporal.namespace import create_command, days_text, find_shortfall, mistyped_fix, mistyped_text
 
 SERVER = "Temporal"
 NAMESPACE = "namespace"
@@ -55,37 +55,37 @@ async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagno
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             client = await connect(endpoint)
-            server = await _server(client, endpoint)
+            server = await _diagnose_server(client, endpoint)
     except AWAY as error:
-        return [_broken(SERVER, error, endpoint)]
+        return [_broken_diagnosis(SERVER, error, endpoint)]
     try:
         async with asyncio.timeout(ASK.total_seconds()):
-            described = await check(client, endpoint.namespace)
+            described = await check_namespace(client, endpoint.namespace)
         retention = described.config.workflow_execution_retention_ttl.ToTimedelta()
-        found = f"{endpoint.namespace} keeps finished histories for {span(retention)}"
+        found = f"{endpoint.namespace} keeps finished histories for {days_text(retention)}"
         namespace = Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
     except AWAY as error:
-        return [server, _broken(NAMESPACE, error, endpoint)]
-    rest = await asyncio.gather(_attributes(client, endpoint), _pollers(client, endpoint, queues))
+        return [server, _broken_diagnosis(NAMESPACE, error, endpoint)]
+    rest = await asyncio.gather(_diagnose_attributes(client, endpoint), _diagnose_queues(client, endpoint, queues))
     return [server, namespace, *rest]
 
 
-async def _server(client: Client, endpoint: Endpoint) -> Diagnosis:
+async def _diagnose_server(client: Client, endpoint: Endpoint) -> Diagnosis:
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ASK)
     protection = "in plain text" if endpoint.tls is None else "with TLS"
     found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {protection}"
-    for note in notes(endpoint):
+    for note in connection_warnings(endpoint):
         return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE, found=found, fix=note)
     return Diagnosis(check=SERVER, verdict=DiagnosisLevel.FINE, found=found)
 
 
-async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
+async def _diagnose_attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
     level, found, fix = DiagnosisLevel.FINE, "all there", ""
     try:
-        shortfall = await lacking(client, endpoint.namespace)
+        shortfall = await find_shortfall(client, endpoint.namespace)
     except AWAY as error:
         reason = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
-        level, found = DiagnosisLevel.NOTE, f"they cannot be listed ({reason})"
+        level, found = DiagnosisLevel.NOTE, f"the attributes cannot be listed ({reason})"
         fix = f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`"
     else:
         if shortfall.mistyped:
@@ -93,18 +93,18 @@ async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
             fix = mistyped_fix(shortfall, endpoint.namespace)
         elif shortfall.missing:
             level, found = DiagnosisLevel.BROKEN, f"missing: {', '.join(shortfall.missing)}"
-            fix = f"`maestro init` adds them, or `{create_command(endpoint.namespace, shortfall.missing)}`"
+            fix = f"`maestro init` adds the missing ones, or `{create_command(endpoint.namespace, shortfall.missing)}`"
     return Diagnosis(check=ATTRIBUTES, verdict=level, found=found, fix=fix)
 
 
-async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
+async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
     requests = (pollers_of(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
     try:
         pollers = await asyncio.gather(*requests)
     except AWAY as error:
         reason = trouble_of(error, endpoint).found
-        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"nobody says who works ({reason})")
-    return polled(queues, list(chain.from_iterable(pollers)))
+        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"the workers cannot be listed ({reason})")
+    return diagnose_pollers(queues, list(chain.from_iterable(pollers)))
 
 
 async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
@@ -117,7 +117,7 @@ async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> l
     return [Poller(queue, kind, each.identity, now - each.last_access_time.ToDatetime(UTC)) for each in answer.pollers]
 
 
-def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
+def diagnose_pollers(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
     """Diagnose the pollers of each queue; a queue without pollers is only a note, since its process may be stopped."""
     alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
     found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
@@ -129,12 +129,12 @@ def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
 
 def _queue_text(queue: str, alive: Sequence[Poller]) -> str:
     if not alive:
-        return f"nobody works on {queue}"
+        return f"no worker polls {queue}"
     kinds = " and ".join(dict.fromkeys(poller.kind for poller in alive))
     ago = max(0, round(min(poller.seen for poller in alive).total_seconds()))
-    return f"{queue}: {kinds}, asked for work {ago} s ago"
+    return f"{queue}: {kinds}, last poll {ago} s ago"
 
 
-def _broken(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
+def _broken_diagnosis(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
     trouble = trouble_of(error, endpoint)
     return Diagnosis(check=name, verdict=DiagnosisLevel.BROKEN, found=trouble.found, fix=trouble.fix)

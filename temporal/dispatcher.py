@@ -30,8 +30,8 @@ from workflows.steps import search_attributes, temporal_priority
 BATCH = 50
 START_TIMEOUT = 5.0
 
-STILL_CLOSING = "the run before is still closing"
-"""The reason for a resumed job whose failed workflow has not closed yet; one of the next checks starts the job."""
+STILL_CLOSING = "the job's previous run is still closing"
+"""The reason for a resumed job while its failed workflow has not closed; one of the next checks starts the job."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """After this time a local step of a dead process is repeated, on an idle machine; a live process renews its task."""
@@ -40,7 +40,7 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True)
 class Queues:
-    """Names of task queues; work whose queue is empty is done on the main queue.
+    """Names of task queues; where a name is empty, the main queue is used.
 
     Workflows and local steps use ``main``, model calls use ``llm``. Each connector has a queue of its own, whose name
     begins with ``connectors``; only the process with the connector polls that queue.
@@ -102,14 +102,14 @@ class DispatcherView:
 
 
 class Dispatcher:
-    """Starts the jobs that intake passes to it, and claims others when it is woken or the store changes."""
+    """Starts the jobs that intake passes to it, and claims other jobs when it is woken or the store changes."""
 
     def __init__(
-        self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
+        self, store: Store, queues: Queues, settings: Callable[[], RunSettings], report: Callable[[str], None]
     ) -> None:
         self._store = store
         self._queues = queues
-        self._pace = pace
+        self._settings = settings
         self._report = report
         self._woken = asyncio.Event()
         self._paused = False
@@ -130,7 +130,7 @@ class Dispatcher:
         return self._client is not None and self._well and not self._paused
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job whose claim is committed; any thread may call this."""
+        """Start a job after its claim was committed; any thread may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
@@ -157,32 +157,32 @@ class Dispatcher:
         await asyncio.to_thread(self._forget_claims)
         self._client = client
         try:
-            with self._store.changes.subscribed(self._has_work, lambda: self._pace().look, self._woken):
+            with self._store.changes.subscribed(self._has_work, lambda: self._settings().look, self._woken):
                 await self._work(client)
         finally:
             for starting in self._starting:
                 starting.cancel()
 
     async def _work(self, client: Client) -> None:
-        pause = self._pace().look
+        pause = self._settings().look
         while not self._paused:
             has_new, self._has_new = self._has_new, False
             state = self._store.changes.state
             self._seen = state.number if state is not None else 0
-            view = await asyncio.to_thread(self._look, state, has_new)
+            view = await asyncio.to_thread(self._find_work, state, has_new)
             if view.stopped is not None:
                 # A stopped job that is inside a step notices the stop there (docs/decisions.md: control words).
                 new, self._interrupted = view.stopped - self._interrupted, set(view.stopped)
                 await asyncio.gather(*(self._cancel(client, job_id) for job_id in new))
             if not view.claimed:
-                await self._wait_for_work(self._pace().look if view.crowded else None)
+                await self._wait_for_work(self._settings().look if view.crowded else None)
                 continue
             self._well = await self._start_all(client, view.claimed)
             if not self._well:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause = self._pace().look
+            pause = self._settings().look
             if not self._left_behind:
                 await self._wait_for_work(None)
 
@@ -223,7 +223,7 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
-            self._interrupted.discard(job_id)  # the next check tries again
+            self._interrupted.discard(job_id)  # the next check retries the cancellation
 
     async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; return False when none could be started, so that the dispatcher waits before the next check.
@@ -233,7 +233,7 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        for reason in reasons - self._reported:  # each once: repeated at every check, the fix would be hard to find
+        for reason in reasons - self._reported:  # a reason is reported once: repetition would hide its fix
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)
@@ -241,31 +241,31 @@ class Dispatcher:
         unused = list(refused) if none_started else closing
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
-        if len(closing) == len(jobs):  # Temporal works; each of these jobs only waits for its previous workflow to end.
-            await asyncio.sleep(self._pace().look)
+        if len(closing) == len(jobs):  # Temporal works: these jobs only wait for the end of their previous workflows
+            await asyncio.sleep(self._settings().look)
             return True
         return not none_started
 
     async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Start the workflow of a job; return the reason if that failed, else None."""
-        job, settings = claimed.job, self._pace()
+        job, settings = claimed.job, self._settings()
         summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
         try:
             # A second start is harmless, because finished steps are not repeated.
             async with asyncio.timeout(START_TIMEOUT):
                 await client.start_workflow(
-                    _workflow(job),
+                    _workflow_of(job),
                     settings.job_ref(
                         self._queues,
                         job.address,
                         job_id=job.id,
                         run=job.run,
-                        heartbeat_seconds=self._load.stretched(timedelta(seconds=settings.heartbeat)).total_seconds(),
+                        heartbeat_seconds=self._load.lengthened(timedelta(seconds=settings.heartbeat)).total_seconds(),
                     ),
                     id=job.id,
                     task_queue=self._queues.main,
-                    task_timeout=self._load.stretched(TASK_TIMEOUT),
-                    request_eager_start=True,  # the reply contains the first task for a worker here
+                    task_timeout=self._load.lengthened(TASK_TIMEOUT),
+                    request_eager_start=True,  # Temporal's reply contains the first task for a worker here
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     static_summary=summary[:200],
@@ -277,7 +277,7 @@ class Dispatcher:
             # A scheduled workflow that left its job to the dispatcher a moment ago may still be closing.
             return STILL_CLOSING if job.run > 1 or job.slot is not None else None
         except TimeoutError:
-            return f"no answer within {START_TIMEOUT:g} s"
+            return f"Temporal did not answer within {START_TIMEOUT:g} s"
         except RPCError as error:
             return f"{error.status.name}: {error.message}"
         return None
@@ -286,13 +286,13 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
+    def _find_work(self, state: StoreState | None, has_new: bool) -> DispatcherView:
         """Return all work for the dispatcher; the store is written only if there is a job to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
                 stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
-                limit = self._pace().background
+                limit = self._settings().background
                 if not (has_new or tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, limit)):
                     return DispatcherView(stopped=stopped)
         claimed = self._claim()
@@ -301,13 +301,13 @@ class Dispatcher:
     def _claim(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
 
-        Jobs whose wait is over become pending first: they precede later jobs of their lane.
+        Jobs with an ended wait become pending first: they precede later jobs of their lane.
         """
-        self._left_behind = False  # reset before the read, so that a job added after it sets it again
+        self._left_behind = False  # the flag is reset before the read, so that a later job sets it again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
-            pace = self._pace()
-            self._order.background, self._order.fair = pace.background, pace.fair
+            settings = self._settings()
+            self._order.background, self._order.fair = settings.background, settings.fair
             claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order)
             if tx.jobs.any_unclaimed():
                 self._left_behind = True
@@ -318,7 +318,7 @@ class Dispatcher:
             tx.jobs.unclaim(ids)
 
 
-def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
+def _workflow_of(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
     if job.what_if:
         return WhatIfWorkflow.run
     if job.parent_id is not None:

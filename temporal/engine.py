@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from temporal.client import AWAY, check, connect_patiently, watch
+from temporal.client import AWAY, check_namespace, connect_patiently, watch_connection
 from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
 from temporal.endpoint import Endpoint
 from temporal.explanations import explain
@@ -40,28 +40,28 @@ class Engine:
         """Whether every worker polls for tasks."""
         return bool(self._workers) and all(worker.polling for worker in self._workers)
 
-    async def connected(self) -> Client:
+    async def wait_for_client(self) -> Client:
         """Wait for the first connection, and return its client."""
         await self._connected.wait()
         assert self.client is not None
         return self.client
 
-    async def present(self) -> Client | None:
+    async def current_client(self) -> Client | None:
         """Return the client; None while Temporal was never reached."""
         return self.client
 
-    async def reachable(self) -> str:
+    async def outage(self) -> str:
         """Return why Temporal cannot be used; empty when it works."""
         if self.client is None:
             return "Temporal is not connected yet"
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT.total_seconds()):
-                await check(self.client, self._endpoint.namespace)
+                await check_namespace(self.client, self._endpoint.namespace)
         except AWAY as error:
             return explain(error, self._endpoint)
         return ""
 
-    async def polled(self, queue: str) -> bool:
+    async def is_polled(self, queue: str) -> bool:
         """Return whether a worker polls this queue for workflows; False also when Temporal does not answer."""
         if self.client is None:
             return False
@@ -74,16 +74,16 @@ class Engine:
     async def run(self, *services: Service) -> None:
         """Connect, and run the services until cancelled."""
         self.client = await connect_patiently(self._endpoint, self._report)
-        await self._prepare(self.client)
+        await self._add_search_attributes(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
-            group.create_task(watch(self.client, self._endpoint, self._report))
+            group.create_task(watch_connection(self.client, self._endpoint, self._report))
             for service in services:
-                group.create_task(self._persistently(service, self.client))
+                group.create_task(self._run_persistently(service, self.client))
 
     async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
         """Poll a queue until cancelled or drained; ``begun`` is called each time polling begins."""
-        worker = WorkerLoop(await self.connected(), parts, self._report)
+        worker = WorkerLoop(await self.wait_for_client(), parts, self._report)
         self._workers.append(worker)
         try:
             await worker.run(begun)
@@ -94,7 +94,7 @@ class Engine:
         """Take no new tasks and let running activities finish, at most for the drain time of each worker."""
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
-    async def _prepare(self, client: Client) -> None:
+    async def _add_search_attributes(self, client: Client) -> None:
         """Add missing search attributes to an external server; if that is forbidden, report the fix."""
         while True:
             try:
@@ -107,11 +107,11 @@ class Engine:
             else:
                 return None
 
-    async def _persistently(self, work: Service, client: Client) -> None:
+    async def _run_persistently(self, work: Service, client: Client) -> None:
         """Run a service, and restart it after a failure of the store or of Temporal; intake continues meanwhile."""
         while True:
             try:
                 return await work(client)
             except (StoreBusy, RPCError) as error:
-                self._report(f"A part of the engine begins again: {error}")
+                self._report(f"A service of the engine starts again after an error: {error}")
                 await asyncio.sleep(BEGIN_AGAIN_SECONDS)

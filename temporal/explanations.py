@@ -92,12 +92,11 @@ def explain(error: BaseException, endpoint: Endpoint) -> str:
 
 def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     """Return the problem that an error stands for, and its fix."""
-    cause, words = cause_of(error), _message_of(error, endpoint)
+    cause, words = cause_of(error), _short_message(error, endpoint)
     if endpoint.embedded and cause in _AWAY:
         return Trouble(
             f"The embedded Temporal server at {endpoint.address} does not answer",
-            "`maestro up` starts it, and again should it end; if it stays away, see logs/temporal.log in the data "
-            "folder",
+            "`maestro up` starts and restarts the server; if that fails, see logs/temporal.log in the data folder",
         )
     if cause is Cause.UNAUTHENTICATED:
         return _unauthenticated(endpoint, words)
@@ -114,15 +113,15 @@ def cause_of(error: BaseException) -> Cause:
     """Return the cause of an error; a gRPC status from the server takes precedence over the error's text."""
     if isinstance(error, TimeoutError):
         return Cause.SILENT
-    by_status = _CODES.get(_code_of(error))
+    by_status = _CODES.get(_status_code(error))
     if by_status is not None:
         return by_status
     text = str(error)
     causes = (cause for sign, cause in _SIGNS if sign in text)
-    return next(causes, Cause.NOT_READY if _code_of(error) == "UNAVAILABLE" else Cause.UNKNOWN)
+    return next(causes, Cause.NOT_READY if _status_code(error) == "UNAVAILABLE" else Cause.UNKNOWN)
 
 
-def _code_of(error: BaseException) -> str:
+def _status_code(error: BaseException) -> str:
     """Return the gRPC status in capitals without underscores; empty when no server answered."""
     if isinstance(error, RPCError):
         return error.status.name.replace("_", "")
@@ -130,7 +129,7 @@ def _code_of(error: BaseException) -> str:
     return match[1].upper() if match else ""
 
 
-def _message_of(error: BaseException, endpoint: Endpoint) -> str:
+def _short_message(error: BaseException, endpoint: Endpoint) -> str:
     """Return the message of the server or the SDK as one short line without secrets."""
     match = re.search(r'message: "([^"]*)"', str(error))
     words = " ".join((match[1] if match and "Status {" in str(error) else str(error)).split())
@@ -142,31 +141,31 @@ def _message_of(error: BaseException, endpoint: Endpoint) -> str:
 def _unauthenticated(endpoint: Endpoint, words: str) -> Trouble:
     if not endpoint.api_key:
         return Trouble(
-            f"Temporal at {endpoint.address} asks who we are ({words})",
+            f"Temporal at {endpoint.address} requires authentication ({words})",
             "set temporal.apiKey to an API key, or temporal.tlsCert and tlsKey to a certificate, and start again",
         )
-    state = "says that our API key has expired" if "expired" in words.lower() else "does not accept our API key"
+    state = "says that the API key has expired" if "expired" in words.lower() else "does not accept the API key"
     return Trouble(
         f"Temporal at {endpoint.address} {state} ({words})",
-        "have a new key made, put it where temporal.apiKey is read from and start again, because the key is read at "
-        "the start; should this key be accepted again, everything goes on by itself",
+        "create a new key, put it where temporal.apiKey is read from and restart Maestro, which reads the key at its "
+        "start; if Temporal accepts the present key again, Maestro continues by itself",
     )
 
 
 def _denied(endpoint: Endpoint) -> Trouble:
     if endpoint.api_key:
-        who = "the API key (temporal.apiKey)"
+        identity = "the API key (temporal.apiKey)"
     elif endpoint.tls is not None and endpoint.tls.cert:
-        who = "our certificate (temporal.tlsCert)"
+        identity = "the certificate (temporal.tlsCert)"
     else:
         return Trouble(
-            f"Temporal at {endpoint.address} wants to know who works in namespace '{endpoint.namespace}'",
+            f"Temporal at {endpoint.address} requires authentication for namespace '{endpoint.namespace}'",
             "set temporal.apiKey, or temporal.tlsCert and tlsKey, and start again",
         )
     return Trouble(
-        f"Temporal at {endpoint.address} does not let us work in namespace '{endpoint.namespace}'",
-        f"have {who} allowed to describe that namespace and to write in it, or correct temporal.namespace; if it has "
-        "expired, put a new one in its place and start again",
+        f"Temporal at {endpoint.address} denies access to namespace '{endpoint.namespace}'",
+        f"allow {identity} to describe that namespace and to write in it, or correct temporal.namespace; if it has "
+        "expired, replace it and restart Maestro",
     )
 
 
@@ -176,13 +175,13 @@ def _cut_off(endpoint: Endpoint) -> Trouble:
     A TLS server does not understand plain text, and a server that requires a client certificate closes a connection
     without one. Both only end the call, without a reason.
     """
-    found = f"Something at {endpoint.address} takes connections and ends them at once"
-    fix = "it may not trust our certificate: have temporal.tlsCert and tlsKey made by an authority that it trusts"
+    found = f"The server at {endpoint.address} accepts connections and closes them at once"
+    fix = "have temporal.tlsCert and tlsKey made by an authority that the server trusts"
     if endpoint.tls is None:
-        fix = "if it wants TLS, set temporal.tls to true and start again"
+        fix = "if the server requires TLS, set temporal.tls to true and start again"
     elif not endpoint.tls.cert:
-        fix = "if it asks for a certificate of ours, set temporal.tlsCert and temporal.tlsKey and start again"
-    return Trouble(found, fix + "; if it is no Temporal server, correct temporal.address")
+        fix = "if the server requires a client certificate, set temporal.tlsCert and temporal.tlsKey and start again"
+    return Trouble(found, fix + "; if that is no Temporal server, correct temporal.address")
 
 
 _TEXTS = {
@@ -195,19 +194,19 @@ _TEXTS = {
         "correct temporal.address, or the name service of this machine",
     ),
     Cause.NO_WAY_THERE: (
-        "There is no way from this machine to {at}",
+        "No network route leads from this machine to {at}",
         "correct temporal.address, or the network and its firewalls",
     ),
     Cause.SILENT: (
-        "Nobody answers at {at}",
-        "see that a Temporal server runs there and that no firewall is in the way, or correct temporal.address",
+        "Nothing answers at {at}",
+        "check that a Temporal server runs there and that no firewall blocks it, or correct temporal.address",
     ),
     Cause.SPEAKS_PLAIN_TEXT: (
         "The server at {at} speaks plain text, and temporal.tls asks for TLS",
         "set temporal.tls to false, or give temporal.address the port that speaks TLS, and start again",
     ),
     Cause.UNTRUSTED: (
-        "The certificate of {at} is not made by an authority that we trust",
+        "The certificate of {at} is not made by an authority that this machine trusts",
         "set temporal.tlsCa to the PEM of that authority and start again",
     ),
     Cause.WRONG_NAME: (
@@ -219,8 +218,8 @@ _TEXTS = {
         "have the server's certificate renewed, or set this machine's clock",
     ),
     Cause.OUR_CERTIFICATE_REFUSED: (
-        "The server at {at} asks for a certificate that it trusts",
-        "set temporal.tlsCert and temporal.tlsKey to one made by its authority, not expired, and start again",
+        "The server at {at} does not accept the client certificate, or requires one",
+        "set temporal.tlsCert and tlsKey to a valid pair made by an authority that the server trusts, and start again",
     ),
     Cause.OUR_CERTIFICATE_UNUSABLE: (
         "temporal.tlsCert and temporal.tlsKey cannot be used together",
@@ -228,23 +227,23 @@ _TEXTS = {
     ),
     Cause.NO_NAMESPACE: (
         "Temporal at {at} has no namespace '{namespace}'",
-        "create it with `maestro init` or `temporal operator namespace create -n {namespace}`, "
+        "create the namespace with `maestro init` or `temporal operator namespace create -n {namespace}`, "
         "or correct temporal.namespace",
     ),
     Cause.NOT_TEMPORAL: (
-        "What answers at {at} is not Temporal",
-        "correct temporal.address; Temporal's own port is 7233 unless it was changed, and its Web UI is not it",
+        "The server at {at} is not Temporal",
+        "correct temporal.address; Temporal's own port is 7233 unless it was changed; the Web UI has another port",
     ),
     Cause.TOO_MUCH: (
-        "Temporal at {at} is asked too often ({words})",
+        "Temporal at {at} limits Maestro's requests ({words})",
         "have the limits of namespace '{namespace}' raised; Maestro slows down meanwhile",
     ),
     Cause.NOT_READY: (
         "Temporal at {at} is not ready ({words})",
-        "wait a moment; if it stays, look into the server's own log",
+        "wait a moment; if the problem stays, look into the server's own log",
     ),
     Cause.UNKNOWN: (
-        "Temporal at {at} cannot be worked with ({words})",
+        "Temporal at {at} cannot be used ({words})",
         "check temporal.address and the other settings of temporal, and look into the server's own log",
     ),
 }

@@ -52,7 +52,7 @@ class SafeFailureConverter(DefaultFailureConverter):
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Convert an exception; one that came from the server is already converted, and passes unchanged."""
-        super().to_failure(_safe(exception), payload_converter, failure)
+        super().to_failure(_safe_failure(exception), payload_converter, failure)
         while True:
             failure.stack_trace = ""
             if failure.HasField("application_failure_info"):
@@ -62,7 +62,7 @@ class SafeFailureConverter(DefaultFailureConverter):
             failure = failure.cause
 
 
-def _safe(exception: BaseException) -> BaseException:
+def _safe_failure(exception: BaseException) -> BaseException:
     if isinstance(exception, StepFailure | ActivityError | ChildWorkflowError):
         return exception
     if isinstance(exception, FailureError) and exception.failure is not None:
@@ -72,12 +72,12 @@ def _safe(exception: BaseException) -> BaseException:
     if isinstance(exception, MaestroError):
         return StepFailure(exception, timedelta(seconds=1) if exception.retryable else None)
     if isinstance(exception, ApplicationError):
-        sentence = sentence_of(exception.type or "")
+        sentence = sentence_for(exception.type or "")
         return ApplicationError(sentence, type=exception.type, non_retryable=exception.non_retryable)
     return ApplicationError(UNEXPECTED, type=type(exception).__name__)
 
 
-def sentence_of(kind: str) -> str:
+def sentence_for(kind: str) -> str:
     """Return the fixed sentence of a failure by its class name, if exactly one class of Maestro has that name."""
     sentences = {error.public for error in _with_subclasses(MaestroError) if error.__name__ == kind}
     return sentences.pop() if len(sentences) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
@@ -89,7 +89,7 @@ def _with_subclasses(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
         yield from _with_subclasses(subclass)
 
 
-class ExpectedEnds(logging.Filter):
+class ExpectedEndFilter(logging.Filter):
     """A log filter that shortens the SDK's tracebacks about expected ends of steps to one line.
 
     Records that only repeat a line of the journal are dropped. A bug in Maestro keeps its traceback.

@@ -48,12 +48,12 @@ class StepJournal(Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Return the activity wrapped by the journal, as the SDK requests it."""
-        return _Journaled(next, self)
+        return _JournaledActivity(next, self)
 
     def around(self, function: Activity) -> Activity:
         """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
-        if wrapped is None:  # wrapped only once, because reading type hints is slow and each message runs this activity
+        if wrapped is None:  # each activity is wrapped once, because reading type hints is slow
             wrapped = self._around[function] = self._wrap(function)
         return wrapped
 
@@ -71,7 +71,7 @@ class StepJournal(Interceptor):
             return attempt
         if is_group:
             return function
-        return functools.partial(self._journal.run if keeps else self._journal.timed, function)
+        return functools.partial(self._journal.run if keeps else self._journal.run_timed, function)
 
 
 class Journal:
@@ -97,7 +97,7 @@ class Journal:
         self._since = store.now
         self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
-    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+    def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run steps that only write to the store in one transaction, and return the result of the work.
 
         If a step fails, the transaction is rolled back and the steps run one by one, so that the failure is recorded
@@ -105,7 +105,7 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
-                self._start_young(tx, job_id)
+                self._start_new_job(tx, job_id)
                 return work()
         # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
@@ -115,17 +115,17 @@ class Journal:
     def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
         """Return the result of a step that only writes to the store, or its stored result if it finished before.
 
-        Inside ``together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
+        Inside ``run_together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
         """
         with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
-                return self._begun(function, ref, scope)()
+                return self._prepare_step(function, ref, scope)()
             try:
                 return self._run_alone(function, ref, scope)
             # The row stores the error; the history gets only its type and a sentence (docs/invariants.md: by
             # reference).
             except Exception as error:  # noqa: BLE001 - see above
-                raise self.failed(ref, error) from None
+                raise self.record_failure(ref, error) from None
 
     async def perform(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
         """Return the result of a step that acts outside, or its stored result when it finished before."""
@@ -145,7 +145,7 @@ class Journal:
                 yield own if isinstance(own, str) else None
             # The row stores the error, the history only its type, as in ``run`` (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
-                raise await asyncio.to_thread(self.failed, ref, error) from None
+                raise await asyncio.to_thread(self.record_failure, ref, error) from None
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
         """Record the attempt at a step that the next activity makes.
@@ -175,16 +175,16 @@ class Journal:
         and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if not recorded:  # a local activity, or that of another step: Temporal's attempt number is of no use
+        if not recorded:  # Temporal's number then counts another step, or tasks of a workflow
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            self._write_late(tx, ref)
+            self._write_late_failure(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
-                return past.result  # after parking, the job may already wait for its next run
+                return past.result  # a parked job may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
-                raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
+                raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
             # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:
             # the job that begins first runs (docs/invariants.md: lanes).
             if job.status is JobStatus.PENDING and not tx.jobs.mark_started(ref.job_id):
@@ -193,7 +193,7 @@ class Journal:
                 return past.result
             if past.overtaken:
                 raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
-            _refuse(job, ref)
+            _require_open(job, ref)
             crashes = past.crashes(job.run)
             given_up = crashes >= self._rules().crashes
             attempt = tx.jobs.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
@@ -202,14 +202,14 @@ class Journal:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
 
-    def _write_late(self, tx: Transaction, ref: StepRef) -> None:
+    def _write_late_failure(self, tx: Transaction, ref: StepRef) -> None:
         """Write the failure of an earlier attempt, which could not be written when that attempt ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
             with acting_for(own):
                 tx.jobs.steps.failed(ref, problem, UNEXPECTED)
 
-    def failed(self, ref: StepRef, error: Exception) -> StepFailure:
+    def record_failure(self, ref: StepRef, error: Exception) -> StepFailure:
         """Record why the attempt failed or has to wait, and return the failure for Temporal.
 
         After its last failure, a job may wait for an outside event instead of failing (docs/decisions.md: retry).
@@ -240,7 +240,7 @@ class Journal:
         stopped: Suspension | Quarantined | None = None
         with self._store.begin() as tx:
             try:
-                work = self._begun(function, ref, scope, recorded=not self._is_young(tx, ref.job_id))
+                work = self._prepare_step(function, ref, scope, recorded=not self._is_new_job(tx, ref.job_id))
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
                     return work()
@@ -250,7 +250,7 @@ class Journal:
             raise stopped
         return work()  # the start of the step is committed by now
 
-    def _begun(
+    def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
         """Return a callable that does the step, or reads a finished one's result; ``scope`` belongs to the attempt."""
@@ -260,12 +260,12 @@ class Journal:
         scope.enter_context(acting_for(begun))
         return functools.partial(function, ref)
 
-    def timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
+    def run_timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
         """Return the result of an activity that has no row, and measure its time."""
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
-    def _start_young(self, tx: Transaction, job_id: str) -> None:
+    def _start_new_job(self, tx: Transaction, job_id: str) -> None:
         """Start a pending job if its lane is free, and remember its row, so that it is not read again.
 
         The start of a job that is older than this process is rolled back: its first step decides whether it may run.
@@ -275,10 +275,10 @@ class Journal:
             tx.jobs.steps.assume(job_id, {})
         if begun is not None and not begun.has_merged:
             tx.jobs.merged.assume_none(job_id)
-        if not self._is_young(tx, job_id):
+        if not self._is_new_job(tx, job_id):
             raise _OlderJobError
 
-    def _is_young(self, tx: Transaction, job_id: str) -> bool:
+    def _is_new_job(self, tx: Transaction, job_id: str) -> bool:
         return tx.jobs.read(job_id).created_at >= self._since
 
 
@@ -295,7 +295,7 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
     return result
 
 
-def _refuse(job: Job, ref: StepRef) -> None:
+def _require_open(job: Job, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
     if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
@@ -325,7 +325,7 @@ class _OlderJobError(Exception):
     """The job is older than this process, so the process before may have died in one of its steps."""
 
 
-class _Journaled(ActivityInboundInterceptor):
+class _JournaledActivity(ActivityInboundInterceptor):
     def __init__(self, following: ActivityInboundInterceptor, steps: StepJournal) -> None:
         super().__init__(following)
         self._steps = steps

@@ -13,12 +13,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import TemporalUnavailable
-from temporal.client import AWAY, check, connect
+from temporal.client import AWAY, check_namespace, connect
 from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, explain
 
 SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
-"""All are of type Keyword, of which the embedded server's SQLite store has room for ten."""
+"""The search attributes of workflows, all of type Keyword; the embedded server's SQLite store has room for ten."""
 
 KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 PASSING = frozenset(
@@ -48,10 +48,10 @@ class Shortfall:
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
-    """The present type of each such attribute by name, as the program ``temporal`` writes types."""
+    """The present type of each attribute with a wrong type, as the program ``temporal`` writes types."""
 
 
-def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
+def compare_attributes(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
     """Compare the search attributes of a namespace with those that Maestro needs."""
     return Shortfall(
         missing=tuple(name for name in SEARCH_ATTRIBUTES if name not in known),
@@ -63,12 +63,12 @@ def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
     )
 
 
-async def lacking(client: Client, namespace: str) -> Shortfall:
+async def find_shortfall(client: Client, namespace: str) -> Shortfall:
     """Return which search attributes are missing or have another type; raises the errors of the SDK."""
     known = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
     )
-    return shortfall(known.custom_attributes)
+    return compare_attributes(known.custom_attributes)
 
 
 async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
@@ -77,9 +77,9 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
     Raises ``TemporalUnavailable`` with the fix when the server refuses, ``RPCError`` when a retry may succeed.
     """
     try:
-        difference = await lacking(client, namespace)
+        difference = await find_shortfall(client, namespace)
         if difference.missing:
-            await _add(client, namespace, difference.missing)
+            await _add_attributes(client, namespace, difference.missing)
     except RPCError as error:
         if error.status in PASSING:
             raise
@@ -95,13 +95,13 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
     return difference.missing
 
 
-async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
+async def _add_attributes(client: Client, namespace: str, names: tuple[str, ...]) -> None:
     """Add search attributes; a refusal because another process added them first counts as success."""
     request = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(names, KEYWORD))
     try:
         await client.operator_service.add_search_attributes(request, timeout=_ATTRIBUTES_TIMEOUT)
     except RPCError:
-        if (await lacking(client, namespace)).missing:
+        if (await find_shortfall(client, namespace)).missing:
             raise
 
 
@@ -139,7 +139,7 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
         changes = await _prepare_namespace(client, endpoint, retention)
         added = await ensure_search_attributes(client, endpoint.namespace)
         if added:
-            await _until_usable(lambda: _search(client, endpoint.namespace))
+            await _retry_until_usable(lambda: _require_searchable(client, endpoint.namespace))
             changes.append(f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}.")
     except AWAY as error:
         raise TemporalUnavailable(explain(error, endpoint)) from None
@@ -149,18 +149,18 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
 async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: timedelta) -> list[str]:
     changes = []
     try:
-        await check(client, endpoint.namespace)
+        await check_namespace(client, endpoint.namespace)
     except RPCError as error:
         if cause_of(error) is not Cause.NO_NAMESPACE:
             raise
-        await _register(client, endpoint, retention)
-        changes = [f"Created namespace {endpoint.namespace}, which keeps finished histories for {span(retention)}."]
-    # Also where it exists: another process may have created it a moment ago.
-    await _until_usable(lambda: _look_up(client, endpoint.namespace))
+        await _register_namespace(client, endpoint, retention)
+        changes = [f"Created namespace {endpoint.namespace}, which keeps histories for {days_text(retention)}."]
+    # An existing namespace is checked too: another process may have created it a moment ago.
+    await _retry_until_usable(lambda: _require_known(client, endpoint.namespace))
     return changes
 
 
-async def _register(client: Client, endpoint: Endpoint, retention: timedelta) -> None:
+async def _register_namespace(client: Client, endpoint: Endpoint, retention: timedelta) -> None:
     name, period = endpoint.namespace, Duration()
     period.FromTimedelta(retention)
     request = RegisterNamespaceRequest(
@@ -169,25 +169,25 @@ async def _register(client: Client, endpoint: Endpoint, retention: timedelta) ->
     try:
         await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another process created it first
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # else another process created the namespace first
             hours = max(1, round(retention.total_seconds() / 3600))
             raise TemporalUnavailable(
-                f"Temporal at {endpoint.address} did not let us create namespace {name} ({error.message}): "
+                f"Temporal at {endpoint.address} does not allow Maestro to create namespace {name} ({error.message}): "
                 f"have an administrator run `temporal operator namespace create -n {name} --retention {hours}h` "
                 f"and `{create_command(name)}`."
             ) from None
 
 
-async def _look_up(client: Client, namespace: str) -> None:
+async def _require_known(client: Client, namespace: str) -> None:
     """Raise an error while a part of the server does not know the namespace yet."""
-    await check(client, namespace)
-    await lacking(client, namespace)
+    await check_namespace(client, namespace)
+    await find_shortfall(client, namespace)
     await client.workflow_service.count_workflow_executions(
         CountWorkflowExecutionsRequest(namespace=namespace), timeout=_REQUEST_TIMEOUT
     )
 
 
-async def _search(client: Client, namespace: str) -> None:
+async def _require_searchable(client: Client, namespace: str) -> None:
     """Raise an error while the search attributes cannot be used yet."""
     query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
     await client.workflow_service.count_workflow_executions(
@@ -195,7 +195,7 @@ async def _search(client: Client, namespace: str) -> None:
     )
 
 
-async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
+async def _retry_until_usable(ask: Callable[[], Awaitable[None]]) -> None:
     """Repeat a check until it succeeds; after ``USABLE_SECONDS``, raise the check's last error."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + USABLE_SECONDS
@@ -204,13 +204,13 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
             return await ask()
         except RPCError as error:
             if error.status in _NOT_TOLD:
-                return None  # without the right to check, assume that it is usable
+                return None  # without the right to check, the namespace counts as usable
             if error.status not in _NOT_YET or clock() > deadline:
                 raise
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def span(duration: timedelta) -> str:
+def days_text(duration: timedelta) -> str:
     """Return a duration as words in hours or days."""
     hours = round(duration.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"

@@ -43,14 +43,14 @@ BY_A_PERSON = {
 BY_ITSELF = frozenset(
     {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
 )
-"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of its code."""
+"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of workflow code."""
 
 RECOVERIES = 3
-"""How often a job gets a new run before it fails; a job that failed so often would fail again."""
+"""How often a job gets a new run after its workflow ended; after that many, the next run would probably end as well."""
 
 
 class Reconciler:
-    """Resumes open jobs that have no workflow, and closes jobs whose workflow an operator ended in Temporal."""
+    """Resumes open jobs without a workflow, and closes jobs after an operator ended their workflow in Temporal."""
 
     def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store
@@ -63,13 +63,13 @@ class Reconciler:
             try:
                 await self.reconcile(client)
             except RPCError as error:
-                # A server or proxy that goes down raises many kinds of errors; the next round comes soon.
+                # A Temporal server or proxy that goes down raises many kinds of errors; the next round comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 
     async def reconcile(self, client: Client) -> dict[str, JobRepair]:
         """Compare every running job once, and return the actions."""
-        jobs = await asyncio.to_thread(self._running)
+        jobs = await asyncio.to_thread(self._running_jobs)
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def repair(job: Job) -> JobRepair:
@@ -88,7 +88,7 @@ class Reconciler:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            return await asyncio.to_thread(self._resume, job, "its workflow was gone from Temporal")
+            return await asyncio.to_thread(self._resume, job, "the workflow was gone from Temporal")
         if description.status in BY_A_PERSON:
             return await asyncio.to_thread(self._close, job, BY_A_PERSON[description.status])
         if description.status in BY_ITSELF:
@@ -96,7 +96,7 @@ class Reconciler:
             return await asyncio.to_thread(self._resume, job, reason, RECOVERIES)
         return JobRepair.FINE
 
-    def _running(self) -> list[Job]:
+    def _running_jobs(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.running())
 
@@ -107,7 +107,7 @@ class Reconciler:
             if not _same_run(present, job):
                 return JobRepair.FINE
             if present.recoveries >= limit:
-                _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
+                _end_job(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
                 has_user = present.inbox_id is not None and not (present.notice or present.what_if)
                 if has_user and tx.jobs.delegations.delegator(present) is None:
                     tx.jobs.add(new_notice_job(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
@@ -121,7 +121,7 @@ class Reconciler:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
                 return JobRepair.FINE
-            _end(tx, present, ending)
+            _end_job(tx, present, ending)
         return JobRepair.CANCELLED
 
     def _free_outbound_lanes(self) -> None:
@@ -135,7 +135,7 @@ def _same_run(present: Job, seen: Job) -> bool:
     return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
 
 
-def _end(tx: Transaction, job: Job, ending: JobEnding) -> None:
+def _end_job(tx: Transaction, job: Job, ending: JobEnding) -> None:
     tx.jobs.steps.interrupt_all(job.id)
     tx.jobs.close(job.id, ending)
     tx.system.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)

@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.5
 AFTER_TROUBLE_SECONDS = 5.0
 """Seconds to wait before the store is read again after a failure."""
 
-BROKE = "it could not be begun; the log has the error"
+BROKE = "this job could not be replayed; the log has the error"
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
     """Return a function that ends the waits of a stopped job's workflow.
 
-    Without Temporal the job stops at its next step, because its row says so.
+    Without a connection to Temporal, the job stops at its next step, which reads the stop from the job's row.
     """
 
     async def interrupt(job_id: str) -> None:
@@ -135,7 +135,7 @@ class BatchWork:
 
 def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
-    if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so no lane limits it
+    if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so all items may begin
         return [index for index, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
     waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)

@@ -111,7 +111,7 @@ class ScheduleKeeper:
         """
         due = _now() >= self._compare_at
         if due:
-            # Listed before the rows are read: ids are never reused, so a listed schedule without a row is an orphan.
+            # Schedules are listed before rows are read: ids are never reused, so a schedule without a row is an orphan.
             own_ids = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
             listed = await client.list_schedules(page_size=LIST_PAGE)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
@@ -125,8 +125,8 @@ class ScheduleKeeper:
             if due or desired.id in to_retry or _is_outdated(row, desired)
         ]
         outcomes = await _gather_limited(self._update_schedule(client, row, desired) for row, desired in changed)
-        await asyncio.to_thread(self._note, [*snapshot.unreadable, *filter(None, outcomes)])
-        await asyncio.to_thread(self._begin_late, changed)
+        await asyncio.to_thread(self._record_outcomes, [*snapshot.unreadable, *filter(None, outcomes)])
+        await asyncio.to_thread(self._start_overdue, changed)
         await _gather_limited(self._remove(client, orphan) for orphan in self._known - snapshot.ids)
         self._known |= snapshot.ids
         self._seen = snapshot.stamp
@@ -146,7 +146,7 @@ class ScheduleKeeper:
                 self._to_retry.add(desired.id)
             if error.status not in REFUSALS | DENIALS:
                 return None
-            return FollowedSchedule(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
+            return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:LONGEST_REASON])
         return FollowedSchedule(planned, desired.digest)
 
     async def _remove(self, client: Client, temporal_id: str) -> None:
@@ -175,7 +175,7 @@ class ScheduleKeeper:
                 unreadable.append(FollowedSchedule(planned, planned.followed, str(error)))
         return ScheduleSnapshot(stamp, ids, schedules, unreadable)
 
-    def _note(self, outcomes: Sequence[FollowedSchedule]) -> None:
+    def _record_outcomes(self, outcomes: Sequence[FollowedSchedule]) -> None:
         changed = [
             outcome
             for outcome in outcomes
@@ -188,7 +188,7 @@ class ScheduleKeeper:
             with self._store.begin() as tx:
                 tx.background.following.note(changed)
 
-    def _begin_late(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
+    def _start_overdue(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""
         once = [
             (planned.ref, desired.id) for planned, desired in sent if planned.ended_at is None and runs_once(planned)

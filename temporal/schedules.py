@@ -53,7 +53,7 @@ CATCH_UP = timedelta(days=366)
 _REQUEST_TIMEOUT = timedelta(seconds=10)
 
 
-def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
+def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
     """Return the times of a schedule in Temporal's form, as ``maestro.domain.schedules.times`` computes them.
 
     A zone's clock changes are included for the coming year, so the result for a cron differs after each of them.
@@ -64,13 +64,13 @@ def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: da
             grid = ScheduleIntervalSpec(every=length, offset=since % length or None)
             return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
         case Once(moment):
-            day = _day_of(moment.date())
+            day = _calendar_day(moment.date())
             hour, minute, second = (_ranges([number]) for number in (moment.hour, moment.minute, moment.second))
             calendar = replace(day, hour=hour, minute=minute, second=second)
             return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
         case _:
             doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
-            # A single moment is an interval from 1970, so long that it recurs only after twice the time until then. It
+            # A single moment becomes an interval since 1970, which recurs only after as much time again. The moment
             # cannot be the offset of a longer interval, because Temporal skips an offset that is still in the future.
             lengths = [timedelta(seconds=int(moment.timestamp())) for moment in times_within(schedule, zone, doubtful)]
             return ScheduleSpec(
@@ -94,10 +94,10 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
             yield whole
             continue
         yield replace(whole, year=_ranges(set(_YEARS) - {day.year for day in doubtful}))
-        yield from _rest_of_years(whole, cron.months, days, doubtful)
+        yield from _other_days(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
-                date_spec, rest = _day_of(day), _ranges(cron.hours - hours)
+                date_spec, rest = _calendar_day(day), _ranges(cron.hours - hours)
                 yield replace(
                     whole,
                     year=date_spec.year,
@@ -107,7 +107,7 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
                 )
 
 
-def _rest_of_years(
+def _other_days(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
     """Yield the other months of the years with clock changes, and the other days of their months."""
@@ -122,7 +122,7 @@ def _rest_of_years(
                 yield replace(whole, year=_ranges([year]), month=_ranges([month]), day_of_month=_ranges(quiet))
 
 
-def _day_of(day: date) -> ScheduleCalendarSpec:
+def _calendar_day(day: date) -> ScheduleCalendarSpec:
     return ScheduleCalendarSpec(year=_ranges([day.year]), month=_ranges([day.month]), day_of_month=_ranges([day.day]))
 
 
@@ -138,7 +138,7 @@ class ScheduleTerms:
     """Values that all runs of all schedules share: the queues and the settings of runs."""
 
     queues: Queues
-    pace: RunSettings
+    settings: RunSettings
 
 
 @dataclass(frozen=True)
@@ -161,14 +161,14 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
     temporal_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    spec = spec_of(written, zone, planned.anchored_at, now)
+    spec = temporal_spec(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
-    ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
+    ref = terms.settings.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     # The priority ignores the client that pays, which only the run itself reads.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
-    action = _action(temporal_id, terms, ref, attributes, precedence)
+    action = _start_action(temporal_id, terms, ref, attributes, precedence)
     schedule = Schedule(
         action=action,
         spec=spec,
@@ -188,7 +188,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
     return DesiredSchedule(temporal_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
 
 
-def _action(
+def _start_action(
     temporal_id: str, terms: ScheduleTerms, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
 ) -> ScheduleActionStartWorkflow:
     # The link shows all runs of the schedule, because Temporal chooses the id of each run.
@@ -202,7 +202,7 @@ def _action(
         typed_search_attributes=attributes,
         static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
         static_details=f"A run of {runs}. Its job has the id of this workflow.",
-        priority=temporal_priority(precedence, fair=terms.pace.fair),
+        priority=temporal_priority(precedence, fair=terms.settings.fair),
     )
 
 
@@ -212,13 +212,13 @@ async def put_schedule(client: Client, desired: DesiredSchedule, *, overwrite: b
     Without ``overwrite``, the update only reverts changes that were made in Temporal itself. Temporal still catches up
     on times missed in an outage when the schedule is updated right after the outage (measured).
     """
-    if not await _update(client, desired, overwrite=overwrite):
+    if not await _update_schedule(client, desired, overwrite=overwrite):
         try:
             await client.create_schedule(
                 desired.id, desired.schedule, search_attributes=desired.attributes, rpc_timeout=_REQUEST_TIMEOUT
             )
-        except ScheduleAlreadyRunningError:  # another process created it first
-            await _update(client, desired, overwrite=overwrite)
+        except ScheduleAlreadyRunningError:  # another process created the schedule first
+            await _update_schedule(client, desired, overwrite=overwrite)
 
 
 async def remove_schedule(client: Client, temporal_id: str, main_queue: str) -> None:
@@ -234,8 +234,8 @@ async def remove_schedule(client: Client, temporal_id: str, main_queue: str) -> 
             raise
 
 
-async def _update(client: Client, desired: DesiredSchedule, *, overwrite: bool) -> bool:
-    """Update a schedule; return False if Temporal has no such schedule."""
+async def _update_schedule(client: Client, desired: DesiredSchedule, *, overwrite: bool) -> bool:
+    """Update a schedule; return False if the schedule does not exist in Temporal."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
         if not overwrite and _is_unchanged(present.description.schedule, desired.schedule):

@@ -26,12 +26,12 @@ from temporalio.bridge import worker as bridge
 from temporalio.converter import DataConverter
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from temporal.failures import ExpectedEnds
+from temporal.failures import ExpectedEndFilter
 
 log = structlog.get_logger(__name__)
 
 SDK_VERSION = "1.35.0"
-"""The version of the SDK whose internals are used; with any other version activations run in threads."""
+"""The version of the SDK that has the internals in use; with any other version, activations run in threads."""
 HANG_SECONDS = 2.0
 """How long an activation may run; the SDK allows as much to an activation in a thread."""
 CHECKS_PER_HANG = 2
@@ -95,7 +95,7 @@ class Watchdog:
             stack = traceback.format_stack(sys._current_frames().get(self._thread_id))
             self.hangs += 1
             self._interrupted = True
-            _raise_in(self._thread_id, ActivationHang)
+            _raise_in_thread(self._thread_id, ActivationHang)
         log.error("workflow.hangs", seconds=self._seconds, stack="".join(stack))
 
     def stop(self) -> None:
@@ -159,8 +159,8 @@ class ActivationExecutor(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        # The next iteration, because Python 3.14 refuses to step a workflow's task within the step of another task.
-        # An empty context, as the SDK's threads give it.
+        # Python 3.14 refuses to step a workflow's task within the step of another task: the function runs in the next
+        # iteration. The context is empty, as in the SDK's threads.
         loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
         # ``loop.run_in_executor`` returns an asyncio future unchanged.
         return cast("Future[Any]", future)
@@ -174,8 +174,8 @@ class ActivationExecutor(ThreadPoolExecutor):
             result = self._watchdog.run(activation)
         except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
             error = raised
-        # Such errors end the SDK's handler without a report, and Temporal waits for the timeout of the workflow task.
-        # A SystemExit would even end the process.
+        # Errors like SystemExit end the SDK's handler without a report, and Temporal waits for the timeout of the
+        # workflow task; a SystemExit would even end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
         # A workflow runs as its own event loop, so none is set as running between its activations.
@@ -196,10 +196,10 @@ class ActivationExecutor(ThreadPoolExecutor):
 def is_known_runtime() -> bool:
     """Return whether the SDK and Python have the internals that activations on the event loop rely on."""
     private = (asyncio, "_set_running_loop"), (sys, "_current_frames"), (ctypes.pythonapi, "PyThreadState_SetAsyncExc")
-    return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _is_passed_on()
+    return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _passes_futures_on()
 
 
-def _is_passed_on() -> bool:
+def _passes_futures_on() -> bool:
     """Return whether ``loop.run_in_executor`` returns an asyncio future unchanged."""
     loop = asyncio.new_event_loop()
     try:
@@ -211,7 +211,7 @@ def _is_passed_on() -> bool:
         loop.close()
 
 
-def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+def _raise_in_thread(thread_id: int, error: type[BaseException]) -> None:
     """Raise an exception in a thread at one of its next instructions."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
 
@@ -224,13 +224,13 @@ def _clear_pending_hang() -> None:
     (seen with 3.11).
     """
     with suppress(ActivationHang):
-        _raise_in(threading.get_ident(), ActivationHang)  # replaces an exception that is already pending in this thread
+        _raise_in_thread(threading.get_ident(), ActivationHang)  # replaces an exception that is pending already
         while True:
             pass
 
 
 def skip_visits() -> bool:
-    """Replace functions of the SDK for the rest of the process; return False if they are not the known ones.
+    """Replace functions of the SDK for the rest of the process; return False if the SDK has other functions.
 
     The replacements visit payloads only if a codec has work to do.
     """
@@ -240,9 +240,9 @@ def skip_visits() -> bool:
         log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
         return False
     decode, encode, create, nothing_done = cast("list[Callable[..., Any]]", functions)
-    bridge.decode_activation = _skipping(decode, nothing_done)
-    bridge.encode_completion = _skipping(encode, nothing_done)
-    sdk[2][0].create = staticmethod(_sharing(create))
+    bridge.decode_activation = _skip_needless_visits(decode, nothing_done)
+    bridge.encode_completion = _skip_needless_visits(encode, nothing_done)
+    sdk[2][0].create = staticmethod(_share_converter(create))
     return True
 
 
@@ -264,13 +264,13 @@ def _module(name: str) -> Any:
 
 
 def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
-    """Return whether these are the functions that may be replaced; the last one makes the result of a skipped visit."""
+    """Return whether these are the functions that may be replaced; the last one creates a skipped visit's result."""
     *replaced, nothing_done = functions
     parameters = {each.__name__: tuple(inspect.signature(each).parameters) for each in replaced if each is not None}
     return sdk_version == SDK_VERSION and parameters == PARAMETERS and nothing_done is not None
 
 
-def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
+def _skip_needless_visits(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
     """Visit the payloads of an activation or a completion only where a codec has work to do."""
 
     @functools.wraps(visit)
@@ -282,7 +282,7 @@ def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Cal
     return visit_unless_plain
 
 
-def _sharing(create: Callable[..., Any]) -> Callable[..., Any]:
+def _share_converter(create: Callable[..., Any]) -> Callable[..., Any]:
     """Create a converter that follows the command only where a codec would see a difference."""
 
     @functools.wraps(create)
@@ -310,4 +310,4 @@ def configure_sdk() -> None:
     Runtime.set_default(runtime, error_if_already_set=False)
     skip_visits()
     for name in OF_STEPS:
-        logging.getLogger(name).addFilter(ExpectedEnds())
+        logging.getLogger(name).addFilter(ExpectedEndFilter())

@@ -31,13 +31,13 @@ from temporal.server_process import (
     end_watch,
     find_binary,
     find_process,
-    hold,
     last_line,
     open_log,
     program_version,
     read_record,
-    release,
+    release_held,
     server_command,
+    start_held,
     watch_over,
 )
 
@@ -49,7 +49,7 @@ __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 FULL_BYTES = 4 * 1024**2
 """The free space in bytes below which the server's database cannot grow."""
 KILLS_AT_START = 3
-"""The number of retries of a start during which the server was killed."""
+"""How often a start is retried after the server was killed before it was ready."""
 NOTICED_WITHIN = 1.0
 """The time in seconds between the closing of a process's sockets and the detection of its end, at most."""
 
@@ -58,11 +58,11 @@ async def until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
-        while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
+        while not await _is_answering(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(_PAUSE)
 
 
-async def _answers(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
+async def _is_answering(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
     try:
         healthy = await client.service_client.check_health(timeout=_HEALTH_TIMEOUT)
         await client.workflow_service.describe_namespace(
@@ -137,7 +137,7 @@ class EmbeddedServer:
             await asyncio.gather(self._supervision, return_exceptions=True)
             self._supervision = None
         if self._process is not None:
-            await self._end(self._process)
+            await self._end_process(self._process)
             self._process = None
 
     def _server_command(self) -> tuple[tuple[str, ...], str]:
@@ -151,7 +151,7 @@ class EmbeddedServer:
             return None
         left_behind = ServerProcess(record)
         if not await asyncio.to_thread(record.serves):
-            # It was killed together with Maestro: its ports stay open until its last thread has ended.
+            # The server was killed together with Maestro: its ports stay open until its last thread has ended.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.timing.adopted_ready):
                     await left_behind.wait()
@@ -163,7 +163,7 @@ class EmbeddedServer:
             return await self._with_new_watch(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
-        await self._end(left_behind)
+        await self._end_process(left_behind)
         return None
 
     async def _with_new_watch(self, record: ServerRecord) -> ServerProcess:
@@ -173,8 +173,8 @@ class EmbeddedServer:
             watch = await self._watch_over(record.pid)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.save, self._config.record)
-        except BaseException:  # even a cancellation must not leave the server running without supervision
-            await self._end(ServerProcess(record))
+        except BaseException:  # a cancellation, too, must not leave the server without supervision
+            await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
 
@@ -189,7 +189,7 @@ class EmbeddedServer:
         except (TimeoutError, TemporalUnavailable):
             return False
         except asyncio.CancelledError:  # a cancelled start ends the adopted server too
-            await self._end(left_behind)
+            await self._end_process(left_behind)
             raise
         return True
 
@@ -208,14 +208,14 @@ class EmbeddedServer:
         log = await asyncio.to_thread(open_log, self._config.log)
         with log:
             written = log.tell()
-            child = await hold(command, ENVIRONMENT, log)
+            child = await start_held(command, ENVIRONMENT, log)
         process: ServerProcess | None = None
         watch: Child | None = None
         try:
             watch = await self._watch_over(child.pid)
-            record = await asyncio.to_thread(self._register, (child.pid, watch.pid), command, program)
+            record = await asyncio.to_thread(self._save_record, (child.pid, watch.pid), command, program)
             process = ServerProcess(record, child, watch)
-            await release(child)
+            await release_held(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._until_healthy(process, written)
         except BaseException:  # a cancelled start, too, must leave no server behind
@@ -224,7 +224,7 @@ class EmbeddedServer:
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
 
-    def _register(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> ServerRecord:
+    def _save_record(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> ServerRecord:
         pid, watch = pids
         seen = find_process(pid)
         if seen is None:
@@ -240,11 +240,11 @@ class EmbeddedServer:
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            # The server may have ended; its exit is noticed a moment later.
+            # The server may have ended: its exit is noticed a moment later.
             if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
-                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._why_it_ended, written)
+                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._early_end_error, written)
             if not ready.done():
                 raise TemporalUnavailable(
                     f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log}."
@@ -280,7 +280,7 @@ class EmbeddedServer:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)
             try:
-                # Looked up at each restart: a new release may have been installed while the server ran.
+                # The program is looked up at each restart: a new release may have been installed while the server ran.
                 command, program = await asyncio.to_thread(self._server_command)
                 self._process = await self._launch(command, program)
             except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
@@ -288,13 +288,13 @@ class EmbeddedServer:
             else:
                 return delay
 
-    async def _end(self, process: ServerProcess) -> None:
+    async def _end_process(self, process: ServerProcess) -> None:
         await process.end(self._config.timing.grace)
         await asyncio.to_thread(self._config.record.unlink, missing_ok=True)
 
     async def _abandon(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
         if process is not None:
-            await self._end(process)
+            await self._end_process(process)
             return
         if child.returncode is None:
             child.kill()  # the process has not executed the server yet, so there is nothing to close
@@ -309,14 +309,14 @@ class EmbeddedServer:
     @staticmethod
     def _check_port(port: int, setting: str) -> None:
         with socket.socket() as probe:
-            # SO_REUSEADDR, as the server sets it: lingering connections of an earlier run must not count as a listener.
+            # The server sets SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
             except OSError as error:
                 raise _port_taken(port, setting, error) from error
 
-    def _why_it_ended(self, written: int) -> MaestroError:
+    def _early_end_error(self, written: int) -> MaestroError:
         """Return the error for a server that ended before it was healthy, with the last line of its log."""
         line = last_line(self._config.log, written)
         if "can't set frontend port" in line:
@@ -330,7 +330,7 @@ class EmbeddedServer:
                 "it, or move the folder and set dataDir to its new place."
             )
         return TemporalUnavailable(
-            f"The Temporal server ended at once: {line or 'it wrote nothing'} (full log: {self._config.log}). "
+            f"The Temporal server ended at once: {line or 'no output'} (full log: {self._config.log}). "
             f"If {self._config.database} is damaged or unreadable, move it away together with its -wal and -shm files "
             "and start again: open jobs are resumed from Maestro's own database."
         )

@@ -19,18 +19,18 @@ from temporal.namespace import SEARCH_ATTRIBUTES
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"
-"""The namespace that the server creates without being asked."""
+"""The namespace that the server creates by itself."""
 
 ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 """The server's whole environment: no API keys, no stray TEMPORAL_* variable, and no update check."""
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")
 _DYNAMIC_CONFIG = (
-    # The one history shard asks its queues 20 times a second by default, so every step would wait for a 50 ms tick.
+    # The history shard polls its queues 20 times a second by default, so every step would wait for a 50 ms tick.
     "history.transferProcessorMaxPollRPS=5000",
     "history.timerProcessorMaxPollRPS=5000",
     "history.visibilityProcessorMaxPollRPS=5000",
-    # Priorities are strict within one partition only.
+    # Temporal keeps the order of priorities only within one partition of a queue.
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
     "matching.enableFairness=true",
@@ -63,10 +63,10 @@ while serves "$1" "$2"; do
   sleep "$4"
 done
 """
-"""Ends a server that no Maestro can adopt any more: its Maestro is gone, and so is the record.
+"""A shell script that ends a server which no Maestro can adopt any more: its Maestro and its record are gone.
 
-Its input ends when the process that started it does, however that ended. It is told the server's process id, its
-database, the record, and in seconds the time between two looks and the time a server gets to end by itself.
+The script's input ends with the process that started the script. Its arguments are the server's process id, its
+database, the record, and in seconds the time between two checks and the time between SIGTERM and SIGKILL.
 """
 
 
@@ -147,15 +147,15 @@ def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
-        *_repeat("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
-        *_repeat("--sqlite-pragma", _PRAGMAS),
-        *_repeat("--dynamic-config-value", _DYNAMIC_CONFIG),
-        *_repeat("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),
+        *_repeat_flag("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
+        *_repeat_flag("--sqlite-pragma", _PRAGMAS),
+        *_repeat_flag("--dynamic-config-value", _DYNAMIC_CONFIG),
+        *_repeat_flag("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),
         *config.extra_args,
     )
 
 
-def _repeat(flag: str, values: tuple[str, ...]) -> list[str]:
+def _repeat_flag(flag: str, values: tuple[str, ...]) -> list[str]:
     return [part for value in values for part in (flag, value)]
 
 
@@ -182,7 +182,7 @@ def find_in_proc(pid: int) -> ProcessInfo | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the process name before it may contain spaces and parentheses
+    fields = stat.rpartition(")")[2].split()  # the process name before these fields may contain spaces and parentheses
     # A zombie process keeps its ports and files until its last thread has ended.
     if fields[0] in "ZX" and int(fields[17]) <= 1:
         return None
@@ -299,8 +299,8 @@ class ServerProcess:
                 os.kill(self.record.pid, number)
 
 
-async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Start a process that becomes ``command`` when ``release`` is called, and ends if Maestro dies before that."""
+async def start_held(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
+    """Start a process that becomes ``command`` on ``release_held``, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -311,10 +311,10 @@ async def hold(command: Sequence[str], environment: dict[str, str], output: Bina
     )
 
 
-async def release(held: Child) -> None:
+async def release_held(held: Child) -> None:
     """Let a held process execute its command."""
     assert held.stdin is not None
-    with suppress(ConnectionError):  # the process was killed; the caller that waits for it sees that
+    with suppress(ConnectionError):  # the held process was killed: the caller that waits for it notices that
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()
@@ -329,7 +329,7 @@ async def watch_over(pid: int, database: Path, record: Path, orphaned: float, gr
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PATH": os.defpath},
-        start_new_session=True,  # own session, so that the watch survives the end of Maestro
+        start_new_session=True,  # a session of its own, so that the watch process survives the end of Maestro
     )
 
 

@@ -16,7 +16,7 @@ from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.release import release
 from temporal.attempts import LoadGauge
-from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
+from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check_namespace, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
 from temporal.sdk import ActivationExecutor
@@ -41,10 +41,10 @@ REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
 """The first pause before Temporal is asked again whether it sees a new worker's polls; pauses double."""
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
-"""The beginning of the SDK's errors about a worker refused at its start, whose queue then stays blocked."""
+"""The beginning of the SDK's errors about a worker that was refused at its start; its queue then stays blocked."""
 
 LONGEST_STICKY = timedelta(seconds=10)
-"""How long a workflow task waits at most for the process that has its workflow in memory, as the SDK has it.
+"""How long a workflow task waits at most for the process that has the workflow in memory; the SDK's default.
 
 A shorter time adds to an overload: any worker gets the task, and reads the history from its beginning.
 """
@@ -55,7 +55,7 @@ def production_runner() -> UnsandboxedWorkflowRunner:
     return UnsandboxedWorkflowRunner()
 
 
-async def at_once() -> None:
+async def ready_at_once() -> None:
     """Return without waiting: the default where a worker has to wait for nothing."""
 
 
@@ -74,7 +74,7 @@ class WorkerParts:
     drain: timedelta
     workflows: bool = True
     heartbeat: timedelta = LONGEST_STICKY
-    ready: Callable[[], Awaitable[None]] = at_once
+    ready: Callable[[], Awaitable[None]] = ready_at_once
 
 
 def build_worker(
@@ -93,7 +93,7 @@ def build_worker(
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
-        sticky_queue_schedule_to_start_timeout=min(LoadGauge().stretched(parts.heartbeat), LONGEST_STICKY),
+        sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthened(parts.heartbeat), LONGEST_STICKY),
         # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
@@ -149,7 +149,7 @@ class WorkerLoop:
                 worker = partial(build_worker, threads=threads, activations=activations)
                 refusal = await self._poll(worker, begun)
                 if refusal:
-                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}); it starts again.")
+                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
     async def _poll(self, build: Callable[[Client, WorkerParts], Worker], begun: Callable[[], None]) -> str:
@@ -172,13 +172,13 @@ class WorkerLoop:
         Where Maestro may not list the pollers, the start of the worker counts as the beginning.
         """
         wait = SEEN_AFTER
-        while not await self._is_seen():
+        while not await self._is_poll_seen():
             await asyncio.sleep(wait)
             wait = min(wait * 2, REBUILD_AFTER)
         self.polling = True
         begun()
 
-    async def _is_seen(self) -> bool:
+    async def _is_poll_seen(self) -> bool:
         kind = WORKFLOWS if self._parts.workflows else ACTIVITIES
         try:
             pollers = await pollers_of(self._client, self._client.namespace, self._parts.task_queue, kind)
@@ -195,7 +195,7 @@ class WorkerLoop:
         while not self._stopping:
             await asyncio.sleep(wait)
             try:
-                await check(self._client, self._client.namespace)
+                await check_namespace(self._client, self._client.namespace)
                 if blocked:
                     async with asyncio.timeout(CONNECT_SECONDS):
                         self._client = await connect_anew(self._client)

@@ -1,4 +1,4 @@
-"""The workflows, one for each kind of job, and the code that they share, which does the steps of a path in order."""
+"""The workflows, one per kind of job, and the class ``JobRun``, with which all of them do the steps of a job."""
 
 import asyncio
 import itertools
@@ -62,9 +62,9 @@ with workflow.unsafe.imports_passed_through():
         StepOptions,
         Suspended,
         begin_tasks,
-        complete,
         error_type,
         failed_step,
+        finish_despite_cancel,
         run_local_step,
     )
 
@@ -116,7 +116,7 @@ class DelegationWorkflow:
 
 @workflow.defn(name="BackgroundWorkflow")
 class BackgroundWorkflow:
-    """Does a job that is already stored: of a webhook, or a run of a schedule that Temporal did not start."""
+    """Does a stored job of a webhook, or a schedule's run that the dispatcher starts instead of Temporal."""
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
@@ -128,7 +128,7 @@ class BackgroundWorkflow:
 class ScheduledWorkflow:
     """Does one planned run of a schedule, started by Temporal; the workflow's id becomes the id of the run's job.
 
-    While the workflow runs, Temporal skips the schedule's next times.
+    While the workflow runs, Temporal skips the schedule's further runs.
     """
 
     @workflow.run
@@ -152,7 +152,7 @@ class ScheduledWorkflow:
 
 @workflow.defn(name="WhatIfWorkflow")
 class WhatIfWorkflow:
-    """Shows how a job would be answered: a paid model call without any effect.
+    """Shows how a job would be answered, with a paid model call and without any effect.
 
     See docs/decisions.md: what-if.
     """
@@ -184,19 +184,19 @@ class JobRun:
         self._results: dict[str, Any] = {}
 
     async def follow(self, path: StepPath) -> str:
-        """Do the steps of a path and return the job's status; after an error, close the job with its reason.
+        """Do the steps of ``path`` in order and return the job's status; after an error, close the job with its reason.
 
         A job that has to wait is parked, which ends this run. The workflow of a failed job fails, so that operators
         find it among the failed ones in the Temporal Web UI.
         """
         try:
             try:
-                await self._do_all(path)
+                await self._do_steps(path)
             except Suspended as waiting:
-                await complete(self._park(waiting.steps))
-        # A bug in this code must not end a job without a reason (docs/invariants.md: no silent end).
+                await finish_despite_cancel(self._park_job(waiting.steps))
+        # A bug in workflow code must not end a job without a reason (docs/invariants.md: no silent end).
         except (Exception, asyncio.CancelledError) as error:
-            await complete(self._fail(error))
+            await finish_despite_cancel(self._close_after_error(error))
             self._details.publish(str(self._status))
             if self._status is JobStatus.FAILED:
                 raise ApplicationError("The job failed.", type=error_type(error), non_retryable=True) from None
@@ -206,7 +206,7 @@ class JobRun:
         self._details.publish(str(self._status))
         return self._status
 
-    async def _do_all(self, path: StepPath) -> None:
+    async def _do_steps(self, path: StepPath) -> None:
         for group in path(self._results.get):
             await self._do_concurrently([step for step in group if step not in self._results])
         route = self._results.get(StepKind.ROUTE)
@@ -218,9 +218,9 @@ class JobRun:
     async def _do_concurrently(self, names: list[str]) -> None:
         """Do these steps concurrently; if some have to wait, the others finish first."""
         if len(names) == 1:
-            return await self._do(names[0])
+            return await self._do_step(names[0])
         waiting: list[str] = []
-        for problem in filter(None, await asyncio.gather(*map(self._do, names), return_exceptions=True)):
+        for problem in filter(None, await asyncio.gather(*map(self._do_step, names), return_exceptions=True)):
             if not isinstance(problem, Suspended):
                 raise problem
             waiting += problem.steps
@@ -228,31 +228,31 @@ class JobRun:
             raise Suspended(*waiting)
         return None
 
-    async def _do(self, step: str) -> None:
-        """Do a step; if its activity also did further steps, store their results as well."""
+    async def _do_step(self, step: str) -> None:
+        """Do a step, and store its result; if its activity also did further steps, store their results as well."""
         kind = kind_of(step)
         if kind is StepKind.MODEL:
             await self._ask_model(step)
         elif kind in OPTIONAL:
-            await self._do_optional(step)
+            await self._do_optional_step(step)
         elif kind in PREPARATION and not (kind is StepKind.ROUTE and self._begin) and self._ref.grouped:
-            # The preparing steps after this one are done as well, up to the first that waits for another activity.
+            # The activity also does the following preparation steps, up to the first that needs another activity.
             group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
             purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
             prepared: PreparationOutcome = await run_local_step(
                 PreparationActivities.prepare, group, "; ".join(purposes)
             )
-            self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
+            self._store_results({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
         else:
-            self._keep(step, await self._do_alone(step))
+            self._store_result(step, await self._do_own_activity(step))
 
-    async def _do_alone(self, step: str) -> Any:
-        """Do a step of which an activity of its own returns the result."""
+    async def _do_own_activity(self, step: str) -> Any:
+        """Do a step in an activity of its own, and return the step's result."""
         kind = kind_of(step)
         if kind in (StepKind.ROUTE, StepKind.TAKE_UP) and self._begin is not None:
-            return await run_local_step(self._begin, self._step(step), purpose_of(step))
+            return await run_local_step(self._begin, self._step_ref(step), purpose_of(step))
         if kind in LOCAL_STEPS:
-            return await run_local_step(LOCAL_STEPS[kind], self._step(step), purpose_of(step))
+            return await run_local_step(LOCAL_STEPS[kind], self._step_ref(step), purpose_of(step))
         if kind in STEPS_OF_ANSWER:
             last_call = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
             answer = AnswerStep(job_id=self._ref.job_id, step=step, number=last_call)
@@ -261,15 +261,15 @@ class JobRun:
             number, place = numbers_of(step)
             name = self._results[StepKind.MODEL.numbered(number)].tools[place]
             call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
-            return await self._queued.do(
+            return await self._queued.run(
                 ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
             )
         if kind is StepKind.SCRIPT:
             options = self._queued.tool_options()
-            return await self._queued.do(ScriptActivities.run_script, self._step(step), options, purpose_of(step))
+            return await self._queued.run(ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step))
         return await self._deliver(step)
 
-    def _keep(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
+    def _store_result(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
         """Store a step's result in this run, show it in the Web UI, and apply its effects to the run."""
         self._results[step] = outcome
         duration = "" if milliseconds is None else f" ({milliseconds} ms)"
@@ -293,32 +293,32 @@ class JobRun:
         if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
             model_step = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
             options = self._queued.model_options()
-            call = await self._queued.do(LLMActivities.call_model, model_step, options, purpose_of(step))
-            return self._keep(step, call)
+            call = await self._queued.run(LLMActivities.call_model, model_step, options, purpose_of(step))
+            return self._store_result(step, call)
         group = AskGroup(job_id=self._ref.job_id, step=step, number=number, final=final)
         summary = f"{purpose_of(step)}; record and send its answer"
         options = self._queued.model_options(sends=True)
         done: AskGroupOutcome
         try:
-            done = await self._queued.do(AnsweringActivities.answer, group, options, summary)
+            done = await self._queued.run(AnsweringActivities.answer, group, options, summary)
         except (Suspended, ActivityError) as error:
             if StepKind.DELIVER in (failed_step(error), *getattr(error, "steps", ())):
                 self._details.add(f"{step}: done")
                 self._details.add(f"{StepKind.TAGS}: done")
             raise
         outcomes = {step: done.model, StepKind.TAGS: done.recorded, StepKind.DELIVER: done.delivered}
-        return self._keep_all(outcomes, done.milliseconds)
+        return self._store_results(outcomes, done.milliseconds)
 
-    def _keep_all(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
+    def _store_results(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
         """Store the results of several steps; a step that was not reached has the result None."""
         reached = [(name, outcome) for name, outcome in outcomes.items() if outcome is not None]
         for (name, outcome), duration in zip(reached, milliseconds, strict=True):
-            self._keep(name, outcome, duration)
+            self._store_result(name, outcome, duration)
 
-    async def _do_optional(self, step: str) -> None:
+    async def _do_optional_step(self, step: str) -> None:
         """Do a step that the answer does not require: a failure is only reported, but a stop still stops the run.
 
-        The prompt then mentions the missing file, or the voice message without a transcript.
+        After a failure, the prompt mentions the missing file, or the voice message without a transcript.
         """
         queue = self._ref.llm_queue
         work: Mapping[str, tuple[Activity, StepOptions]] = {
@@ -334,11 +334,11 @@ class JobRun:
         }
         activity, options = work[step]
         try:
-            self._keep(step, await self._queued.do(activity, self._step(step), options, purpose_of(step)))
+            self._store_result(step, await self._queued.run(activity, self._step_ref(step), options, purpose_of(step)))
         except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or error_type(error) in STOPPED:
                 raise
-            self._details.add(f"{step} failed ({error_type(error)}): going on without it")
+            self._details.add(f"{step} failed ({error_type(error)}): the job continues without this step")
 
     async def _deliver(self, step: str) -> Any:
         """Send the job's message, and close the job with it, or send a notice of the job's failure."""
@@ -348,13 +348,13 @@ class JobRun:
         purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
         options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
-        return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))
+        return await self._queued.run(DeliveryActivities.deliver, message, options, purpose_of(step))
 
     def _show_typing(self) -> None:
         """Start the typing indicator in the process with the connector; the run does not wait for that."""
         workflow.start_activity_method(
             TypingActivities.show_typing,
-            self._step(StepKind.TYPING),
+            self._step_ref(StepKind.TYPING),
             task_queue=self._ref.connector_queue or None,
             schedule_to_close_timeout=steps.DEADLINE_SLACK,
             retry_policy=steps.RETRY_AFTER_CRASH,
@@ -362,17 +362,17 @@ class JobRun:
             priority=self._queued.priority,
         )
 
-    def _step(self, step: str) -> StepRef:
+    def _step_ref(self, step: str) -> StepRef:
         return StepRef(job_id=self._ref.job_id, step=step)
 
-    async def _park(self, waiting: tuple[str, ...]) -> None:
+    async def _park_job(self, waiting: tuple[str, ...]) -> None:
         step = StepKind.PARK.numbered(self._ref.run)
         park = ParkStep(job_id=self._ref.job_id, step=step, steps=waiting)
         parked = await run_local_step(ClosingActivities.park_job, park, purpose_of(step))
         self._status = parked.status
         self._details.add(f"{parked.status}: {', '.join(waiting)}")
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _close_after_error(self, error: BaseException) -> None:
         error_name = error_type(error)
         stopped = is_cancelled_exception(error) or error_name in STOPPED
         if not stopped and not self._silent and failed_step(error) != StepKind.DELIVER:

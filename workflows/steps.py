@@ -22,39 +22,39 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.values import Value
 
 
-# The activity decides whether and when it is retried (temporal/journal.py): each error that it reports has its delay,
-# or is final. This policy covers only crashes, which are retried after a second.
+# The step journal (temporal/journal.py) decides about retries: each error that it reports has a retry delay or is
+# final. This policy covers only crashes of the process, after which a step is retried in a second.
 RETRY_AFTER_CRASH = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 
 LOCAL_STEP_TIMEOUT = timedelta(seconds=30)
-"""The timeout of a local step: a transaction that takes longer hangs."""
+"""The timeout of a local step: a transaction that takes longer is stuck."""
 
 LOCAL_RETRY_IN_HISTORY = timedelta(milliseconds=1)
-"""Above this retry delay, a failed attempt is a marker in the history, and its delay a timer; operators see both.
+"""The retry delay from which the history shows a local step's failed attempt and, as a timer, the delay.
 
-Zero would mean the SDK's default: repeats inside one long workflow task that leave no trace.
+Zero would mean the SDK's default: retries inside one long workflow task, which leave no trace in the history.
 """
 
 DELIVERY_TIMEOUT = timedelta(minutes=10)
-"""The time for all chunks of a message, with the wait for the outbound lane; heartbeats detect a dead process."""
+"""The timeout for sending all chunks of a message, including the wait for the outbound lane."""
 
 NOTICE_TIMEOUT = timedelta(minutes=2)
-"""The time for a failure notice: a platform that is unreachable must not hold the lane for a notice."""
+"""The timeout for sending a failure notice: while the notice waits for an unreachable platform, it holds the lane."""
 
 MEDIA_TIMEOUT = timedelta(minutes=5)
-"""The time to fetch all files of one message; fetching takes longer only if the platform hangs."""
+"""The timeout for fetching all files of one message."""
 
 VOICE_TIMEOUT = timedelta(minutes=2)
-"""The time for all attempts to transcribe a message's voices; after that, voices without a transcript are skipped."""
+"""The timeout for all attempts at a message's transcripts; after that, the answer does without the missing ones."""
 
 COMPACTION_TIMEOUT = timedelta(minutes=1)
-"""The time for all attempts at a compaction: the answer does not need it, so a failing provider must not delay it.
+"""The timeout for all attempts at a compaction: without one an answer is possible, so a failure must not delay it.
 
-Its stored answers are kept, and the compaction of the next message continues from there.
+The model answers of the compaction stay stored, and the compaction of the next message continues from there.
 """
 
 REQUESTS_PER_CALL = 3
-"""The time of one model call, in requests: one account may time out, another answer slowly, and both may wait."""
+"""The time of one model call, in request timeouts: one account times out, another answers slowly, both may wait."""
 
 DEADLINE_SLACK = timedelta(seconds=30)
 """How much longer than its own deadline an activity may take before Temporal times it out."""
@@ -74,7 +74,7 @@ DELEGATION_WORKFLOW = "DelegationWorkflow"
 
 
 class Suspended(Exception):
-    """Raised when steps cannot continue now: the job is parked and continues with a new run.
+    """Raised by a step that cannot continue now: the job is parked, and a new run continues it later.
 
     See docs/adr/0008-a-waiting-job-has-no-workflow.md.
     """
@@ -85,7 +85,7 @@ class Suspended(Exception):
 
 
 def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
-    """Return Temporal's priority, from 1 to 5, for Maestro's, from 1 to 10.
+    """Convert Maestro's priority, from 1 to 10, to Temporal's, from 1 to 5.
 
     Empty without a precedence: the activity then has the priority of its workflow.
     """
@@ -111,7 +111,7 @@ class RunDetails:
         workflow.set_current_details("\n".join(self._lines))
 
     def publish(self, outcome: str) -> None:
-        """Set the search attributes whose values are known at the end of the run."""
+        """Set the search attributes that are known only at the end of the run."""
         values = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
         workflow.upsert_search_attributes([key.value_set(value) for key, value in values.items() if value])
 
@@ -127,7 +127,7 @@ class StepOptions:
 
 async def run_local_step(activity: Callable[..., Outcome], payload: Value, summary: str) -> Outcome:
     """Run a cheap step inside the workflow task; raises ``Suspended`` when it has to wait."""
-    with _suspending(payload):
+    with _waits_as_suspended(payload):
         result: Outcome = await workflow.execute_local_activity_method(
             activity,
             payload,
@@ -140,19 +140,19 @@ async def run_local_step(activity: Callable[..., Outcome], payload: Value, summa
 
 
 @contextmanager
-def _suspending(payload: Value) -> Iterator[None]:
-    """Raise ``Suspended`` for a failure that means that a step has to wait."""
+def _waits_as_suspended(payload: Value) -> Iterator[None]:
+    """Translate a failure that makes a step wait into ``Suspended``."""
     try:
         yield
     except (ActivityError, ApplicationError) as error:
-        cause = _cause(error)
+        cause = _unwrap_failure(error)
         if isinstance(cause, ApplicationError) and cause.category is ApplicationErrorCategory.BENIGN:
             raise Suspended(str(cause.details[0]) if cause.details else getattr(payload, "step", "")) from None
         raise
 
 
 class QueuedSteps:
-    """Runs steps as activities that any process may do, with the settings and queues of one job."""
+    """Runs the steps of one job as activities on task queues, with the job's settings."""
 
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
@@ -171,7 +171,7 @@ class QueuedSteps:
 
     @property
     def model_time(self) -> timedelta:
-        """The longest time of one model call."""
+        """The timeout of one model call."""
         return timedelta(seconds=self._ref.model_seconds) * REQUESTS_PER_CALL
 
     def tool_options(self) -> StepOptions:
@@ -186,9 +186,9 @@ class QueuedSteps:
             attempt_timeout=attempt_timeout, total_timeout=total_timeout, queue=self._ref.connector_queue
         )
 
-    async def do(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
+    async def run(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step on its queue; raises ``Suspended`` when it has to wait."""
-        with _suspending(step):
+        with _waits_as_suspended(step):
             return await workflow.execute_activity_method(
                 activity,
                 step,
@@ -204,27 +204,27 @@ class QueuedSteps:
             )
 
 
-def _cause(error: BaseException) -> BaseException | None:
+def _unwrap_failure(error: BaseException) -> BaseException | None:
     """Return the failure inside an activity's error; local activities raise the failure directly."""
     return error.cause if isinstance(error, ActivityError) else error
 
 
 def failed_step(error: BaseException) -> str:
-    """Return the step that failed (temporal/failures.py); in histories of earlier releases, the activity's name."""
-    cause = _cause(error)
+    """Return the name of the step that failed; for a history of an earlier release, the name of its activity."""
+    cause = _unwrap_failure(error)
     if isinstance(cause, ApplicationError) and cause.details:
         return str(cause.details[0])
     return error.activity_type if isinstance(error, ActivityError) else ""
 
 
 def error_type(error: BaseException) -> str:
-    """Return the name of the class behind an activity's failure."""
-    cause = _cause(error)
+    """Return the class name of the failure that an activity raised."""
+    cause = _unwrap_failure(error)
     return cause.type or "ApplicationError" if isinstance(cause, ApplicationError) else type(cause).__name__
 
 
 async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
-    """Start a child workflow for every task that the dispatcher has not started already.
+    """Start a child workflow for each task of an answer that the dispatcher has not started already.
 
     A child has the fair share of its parent's job until its own is known.
     """
@@ -251,14 +251,14 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
 def search_attributes(
     platform: str | None, kind: JobKind, channel: str | None, agent: str | None = None
 ) -> TypedSearchAttributes:
-    """Return the search attributes with which a workflow starts, except those whose value is None."""
+    """Return the search attributes with which a workflow starts; a value of None is left out."""
     values = {PLATFORM: platform, KIND: str(kind), CHANNEL: channel, AGENT: agent}
     return TypedSearchAttributes(
         [SearchAttributePair(key, value) for key, value in values.items() if value is not None]
     )
 
 
-async def complete(work: Coroutine[Any, Any, None]) -> None:
+async def finish_despite_cancel(work: Coroutine[Any, Any, None]) -> None:
     """Finish the work even if the workflow is cancelled meanwhile: otherwise a job stopped twice could stay open."""
     task = asyncio.create_task(work)
     while not task.done():

@@ -162,7 +162,7 @@ def post(parts: Parts, new: NewPost) -> PostedView:
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
     """List the posts of this session, oldest first; with If-None-Match, 304 without a new post."""
     service = chat_of(parts).service
-    tag = f'"{service.edition()}-{query.limit or "all"}"'
+    tag = f'"{service.version()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)

@@ -89,7 +89,7 @@ class Api(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Serve until the event is set, also while Temporal is unreachable."""
         engine = Engine(endpoint_of(self.settings), self.say)
-        jobs = build_job_operations(store, self.live, engine.present, lambda: None)
+        jobs = build_job_operations(store, self.live, engine.current_client, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = remote_worker_check(engine, self.settings.temporal.task_queue)
         health = ProcessHealth(EngineHealth(store, engine, working), metrics)

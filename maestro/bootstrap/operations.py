@@ -36,7 +36,7 @@ def build_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookI
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
     """Return the service that starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if any."""
-    return BatchWork(store, workflow_interrupter(engine.present), wake)
+    return BatchWork(store, workflow_interrupter(engine.current_client), wake)
 
 
 def build_job_operations(

@@ -99,7 +99,7 @@ class Up(ModelProcess):
         services.add(*(host.run(connector, ready.another()) for connector in connectors))
         services.add(bots.run(webhooks_of(connectors)), flow.drafts.run(), *flow_services)
         if self.settings.webui.enabled:
-            jobs = build_job_operations(store, self.live, engine.present, dispatcher.wake)
+            jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.wake)
             health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
             process_health = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, process_health)

@@ -22,13 +22,13 @@ from maestro.store.transaction import Transaction
 class ReceivedMessage:
     """An incoming message with its sender, and the stored rows that decide how it is handled.
 
-    ``turned_away`` is the access policy that refuses the sender, None if the sender has access.
+    ``refusing_policy`` is the access policy that refuses the sender, None if the sender has access.
     """
 
     message: IncomingMessage
     state: IntakeState
     person: Person
-    turned_away: DmPolicy | None = None
+    refusing_policy: DmPolicy | None = None
 
     @property
     def binding(self) -> AgentChannel | None:
@@ -37,7 +37,7 @@ class ReceivedMessage:
 
     @property
     def alone(self) -> str | None:
-        """The user whose conversation this is; None where all users of the channel share one."""
+        """The sender, where each user of the channel has a conversation of their own; else None."""
         return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
 
     @property
@@ -47,11 +47,11 @@ class ReceivedMessage:
 
     @property
     def speaker(self) -> Speaker:
-        """The sender, as an answer to a question records it."""
+        """The sender, in the form in which the answer to a question records a user."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
-def person_of(message: IncomingMessage) -> PersonId:
+def sender_of(message: IncomingMessage) -> PersonId:
     """Return the sender of a message."""
     return PersonId(message.address.platform, message.user_id)
 
@@ -61,29 +61,29 @@ def new_job_id() -> str:
     return f"{JobKind.MESSAGE}-{ULID()}"
 
 
-def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) -> Job:
+def new_job(tx: Transaction, received: ReceivedMessage, *, waits: bool = False) -> Job:
     """Return a new job for the message; with ``waits``, the job gets a position in the message's lane."""
     return Job(
         id=new_job_id(),
-        priority=priority_of(owner=arrival.person.is_owner),
-        lane=arrival.lane if waits else None,
+        priority=priority_of(owner=received.person.is_owner),
+        lane=received.lane if waits else None,
         created_at=tx.now,
-        **arrival.message.address.model_dump(),
+        **received.message.address.model_dump(),
     )
 
 
-def dropped(
-    tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
+def store_dropped(
+    tx: Transaction, received: ReceivedMessage, why: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
 ) -> Job:
     """Store a message with a dropped job and its reason; with ``waits``, an operator can restart it in its lane."""
-    job = job_of(tx, arrival, waits=waits)
-    job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
+    job = new_job(tx, received, waits=waits)
+    job.inbox_id = tx.inbox.add(received.message, job.id, pace=pace).id
     tx.jobs.add(job)
-    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=reason))
+    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=why))
     return job
 
 
-def tell(tx: Transaction, job: Job, text: str) -> None:
+def add_notice(tx: Transaction, job: Job, text: str) -> None:
     """Add a job that sends a notice of Maestro to the user of a job."""
     tx.jobs.add(new_notice_job(job, new_job_id(), text, tx.now))
 
@@ -97,12 +97,12 @@ class AccessControl:
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return the sender of a message with the access that the store grants at this moment."""
-        person_id = person_of(message)
-        return self.person_as(
+        person_id = sender_of(message)
+        return self.build_person(
             message, binding, lambda: tx.users.owners.has(person_id), lambda: tx.users.pairings.is_known(person_id)
         )
 
-    def person_as(
+    def build_person(
         self,
         message: IncomingMessage,
         binding: AgentChannel | None,
@@ -111,10 +111,10 @@ class AccessControl:
     ) -> Person:
         """Return the sender of a message; ``known`` is true as well where unknown users are answered.
 
-        ``is_listed`` (as an owner) and ``is_paired`` are of the time before this message: a new owner, or new access,
+        ``is_listed`` (as an owner) and ``is_paired`` describe the time before this message: a new owner, or new access,
         counts from the next message on.
         """
-        person_id = person_of(message)
+        person_id = sender_of(message)
         is_owner = message.is_owner or str(person_id) in self._access.owners or is_listed()
         bound = binding is not None and binding.permission is Permission.FULL
         exempt = is_owner or bound or not message.is_direct
@@ -122,10 +122,10 @@ class AccessControl:
         return Person(person_id, is_owner, known=exempt or policy is DmPolicy.OPEN or is_paired())
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
-        """Return the agent that answers a message, and the rule."""
+        """Return the agent that answers a message, and the routing rule that chose the agent."""
         return route(message, tx.agents.routing.snapshot(message, binding, self._routing))
 
-    def turned_away(
+    def refusing_policy(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None
     ) -> DmPolicy | None:
         """Return the policy that refuses a direct message of an unknown user, or None."""

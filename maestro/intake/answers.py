@@ -12,40 +12,40 @@ from maestro.domain.questions.question import (
     parse_reply,
     pick_choice,
 )
-from maestro.intake.access import ReceivedMessage, job_of
+from maestro.intake.access import ReceivedMessage, new_job
 from maestro.store.transaction import Transaction
 
 
-def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRefusal | None:
+def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | AnswerRefusal | None:
     """Read a message as an answer to an open question; None for an ordinary message, such as one with files."""
-    if arrival.message.attachments:
+    if received.message.attachments:
         return None
-    text = _read_text(tx, arrival.message.content)
-    waiting = tx.jobs.questions.open_in(arrival.lane) if arrival.state.asking else ()
-    named, replied_to = None, arrival.message.reply_to
+    text = _read_text(tx, received.message.content)
+    waiting = tx.jobs.questions.open_in(received.lane) if received.state.asking else ()
+    named, replied_to = None, received.message.reply_to
     if text.number is not None:
         named = tx.jobs.questions.find(text.number)
     elif replied_to:
         named = tx.jobs.questions.delivered_as(waiting, replied_to)
-    if named is not None and named.lane == arrival.lane:
-        return answer_named_question(text, arrival.speaker, named, tx.now)
-    elsewhere = answer_other_lane(text, arrival.speaker, named, tx.now) if named is not None else None
-    return elsewhere or answer_own_lane(text, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
+    if named is not None and named.lane == received.lane:
+        return answer_named_question(text, received.speaker, named, tx.now)
+    elsewhere = answer_other_lane(text, received.speaker, named, tx.now) if named is not None else None
+    return elsewhere or answer_own_lane(text, received.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
-def take(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
+def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
     """Record the answer to the question, or reply why the message is not accepted as an answer.
 
     An approval or denial is confirmed, in case another question was meant.
     """
-    job = job_of(tx, arrival)
-    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    job = new_job(tx, received)
+    job.inbox_id = tx.inbox.add(received.message, job.id).id
     if isinstance(answer, AnswerRefusal):
         job.notice = answer.reply
         if answer.withheld is not None:
-            tx.system.audit.add(str(arrival.person.id), "question.refused", str(answer.withheld.id))
+            tx.system.audit.add(str(received.person.id), "question.refused", str(answer.withheld.id))
         return tx.jobs.add(job)
-    tx.jobs.answer_question(answer, str(arrival.person.id), job.inbox_id)
+    tx.jobs.answer_question(answer, str(received.person.id), job.inbox_id)
     if answer.approves is not None:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
         return tx.jobs.add(job)
@@ -55,7 +55,7 @@ def take(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer | Ans
 
 
 def _read_text(tx: Transaction, content: str) -> ReplyText:
-    """Parse a message as an answer; a final number names a question only if that one offers the preceding text."""
+    """Parse a message as an answer; a final number names a question only if the question offers the preceding text."""
     choice = parse_choice(content)
     question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
     if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:

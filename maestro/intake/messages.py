@@ -26,33 +26,33 @@ from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
 from maestro.domain.settings.access import RoutingSettings
 from maestro.domain.texts import storable
 from maestro.intake import answers, control_words, pairing
-from maestro.intake.access import AccessControl, ReceivedMessage, dropped, new_job_id, tell
+from maestro.intake.access import AccessControl, ReceivedMessage, add_notice, new_job_id, store_dropped
 from maestro.intake.pairing import PairingRules
 from maestro.store.conversations.inbox import IntakeState
 from maestro.store.jobs.claims import ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-UNKNOWN = "an edit of a message that never came in"
-TOO_LATE = "an edit of a message that is being answered, or was"
+UNKNOWN = "an edit of a message that was never received"
+TOO_LATE = "an edit of a message that is being answered or was answered"
 
 MINUTE = timedelta(minutes=1)
 
 EVENT_PAUSE = timedelta(seconds=1)
 """The shortest time between two writes of an account's newest event; a busy channel has many events a second."""
 
-BOT = "it came from a bot, and the channel does not let bots talk (allowBots)"
-BOT_LOOP = "a bot wrote more often in a minute than it may (routing.botMessagesPerMinute)"
-STRANGER_IN_HASTE = "somebody who is not known wrote more often in a minute than people may"
-GUESSING = "too many wrong pairing codes came before"
-TOO_FAST = "the person wrote more often in a minute than they may (routing.messagesPerMinute)"
+BOT = "a bot wrote the message, and the channel does not admit bots (allowBots)"
+BOT_LOOP = "a bot wrote more messages in a minute than routing.botMessagesPerMinute allows"
+UNKNOWN_USER_TOO_FAST = "an unknown user wrote more messages in a minute than users may"
+GUESSING = "the user sent too many wrong pairing codes before"
+TOO_FAST = "the user wrote more messages in a minute than routing.messagesPerMinute allows"
 
 Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
 """The meaning of a message; None is an ordinary message for an agent."""
 
 
 def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
-    """Replace the text of a message whose job has not started; a later edit is only counted."""
+    """Replace the text of a message if its job has not started; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add(edit.address, UNKNOWN)
@@ -81,7 +81,7 @@ class IntakeRules:
 
 
 class JobStarter(Protocol):
-    """The dispatcher of this process, as intake uses it; any thread may call its methods."""
+    """The dispatcher of this process, as the intake uses it; any thread may call the methods."""
 
     @property
     def ready(self) -> bool:
@@ -128,7 +128,7 @@ class Intake:
             raise InvalidMessage("a message needs text or an attachment")
         if len(message.content) > MAX_CONTENT_CHARS:
             raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
-        # A platform would deliver a message for ever whose text the store refuses.
+        # A platform would deliver a message again and again if the store refused the message's text.
         files = tuple(
             file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
             for file in message.attachments
@@ -151,23 +151,23 @@ class Intake:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
         state = tx.inbox.state(message, self._rules().routing.messages_per_minute, MINUTE)
-        if state.disabled:  # a message from a closed channel shows that it may be open again
+        if state.disabled:  # a message from a closed channel shows that the channel may be open again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
-        arrival = self._arrival(tx, message, state)
-        content = arrival.message.content
-        may_answer = state.asking or "#" in content  # without an open question in the lane, an answer has a number sign
+        received = self._receive(tx, message, state)
+        content = received.message.content
+        may_answer = state.asking or "#" in content  # an answer to a question of another lane has a number sign
         command = control_word(content) or pairing_code(content)
-        meant = command or (answers.read(tx, arrival) if may_answer else None)
-        ignored = self._ignored(tx, arrival, meant)
+        meant = command or (answers.read_answer(tx, received) if may_answer else None)
+        ignored = self._ignore_reason(tx, received, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
             return AcceptedMessage(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
         backlog = self._backlog(tx, state)
-        if backlog is not None and not self._makes_room(tx, arrival, meant):
+        if backlog is not None and not self._makes_room(tx, received, meant):
             raise backlog
-        job = self._take(tx, arrival, meant)
+        job = self._handle(tx, received, meant)
         if backlog is not None:
             tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
         accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
@@ -175,33 +175,33 @@ class Intake:
             return accepted, None
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
-    def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
+    def _receive(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
-        person = access.person_as(message, state.binding, lambda: state.listed, lambda: state.let_in)
-        arrival = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
+        person = access.build_person(message, state.binding, lambda: state.listed, lambda: state.let_in)
+        received = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
-            return arrival
+            return received
         agent = access.agent(tx, message, state.binding)
-        return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
+        return replace(received, refusing_policy=access.refusing_policy(person, agent, message, state.binding))
 
-    def _ignored(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
+    def _ignore_reason(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> str | None:
         """Return why a message is only counted: no agent answers it, or a bot or unknown user sends too many."""
-        if arrival.message.from_bot:
-            if arrival.binding is None or not arrival.binding.allow_bots:
+        if received.message.from_bot:
+            if received.binding is None or not received.binding.allow_bots:
                 return BOT
-            if tx.inbox.is_over_rate(arrival.message, self._rules().routing.bot_messages_per_minute, MINUTE):
+            if tx.inbox.is_over_rate(received.message, self._rules().routing.bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
-            return GUESSING if pairing.guesses(tx, arrival.person.id) else None
-        if arrival.turned_away is not None:
-            is_over = arrival.state.over_limit
-            if arrival.message.from_bot:  # a bot's messages are counted in this channel alone
-                is_over = tx.inbox.is_over_rate(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
-            return STRANGER_IN_HASTE if is_over else None
-        message = arrival.message
-        if meant is not None or message.is_direct or arrival.binding is not None:
+            return GUESSING if pairing.has_guessed_too_often(tx, received.person.id) else None
+        if received.refusing_policy is not None:
+            is_over = received.state.over_limit
+            if received.message.from_bot:  # the messages of a bot are counted per channel
+                is_over = tx.inbox.is_over_rate(received.message, self._rules().routing.messages_per_minute, MINUTE)
+            return UNKNOWN_USER_TOO_FAST if is_over else None
+        message = received.message
+        if meant is not None or message.is_direct or received.binding is not None:
             return None
-        # Otherwise every message of a busy server would start a workflow (docs/decisions.md: routing).
+        # A message without an agent to answer it must not start a workflow (docs/decisions.md: routing).
         route = self._access.route(tx, message, None)
         return route.reason if route.agent is None else None
 
@@ -217,83 +217,83 @@ class Intake:
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(
-            f"{waiting} messages are waiting already; this one was not taken. Please send it again in a while."
+            f"{waiting} messages are waiting already; this message was not accepted. Please send it again in a while."
         )
 
-    def _makes_room(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> bool:
-        obeyed = meant is ControlWord.STOP and arrival.turned_away is None and self._refusal(tx, arrival) is None
-        return obeyed and control_words.can_stop(tx, arrival)
+    def _makes_room(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> bool:
+        obeyed = meant is ControlWord.STOP and received.refusing_policy is None and self._refusal(tx, received) is None
+        return obeyed and control_words.can_stop(tx, received)
 
-    def _refusal(self, tx: Transaction, arrival: ReceivedMessage) -> str | None:
-        return self._access.refusal(tx, arrival.message, arrival.binding, arrival.person)
+    def _refusal(self, tx: Transaction, received: ReceivedMessage) -> str | None:
+        return self._access.refusal(tx, received.message, received.binding, received.person)
 
-    def _take(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> Job:
+    def _handle(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> Job:
         """Execute a control word, settle a question, or else add the message to its lane."""
         if isinstance(meant, PairingCode):
-            return pairing.redeem(tx, arrival, meant)
-        if arrival.turned_away is not None:
-            return pairing.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
+            return pairing.redeem(tx, received, meant)
+        if received.refusing_policy is not None:
+            return pairing.refuse_unknown_user(tx, received, received.refusing_policy, self._rules().pairing)
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
-        exempt = arrival.person.is_owner or arrival.message.from_bot
-        if limited and not exempt and arrival.state.over_limit:
-            return self._slow_down(tx, arrival, waits=meant is None)
+        exempt = received.person.is_owner or received.message.from_bot
+        if limited and not exempt and received.state.over_limit:
+            return self._slow_down(tx, received, waits=meant is None)
         if meant is None:
-            return self._enqueue(tx, arrival)
-        refusal = self._refusal(tx, arrival)
+            return self._enqueue(tx, received)
+        refusal = self._refusal(tx, received)
         if refusal is not None:
-            return dropped(tx, arrival, refusal)
+            return store_dropped(tx, received, refusal)
         return (
-            control_words.obey(tx, arrival, meant)
+            control_words.execute(tx, received, meant)
             if isinstance(meant, ControlWord)
-            else answers.take(tx, arrival, meant)
+            else answers.record_answer(tx, received, meant)
         )
 
-    def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
+    def _slow_down(self, tx: Transaction, received: ReceivedMessage, *, waits: bool) -> Job:
         """Drop a message above its user's rate limit, with one notice a minute; an operator can restart it."""
-        warned = tx.inbox.was_warned(arrival.message, MINUTE)
-        job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
+        warned = tx.inbox.was_warned(received.message, MINUTE)
+        job = store_dropped(tx, received, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
         if not warned:
             limit = self._rules().routing.messages_per_minute
-            tell(tx, job, f"I answer at most {limit} messages a minute to one person. Please send this again later.")
+            add_notice(tx, job, f"I answer at most {limit} messages a minute per user. Please send this again later.")
         return job
 
-    def _enqueue(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
+    def _enqueue(self, tx: Transaction, received: ReceivedMessage) -> Job:
         """Add a message at the end of its lane; in a channel with the mode "interrupt", interrupt the running job.
 
         See docs/decisions.md: busy agents.
         """
         job_id, told_to_wait = new_job_id(), False
-        row = tx.inbox.add(arrival.message, job_id)
-        if busy_mode_of(arrival.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
-            told_to_wait = self._interrupt(tx, arrival, job_id, row)
+        row = tx.inbox.add(received.message, job_id)
+        if busy_mode_of(received.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
+            told_to_wait = self._interrupt(tx, received, job_id, row)
         return tx.jobs.enter(
             id=job_id,
-            priority=priority_of(owner=arrival.person.is_owner),
-            lane=arrival.lane,
+            priority=priority_of(owner=received.person.is_owner),
+            lane=received.lane,
             inbox_id=row.id,
             told_to_wait=told_to_wait,
-            claimed_at=tx.now if self._begins_now(arrival.state) else None,
-            **arrival.message.address.model_dump(),
+            claimed_at=tx.now if self._starts_now(received.state) else None,
+            **received.message.address.model_dump(),
         )
 
-    def _begins_now(self, state: IntakeState) -> bool:
-        """Return whether a dispatcher would certainly start this job next, because no other could precede it.
+    def _starts_now(self, state: IntakeState) -> bool:
+        """Return whether a dispatcher would certainly start this job next, because no other job could precede it.
 
-        Its lane is free, no other job waits to begin or to resume, and the limit of running jobs is not reached.
+        The job's lane is free, no other job waits to begin or to resume, and the limit of running jobs is not reached.
         """
         if self._starter is None or not self._starter.ready:
             return False
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
 
-    def _interrupt(self, tx: Transaction, arrival: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
+    def _interrupt(self, tx: Transaction, received: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
         """Interrupt the same agent's jobs for this user, unless no agent would answer the message.
 
         Returns whether the user was already notified of a wait.
         """
-        agent = self._access.agent(tx, arrival.message, arrival.binding)
-        if agent is None or self._refusal(tx, arrival) is not None:
+        agent = self._access.agent(tx, received.message, received.binding)
+        if agent is None or self._refusal(tx, received) is not None:
             return False
-        return tx.jobs.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
+        return tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
 
 
 class AccountIntake:

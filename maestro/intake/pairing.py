@@ -22,14 +22,14 @@ from maestro.domain.people.people import (
 )
 from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.intake.access import ReceivedMessage, dropped, job_of, new_job_id, tell
+from maestro.intake.access import ReceivedMessage, add_notice, new_job, new_job_id, store_dropped
 from maestro.store.transaction import Transaction
 from maestro.store.users.access import WRONG_CODE
 
 LET_IN = "You are let in. What you send from now on is answered."
 AN_OWNER = "You are let in, and an owner."
-FULL = f"the person is not known, and {MOST_PENDING} people wait to be let in already"
-REFUSED = "an operator refused to let the person in"
+FULL = f"the user is unknown, and {MOST_PENDING} unknown users wait for access already"
+REFUSED = "an operator refused access to the user"
 WRONG = (
     "This code is not valid: it may be mistyped, used or too old. Ask the operator for a new one, and send "
     "/pair and the code."
@@ -44,22 +44,22 @@ class PairingRules:
     draw: Draw = secrets.choice
 
 
-def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
-    """Drop the message of an unknown user; with pairing, tell the user from time to time how to get access."""
+def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
+    """Drop the message of an unknown user; with pairing, sometimes send the user the steps to get access."""
     if policy is not DmPolicy.PAIRING:
-        return dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
-    pairing, message = tx.users.pairings.newest_of(arrival.person.id), arrival.message
+        return store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
+    pairing, message = tx.users.pairings.newest_of(received.person.id), received.message
     if pairing is not None and pairing.status is PairingStatus.REFUSED:
-        return dropped(tx, arrival, REFUSED, waits=True)
+        return store_dropped(tx, received, REFUSED, waits=True)
     if pairing is not None and pairing.is_open(tx.now):
-        job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
+        job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
         if pairing.is_code_due(tx.now):
             tx.users.pairings.note_sent(pairing, message.address)
-            tell(tx, job, _instructions(tx, pairing))
+            add_notice(tx, job, _pairing_instructions(tx, pairing))
         return job
     if tx.users.pairings.count_pending() >= MOST_PENDING:
-        return dropped(tx, arrival, FULL, waits=True)
-    job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
+        return store_dropped(tx, received, FULL, waits=True)
+    job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
     pairing = tx.users.pairings.add(
         Pairing(
             code=new_code(rules.draw),
@@ -73,43 +73,43 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
             told_at=tx.now,
         )
     )
-    tell(tx, job, _instructions(tx, pairing))
+    add_notice(tx, job, _pairing_instructions(tx, pairing))
     return job
 
 
-def guesses(tx: Transaction, person: PersonId) -> bool:
-    """Return whether this user, or all users together, sent too many wrong codes; then no more codes are checked."""
+def has_guessed_too_often(tx: Transaction, person: PersonId) -> bool:
+    """Return whether this user, or all users together, sent too many wrong codes; no further code is checked then."""
     own, total = tx.users.pairings.count_wrong_codes(person, GUESS_PERIOD)
     return own >= MOST_GUESSES or total >= MOST_GUESSES_OF_ALL
 
 
-def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
-    """Give access to the sender of a valid invitation code, and confirm that; the code itself is not stored."""
+def redeem(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job:
+    """Give access to the sender of a valid invitation code, and confirm the access; the code itself is not stored."""
     invitation = tx.users.pairings.redeem(code.text)
-    person = arrival.person.id
-    without_code = arrival.message.model_copy(update={"content": "/pair"})
-    job = job_of(tx, arrival)
+    person = received.person.id
+    without_code = received.message.model_copy(update={"content": "/pair"})
+    job = new_job(tx, received)
     job.inbox_id = tx.inbox.add(without_code, job.id, control="/pair").id
     if invitation is None:
         tx.system.audit.add(str(person), WRONG_CODE, str(person))
         job.notice = WRONG
     else:
-        job.notice = _accept_invitation(tx, arrival, invitation)
+        job.notice = _accept_invitation(tx, received, invitation)
     return tx.jobs.add(job)
 
 
-def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairing:
+def approve(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool) -> Pairing:
     """Give access to the user of a pairing, which is named by its number or code, and notify the user.
 
     Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
     """
-    pairing = tx.users.pairings.named(which)
+    pairing = tx.users.pairings.named(number_or_code)
     if pairing.status is PairingStatus.APPROVED:
         raise Conflict(f"pairing {pairing.id} is approved already; `maestro owner add` makes the person an owner")
     if pairing.status is PairingStatus.PENDING and not pairing.is_open(tx.now):
-        raise Conflict(f"the code of pairing {pairing.id} ran out; the person gets a new one with their next message")
+        raise Conflict(f"the code of pairing {pairing.id} has expired; the user gets a new code for the next message")
     person = PersonId(pairing.platform, pairing.user_id)
-    _admit(tx, person, pairing.user_name, actor, as_owner=as_owner)
+    _grant_access(tx, person, pairing.user_name, actor, as_owner=as_owner)
     tx.users.pairings.settle(pairing, PairingStatus.APPROVED, actor)
     tx.system.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
     tx.jobs.add(
@@ -126,15 +126,15 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
     return pairing
 
 
-def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
+def refuse(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
     """Refuse a pairing: later messages of the user are dropped without a reply.
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
-    pairing = tx.users.pairings.named(which)
+    pairing = tx.users.pairings.named(number_or_code)
     person = PersonId(pairing.platform, pairing.user_id)
     if pairing.status is PairingStatus.APPROVED:
-        raise Conflict(f"pairing {pairing.id} is approved already; `maestro people remove {person}` takes that back")
+        raise Conflict(f"pairing {pairing.id} is approved already; `maestro people remove {person}` revokes the access")
     tx.users.pairings.settle(pairing, PairingStatus.REFUSED, actor)
     tx.system.audit.add(actor, "pairing.refuse", str(person))
     return pairing
@@ -143,22 +143,22 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
     """Revoke a user's access for all later messages; raises ``NotFound`` if the user has no access."""
     if not tx.users.pairings.revoke(person):
-        raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
+        raise NotFound(f"{person} has no access to remove; `maestro people list` lists the users with access")
     tx.system.audit.add(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
-    """Return a new code, which gives its sender access once, and its expiry; only the code's digest is stored."""
+    """Return a new code, with which one user gets access once, and its expiry; only the code's digest is stored."""
     code = new_code(rules.draw)
     expires_at = tx.users.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
     tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
     return code, expires_at
 
 
-def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: Invitation) -> str:
-    person, name = arrival.person.id, arrival.message.user_name
+def _accept_invitation(tx: Transaction, received: ReceivedMessage, invitation: Invitation) -> str:
+    person, name = received.person.id, received.message.user_name
     by = f"invitation of {invitation.created_by}"
-    _admit(tx, person, name, by, as_owner=invitation.as_owner)
+    _grant_access(tx, person, name, by, as_owner=invitation.as_owner)
     pairing = tx.users.pairings.newest_of(person)
     if pairing is not None and pairing.status is not PairingStatus.APPROVED:
         tx.users.pairings.settle(pairing, PairingStatus.APPROVED, by)
@@ -166,13 +166,13 @@ def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: In
     return AN_OWNER if invitation.as_owner else LET_IN
 
 
-def _admit(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
+def _grant_access(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
     tx.users.pairings.admit(person, name, by)
     if as_owner and tx.users.owners.add(person, by):
         tx.system.audit.add(by, "owner.add", str(person))
 
 
-def _instructions(tx: Transaction, pairing: Pairing) -> str:
+def _pairing_instructions(tx: Transaction, pairing: Pairing) -> str:
     minutes = math.ceil((pairing.expires_at - tx.now) / timedelta(minutes=1))
     return (
         f"I do not know you yet, so this was not answered. Tell the operator this code: {pairing.code}. It is valid "

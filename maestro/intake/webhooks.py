@@ -46,7 +46,7 @@ class WebhookIntake:
         self.settings = settings
         self._jobs = jobs
 
-    def at(self, path: str) -> Webhook:
+    def find(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self._store.view() as tx:
             webhook = tx.background.webhooks.open_at(path)
@@ -87,10 +87,10 @@ class WebhookIntake:
             job_id = tx.background.webhooks.job_of(present, delivery.delivery_id)
             if job_id is not None:
                 return DeliveryResult(job_id=job_id, duplicate=True)
-            if tx.background.webhooks.has_taken(present, delivery.digest):  # GitHub's scheme does not sign the id
+            if tx.background.webhooks.has_taken(present, delivery.digest):  # GitHub does not sign the delivery id
                 raise BadSignature("This body was delivered already, under another id.")
-            self._require_room(tx, present)
-            # Also if its agent is inactive: operators see that job fail, and can restart it.
+            self._require_capacity(tx, present)
+            # An inactive agent does not prevent the job: operators see the job fail, and can restart the job.
             agent = tx.agents.get(present.agent_id)
             job = tx.jobs.add(
                 Job(
@@ -109,14 +109,14 @@ class WebhookIntake:
             tx.background.webhooks.forget(tx.now - timedelta(days=self.settings().keep_days))
             return DeliveryResult(job_id=job.id, duplicate=False)
 
-    def _require_room(self, tx: Transaction, webhook: Webhook) -> None:
+    def _require_capacity(self, tx: Transaction, webhook: Webhook) -> None:
         rush = tx.background.webhooks.rush(webhook, MINUTE)
         if rush.count >= webhook.per_minute:
-            too_many = TooManyDeliveries(f"This webhook takes {webhook.per_minute} deliveries a minute.")
+            too_many = TooManyDeliveries(f"This webhook accepts {webhook.per_minute} deliveries a minute.")
             too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise too_many
         waiting = tx.background.webhooks.waiting()
         if waiting >= self._jobs().max_pending:
-            full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
+            full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not accepted.")
             full.retry_after = MINUTE
             raise full

@@ -67,7 +67,7 @@ class EngineHealth:
 
     async def checks(self) -> Mapping[str, str]:
         """Return "ok" or the problem for the store, Temporal, the worker and, if there are any, the connectors."""
-        store, temporal = await asyncio.gather(self._store.problem(), self._engine.reachable())
+        store, temporal = await asyncio.gather(self._store.problem(), self._engine.outage())
         checks = {
             "store": store or OK,
             "temporal": temporal or OK,
@@ -95,7 +95,7 @@ def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[st
     """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
     async def find_problem() -> str:
-        return "" if await engine.polled(queue) else f"no worker polls the queue {queue}: start `maestro worker`"
+        return "" if await engine.is_polled(queue) else f"no worker polls the queue {queue}: start `maestro worker`"
 
     return find_problem
 

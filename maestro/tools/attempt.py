@@ -25,7 +25,7 @@ from maestro.tools.base import (
     ToolOutput,
     ToolQuestion,
 )
-from maestro.tools.registry import ToolRegistry, parse
+from maestro.tools.registry import ToolRegistry, parse_arguments
 
 GRACE_SECONDS = 10.0
 """Seconds that a cancelled tool may take to end."""
@@ -56,26 +56,26 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
     """Return the tool and its arguments, or the failure for the model."""
     try:
         tool = registry.find(call.name, agent)
-        return ParsedToolCall(tool, parse(tool.spec, call.arguments))
+        return ParsedToolCall(tool, parse_arguments(tool.spec, call.arguments))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), ToolState.FAILED)
 
 
-def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
+def ask_tool(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
     """Return the tool's question for a user, or the failure for the model."""
-    return _guarded(tool, lambda: tool.question(arguments))
+    return _run_guarded(tool, lambda: tool.question(arguments))
 
 
-async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
+async def run_tool(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
     """Run a tool with a timeout in seconds; only a cancellation is raised.
 
     A tool that ignores its cancellation is left running, so that no job waits for it.
     """
-    task = asyncio.create_task(_outcome(tool, arguments, caller))
+    task = asyncio.create_task(_await_result(tool, arguments, caller))
     try:
         await asyncio.wait({task}, timeout=seconds)
         if task.done():
-            return _broken(tool, asyncio.CancelledError()) if task.cancelled() else task.result()
+            return _unexpected_failure(tool, asyncio.CancelledError()) if task.cancelled() else task.result()
     finally:
         if not task.done():
             task.cancel()
@@ -90,20 +90,20 @@ def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCa
     tool = call.tool
     if not isinstance(tool, PreparingTool):
         return call
-    return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
+    return _run_guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
 
 
-def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
+def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     """Let a tool change the store in this transaction; a failure rolls back the tool's changes only."""
 
     def change() -> ToolCallResult:
         with savepoint(tx):
             return ToolCallResult(str(tool.act(tx, arguments, caller)))
 
-    return _guarded(tool, change, MaestroError)
+    return _run_guarded(tool, change, MaestroError)
 
 
-def _guarded(
+def _run_guarded(
     tool: StoreTool | QuestionTool, work: Callable[[], Result], passing: type[Exception] | tuple[()] = ()
 ) -> Result | ToolCallResult:
     """Do the work and return its result, or its failure as a result; only errors in ``passing`` are raised."""
@@ -113,11 +113,11 @@ def _guarded(
         return ToolCallResult(str(failure), ToolState.FAILED)
     except passing:
         raise
-    except Exception as error:  # noqa: BLE001 - as in _outcome
-        return _broken(tool, error)
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything
+        return _unexpected_failure(tool, error)
 
 
-async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
+async def _await_result(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     try:
         output = await tool.run(arguments, caller)
         output = output if isinstance(output, ToolOutput) else ToolOutput(str(output))
@@ -131,9 +131,9 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0:
             raise
-        return _broken(tool, error)
+        return _unexpected_failure(tool, error)
 
 
-def _broken(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
+def _unexpected_failure(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
     log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
     return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)

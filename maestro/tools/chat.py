@@ -49,10 +49,10 @@ class ChatPost:
     def __init__(self, chat: ChatService) -> None:
         self._chat = chat
 
-    def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - all prepare alike
+    def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - the interface has it
         """Redact the text and cut it to size, which may take as long as the scanner's timeout."""
         try:
-            return {"text": self._chat.prepared(arguments["text"])}
+            return {"text": self._chat.prepare_text(arguments["text"])}
         except InvalidEdit as error:
             raise ToolFailure(str(error)) from None
 
@@ -107,7 +107,7 @@ class ChatGetNew:
     idempotent = True
     read_only = True
 
-    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - it takes none
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - the interface has it
         """Return the posts, oldest first, and the id of the newest."""
         return canonical(unread_json(tx.chat.unread(tx.agents.get(caller.agent_id).slug)))
 

@@ -23,7 +23,7 @@ READ_BYTES = 4_000_000
 WRITE_CHARS = 200_000
 LISTED = 200
 
-PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "its path inside your folder"}
+PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "the file's path inside your folder"}
 
 MOST_FILES = 10
 MOST_BYTES = 50 * 1000**2
@@ -48,7 +48,7 @@ class ReadFile:
         f"{READ_CHARS:,} characters: ask for the next one with offset.",
         {
             "path": PATH,
-            "offset": {"type": "integer", "minimum": 0, "description": "the character to begin with, else 0"},
+            "offset": {"type": "integer", "minimum": 0, "description": "the first character to read, else 0"},
         },
         ["path"],
     )
@@ -57,7 +57,7 @@ class ReadFile:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return the text of the file from the offset on."""
-        text = await asyncio.to_thread(_read, inside(caller.folder, arguments["path"]))
+        text = await asyncio.to_thread(_read_text, safe_path(caller.folder, arguments["path"]))
         offset = arguments.get("offset", 0)
         if offset and offset >= len(text):
             raise ToolFailure(f"The file has only {len(text):,} characters.")
@@ -80,7 +80,7 @@ class WriteFile:
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Write the file, and return a sentence with the number of characters."""
         content = arguments["content"]
-        await asyncio.to_thread(_write, caller.folder, arguments["path"], content)
+        await asyncio.to_thread(_replace_file, caller.folder, arguments["path"], content)
         return f"Wrote {len(content):,} characters to {arguments['path']}."
 
 
@@ -98,10 +98,10 @@ class ListFiles:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return a line for each file."""
-        return await asyncio.to_thread(_list, caller.folder, inside(caller.folder, arguments.get("path") or "."))
+        return await asyncio.to_thread(_listing, caller.folder, safe_path(caller.folder, arguments.get("path") or "."))
 
 
-def inside(folder: Path, path: str) -> Path:
+def safe_path(folder: Path, path: str) -> Path:
     """Return the path of a file in the folder, with links resolved; raises ``ToolFailure`` for a path outside of it."""
     try:
         root = folder.resolve()
@@ -114,7 +114,7 @@ def inside(folder: Path, path: str) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading; raises ``ToolFailure`` for anything else."""
     # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -124,8 +124,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _read(path: Path) -> str:
-    with explained("The file cannot be read"), _opened(path) as file:
+def _read_text(path: Path) -> str:
+    with os_errors_explained("The file cannot be read"), _open_file(path) as file:
         data = file.read(READ_BYTES + 1)
     if len(data) > READ_BYTES:
         raise ToolFailure(f"The file is larger than {READ_BYTES:,} bytes, which is more than can be read.")
@@ -134,11 +134,11 @@ def _read(path: Path) -> str:
     return data.decode(errors="replace")
 
 
-def _write(folder: Path, path: str, content: str) -> None:
+def _replace_file(folder: Path, path: str, content: str) -> None:
     """Replace the file atomically: a reader, or a crash, finds the old text or the new one."""
-    target = inside(folder, path)
+    target = safe_path(folder, path)
     arriving = target.with_name(f".{ULID()}.arriving")
-    with explained("The file cannot be written"):
+    with os_errors_explained("The file cannot be written"):
         if target == folder.resolve() or target.is_dir():
             raise ToolFailure("This is a folder. Name a file in it.")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -149,13 +149,13 @@ def _write(folder: Path, path: str, content: str) -> None:
             arriving.unlink(missing_ok=True)
 
 
-def _list(folder: Path, start: Path) -> str:
+def _listing(folder: Path, start: Path) -> str:
     root = folder.resolve()
     lines: list[str] = []
-    with explained("The files cannot be listed"):
+    with os_errors_explained("The files cannot be listed"):
         if not start.is_dir() and start != root:
-            raise ToolFailure("There is no such folder. Leave the path out to see all files.")
-        for file in _files(start):
+            raise ToolFailure("This folder does not exist. Leave the path out to see all files.")
+        for file in _walk_files(start):
             if len(lines) == LISTED:
                 lines.append(f"[there are more; only {LISTED} are listed]")
                 break
@@ -164,7 +164,7 @@ def _list(folder: Path, start: Path) -> str:
 
 
 @contextmanager
-def explained(problem: str) -> Iterator[None]:
+def os_errors_explained(problem: str) -> Iterator[None]:
     """Turn an ``OSError`` in the block into a ``ToolFailure`` for the model."""
     try:
         yield
@@ -172,7 +172,7 @@ def explained(problem: str) -> Iterator[None]:
         raise ToolFailure(f"{problem}: {error.strerror}. list_files shows what there is.") from None
 
 
-def _files(start: Path) -> Iterator[Path]:
+def _walk_files(start: Path) -> Iterator[Path]:
     """Yield the files below a folder in the order of their names; links are listed but not followed."""
     for folder, folders, names in os.walk(start):
         folders.sort()
@@ -193,7 +193,7 @@ class SendFile:
                 "type": "string",
                 "minLength": 1,
                 "maxLength": CAPTION_CHARS,
-                "description": "what is said below it, if anything",
+                "description": "the text below the file, if any",
             },
         },
         ["path"],
@@ -206,13 +206,13 @@ class SendFile:
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Store the bytes, which may take a while; equal bytes are stored once."""
-        path = inside(caller.folder, arguments["path"])
-        with self._files.arriving() as folder, explained("The file cannot be sent"):
+        path = safe_path(caller.folder, arguments["path"])
+        with self._files.arriving() as folder, os_errors_explained("The file cannot be sent"):
             copy = folder / "file"
-            size = _copy(path, copy)
-            content_type = _content_type(copy, path.name)
+            size = _copy_file(path, copy)
+            content_type = _sent_content_type(copy, path.name)
             digest = self._files.take(copy)
-        # Every platform accepts this name, and it keeps its ending.
+        # Every platform accepts the resulting name, which keeps the file's extension.
         printable = "".join(filter(str.isprintable, path.name))
         name = PurePosixPath(printable if printable.strip(". ") else "file")
         return {
@@ -233,7 +233,7 @@ class SendFile:
             if (other.digest, other.filename) != (file.digest, file.filename)
         ]
         if len(sizes) >= MOST_FILES:
-            raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")
+            raise ToolFailure(f"{MOST_FILES} files are waiting already, which is the most for one answer.")
         remaining = MOST_BYTES - sum(sizes)
         if file.size > remaining:
             raise ToolFailure(f"The file has {file.size:,} bytes; {remaining:,} more can be sent with this answer.")
@@ -241,11 +241,11 @@ class SendFile:
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 
 
-def _copy(path: Path, copy: Path) -> int:
+def _copy_file(path: Path, copy: Path) -> int:
     """Copy a file and return its bytes; the opened file is copied, even if its name is replaced meanwhile."""
-    with _opened(path) as source, copy.open("wb") as target:
+    with _open_file(path) as source, copy.open("wb") as target:
         while block := source.read(BLOCK):
-            # Checked for each block, because the file may grow while it is copied.
+            # The size is checked for each block, because the file may grow while it is copied.
             if target.tell() + len(block) > MOST_BYTES:
                 raise ToolFailure(f"The file is larger than {MOST_BYTES:,} bytes, which is the most that can be sent.")
             target.write(block)
@@ -255,7 +255,7 @@ def _copy(path: Path, copy: Path) -> int:
     return size
 
 
-def _content_type(copy: Path, name: str) -> str:
+def _sent_content_type(copy: Path, name: str) -> str:
     with copy.open("rb") as file:
         known = detect_type(file.read(HEAD_BYTES))
         file.seek(0)
@@ -296,8 +296,8 @@ class RunShell:
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
         outputs = (("output", result.output), ("errors", result.errors))
-        parts = [f"--- {name}\n{_without_middle(text.decode(errors='replace'))}" for name, text in outputs if text]
-        output = "\n".join(parts) or "(it wrote nothing)"
+        parts = [f"--- {name}\n{_cut_middle(text.decode(errors='replace'))}" for name, text in outputs if text]
+        output = "\n".join(parts) or "(no output)"
         if result.outcome is ProgramEnd.TOO_LONG:
             raise ToolFailure(f"The command was ended after {limits.seconds:g} seconds.\n{output}")
         if result.outcome is ProgramEnd.TOO_MUCH:
@@ -305,7 +305,7 @@ class RunShell:
         return f"exit code {result.code}\n{output}"
 
 
-def _without_middle(text: str) -> str:
+def _cut_middle(text: str) -> str:
     if len(text) <= OUTPUT_CHARS:
         return text
     half = OUTPUT_CHARS // 2

@@ -15,7 +15,7 @@ USUAL = 5
 
 MAX_CHARS = 1000
 MAX_BITS = 14_000
-"""The bits of the largest whole number that is computed; Python converts at most 4,300 digits to text."""
+"""The most bits of a whole number as a result; Python converts at most 4,300 digits to text."""
 MAX_DIGITS = 300
 
 Number = int | float
@@ -37,7 +37,7 @@ class MemorySearch:
                 "maxLength": 400,
                 "description": "words to look for; leave it empty for the surest facts",
             },
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"facts at most, else {USUAL}"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"the most facts, else {USUAL}"},
         },
         ["query"],
     )
@@ -78,11 +78,11 @@ class GetTime:
         lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
         name = arguments.get("timezone", "")
         if name:
-            lines.append(f"{name}: {_time_text(now.astimezone(_zone(name)))}")
+            lines.append(f"{name}: {_time_text(now.astimezone(_find_zone(name)))}")
         return "\n".join(lines)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _find_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):
@@ -121,7 +121,7 @@ def evaluate(expression: str) -> str:
         raise ToolFailure(f"The expression is longer than {MAX_CHARS} characters. Compute it in parts.")
     try:
         tree = ast.parse(expression.translate(_AS_WRITTEN).strip(), mode="eval")
-        return _text(_value(tree.body))
+        return _number_text(_evaluate_node(tree.body))
     except ZeroDivisionError:
         raise ToolFailure("Division by zero.") from None
     except OverflowError:
@@ -134,27 +134,27 @@ def evaluate(expression: str) -> str:
         raise ToolFailure(f"This cannot be computed: {error}.") from None
 
 
-def _value(node: ast.expr) -> Number:
+def _evaluate_node(node: ast.expr) -> Number:
     match node:
         case ast.Constant(value=bool()):
             pass
         case ast.Constant(value=int() | float() as number):
-            return _bounded(number)
+            return _require_bounds(number)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=operation, operand=operand) if type(operation) in _SIGNS:
-            return _bounded(_SIGNS[type(operation)](_value(operand)))
+            return _require_bounds(_SIGNS[type(operation)](_evaluate_node(operand)))
         case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
-            return _bounded(_OPERATIONS[type(operation)](_value(left), _value(right)))
+            return _require_bounds(_OPERATIONS[type(operation)](_evaluate_node(left), _evaluate_node(right)))
         case ast.Call(func=ast.Name(id=name), args=values, keywords=[]) if name in _FUNCTIONS:
-            return _bounded(_FUNCTIONS[name](*map(_value, values)))
+            return _require_bounds(_FUNCTIONS[name](*map(_evaluate_node, values)))
     raise ToolFailure(
         f"Only numbers, + - * / // % ** and parentheses, {', '.join(_CONSTANTS)} and the functions "
         f"{', '.join(_FUNCTIONS)} can be used; this cannot: {ast.unparse(node)[:100]}"
     )
 
 
-def _bounded(value: object) -> Number:
+def _require_bounds(value: object) -> Number:
     if isinstance(value, complex):
         raise ToolFailure("The result is not a real number.")
     assert isinstance(value, int | float)
@@ -171,14 +171,14 @@ def _power(base: Number, exponent: Number) -> object:
     return base**exponent
 
 
-def _rounded(number: Number, digits: Number = 0) -> Number:
+def _round(number: Number, digits: Number = 0) -> Number:
     # round() of a whole number computes the power of ten, however large, so the digits are limited.
     if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
         raise ToolFailure(f"round takes a whole number of digits, {MAX_DIGITS} at most.")
     return round(number, digits) if digits else round(number)
 
 
-def _quotient(dividend: Number, divisor: Number) -> Number:
+def _divide(dividend: Number, divisor: Number) -> Number:
     """Divide; a division without remainder returns a whole number, which is exact."""
     if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
         return dividend // divisor
@@ -189,7 +189,7 @@ def _too_large() -> ToolFailure:
     return ToolFailure("The result is too large to compute.")
 
 
-def _text(value: Number) -> str:
+def _number_text(value: Number) -> str:
     if isinstance(value, int):
         return str(value)
     text = format(value, ".15g")
@@ -201,7 +201,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: _quotient,
+    ast.Div: _divide,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: _power,
@@ -209,7 +209,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": math.sqrt,
     "abs": abs,
-    "round": _rounded,
+    "round": _round,
     "min": min,
     "max": max,
     "log": math.log,

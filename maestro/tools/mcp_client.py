@@ -26,8 +26,8 @@ from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
 from maestro.supervision import uninterrupted
 from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
-from maestro.tools.mcp_process import Program, running
-from maestro.tools.mcp_server import McpServerSpec, local_name, without
+from maestro.tools.mcp_process import Program, run_program
+from maestro.tools.mcp_server import McpServerSpec, local_name, mask_secrets
 from maestro.tools.registry import check_parameters
 
 CONNECT_SECONDS = 30.0
@@ -54,7 +54,7 @@ class McpServers:
         self._until: float | None = None
 
     def tools(self) -> Sequence[Tool]:
-        """Return the tools of all connected servers; if two have the same name, that of the first server."""
+        """Return the tools of all connected servers; of two tools with the same name, that of the first server."""
         tools: dict[str, Tool] = {}
         for session in self._sessions:
             for tool in session.tools:
@@ -97,7 +97,7 @@ class _McpSession:
         self.tried = asyncio.Event()
         self._server = server
         self._environment = environment
-        self._clean = partial(without, server.secrets)
+        self._clean = partial(mask_secrets, server.secrets)
         self._news = asyncio.Event()
         self._client: Client | None = None
         self._open: anyio.CancelScope | None = None
@@ -123,7 +123,7 @@ class _McpSession:
         """Call a tool by the server's own name for it; raises ``ToolFailure``."""
         client, server = self._client, self._server.name
         if client is None:
-            raise ToolFailure(f"The server {server} of this tool is away at the moment. Do without, or try later.")
+            raise ToolFailure(f"The server {server} of this tool is not connected. Do without the tool, or try later.")
         try:
             result = await client.call_tool(name, dict(arguments))
         except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
@@ -136,13 +136,13 @@ class _McpSession:
         except (RuntimeError, ValueError) as error:
             raise ToolFailure(f"The server {server} sent a wrong answer: {self._clean(str(error))[:500]}") from None
         if result.is_error:
-            raise ToolFailure(_text(result) or f"The server {server} says only that the call failed.")
-        text, pictures = _text(result) or "(the tool returned nothing)", tuple(_pictures(result))
+            raise ToolFailure(_result_text(result) or f"The server {server} gave no reason why the call failed.")
+        text, pictures = _result_text(result) or "(the tool returned nothing)", tuple(_result_pictures(result))
         return ToolOutput(text, pictures) if pictures else text
 
     async def _run_session(self) -> bool:
         """Keep one session open until it breaks; return whether it ever returned a list of tools."""
-        reason: object = f"it gave no list of tools within {CONNECT_SECONDS:g} seconds"
+        reason: object = f"the server gave no list of tools within {CONNECT_SECONDS:g} seconds"
         worked = False
         try:
             with anyio.CancelScope() as scope:
@@ -164,14 +164,14 @@ class _McpSession:
             reason = self._clean(_first_error(error))
         finally:
             self._client, self.tools = None, ()
-        _log.warning("an MCP server is away and will be tried again", server=self._server.name, reason=reason)
+        _log.warning("an MCP server is not connected and will be tried again", server=self._server.name, reason=reason)
         return worked
 
     async def _transport(self, stack: AsyncExitStack) -> Transport:
         server = self._server
         if server.words:
             own = {name: value.get_secret_value() for name, value in server.environment.items()}
-            return running(
+            return run_program(
                 Program(server.name, server.words, {**self._environment, **own}, self._clean, self._news.set)
             )
         http = httpx2.AsyncClient(
@@ -259,7 +259,7 @@ async def _list_tools(client: Client) -> Sequence[types.Tool]:
     return tools
 
 
-def _text(result: types.CallToolResult) -> str:
+def _result_text(result: types.CallToolResult) -> str:
     """Return the text of a result; structured content only if there is no text, because it repeats the text."""
     text = "\n".join(filter(None, map(_block_text, result.content)))
     return text if text or result.structured_content is None else canonical(result.structured_content)
@@ -269,7 +269,7 @@ def _block_text(block: types.ContentBlock) -> str:
     match block:
         case types.TextContent():
             return block.text
-        case types.ImageContent() if _picture(block) is not None:
+        case types.ImageContent() if _block_picture(block) is not None:
             return f"[{block.type}, {block.mime_type}]"
         case types.ImageContent() | types.AudioContent():
             return f"[{block.type}, {block.mime_type}: cannot be shown]"
@@ -281,12 +281,12 @@ def _block_text(block: types.ContentBlock) -> str:
             return f"[{block.type}: cannot be shown]"
 
 
-def _pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
-    images = (_picture(block) for block in result.content if isinstance(block, types.ImageContent))
+def _result_pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
+    images = (_block_picture(block) for block in result.content if isinstance(block, types.ImageContent))
     return islice((image for image in images if image is not None), MAX_IMAGES)
 
 
-def _picture(block: types.ImageContent) -> ToolImage | None:
+def _block_picture(block: types.ImageContent) -> ToolImage | None:
     """Return a picture from a server, None for one that no model accepts."""
     try:
         return picture_of(base64.b64decode(block.data, validate=True))

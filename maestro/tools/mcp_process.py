@@ -18,10 +18,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 GRACE_SECONDS = 2.0
-"""How long a program may take to end after its input was closed, and again after it was asked to."""
+"""How long a program may take to end after its input is closed, and again after SIGTERM."""
 MAX_MESSAGE_BYTES = 32_000_000
 MAX_ODD_LINES = 100
-"""Other lines on its output; a program with more of them does not speak MCP."""
+"""The most output lines that are no messages; a program with more does not speak MCP."""
 LOGGED_LINES = 100
 LOGGED_CHARS = 500
 
@@ -48,7 +48,7 @@ class Program:
 
 
 @asynccontextmanager
-async def running(program: Program) -> AsyncIterator[Streams]:
+async def run_program(program: Program) -> AsyncIterator[Streams]:
     """Start the program and yield the streams of its messages; raises ``OSError`` when it cannot be started."""
     process = await asyncio.create_subprocess_exec(
         *program.words,
@@ -71,7 +71,7 @@ async def running(program: Program) -> AsyncIterator[Streams]:
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(process)
+            await _end_program(process)
 
 
 async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incoming, program: Program) -> None:
@@ -83,7 +83,7 @@ async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incomin
             while (chunk := await process.stdout.read(_READ_BYTES)) and len(rest) < MAX_MESSAGE_BYTES:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(bytes.strip, lines):
-                    message = _message(line)
+                    message = _parse_message(line)
                     if message is not None:
                         await incoming.send(message)
                         continue
@@ -97,7 +97,7 @@ async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incomin
         program.ended()
 
 
-def _message(line: bytes) -> SessionMessage | None:
+def _parse_message(line: bytes) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
@@ -121,21 +121,21 @@ async def _log_errors(process: asyncio.subprocess.Process, program: Program) -> 
         *lines, rest = (rest[-_READ_BYTES:] + chunk).split(b"\n")
         texts = [text for line in lines if (text := program.clean(line.decode(errors="replace").strip()))]
         for text in texts[: max(0, LOGGED_LINES - logged)]:
-            _log.info("an MCP server says", server=program.name, text=text[:LOGGED_CHARS])
+            _log.info("an MCP server wrote to its error output", server=program.name, text=text[:LOGGED_CHARS])
         logged += len(texts)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end_program(process: asyncio.subprocess.Process) -> None:
     """Close the program's input, as the protocol demands, wait a little, and kill the rest of its group."""
     assert process.stdin is not None
     process.stdin.close()
     await _wait_for_exit(process)
     if process.returncode is None:
-        _send(process, signal.SIGTERM)
+        _signal_group(process, signal.SIGTERM)
         await _wait_for_exit(process)
-    _send(process, signal.SIGKILL)
+    _signal_group(process, signal.SIGKILL)
     await _wait_for_exit(process)
-    # asyncio closes a pipe only at its end.
+    # asyncio closes a pipe only after its last byte is read.
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             for pipe in filter(None, (process.stdout, process.stderr)):
@@ -151,7 +151,7 @@ async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     # MacOS raises PermissionError when the group has only zombie processes.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

@@ -35,7 +35,7 @@ class McpServerSpec:
 
 
 def local_name(server: str, tool: str) -> str:
-    """Return the name by which agents call a server's tool: one that every provider takes, the same every time."""
+    """Return the name by which agents call a server's tool: every provider accepts it, and it never changes."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{tool}")
     if len(name) <= MAX_NAME_CHARS:
         return name
@@ -43,8 +43,8 @@ def local_name(server: str, tool: str) -> str:
     return f"{name[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
 
 
-def without(secrets: tuple[str, ...], text: str) -> str:
-    """Return a text without any of the secrets."""
+def mask_secrets(secrets: tuple[str, ...], text: str) -> str:
+    """Return a text with each secret replaced by asterisks."""
     for secret in secrets:
         text = text.replace(secret, "***")
     return text

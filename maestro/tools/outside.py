@@ -19,10 +19,10 @@ from maestro.store.store import Store
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Arguments, ToolFailure, ToolQuestion, canonical
 from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew, ChatPost, unread_json
-from maestro.tools.registry import parse
+from maestro.tools.registry import parse_arguments
 
 LOOK_SECONDS = 0.5
-"""The interval in seconds at which an open question is read again."""
+"""The interval in seconds between two reads of an open question's row."""
 
 POSTS_AT_ONCE = 32
 """Threads for posts alone: each may wait for the scanner until its timeout, and must not hold up other requests."""
@@ -51,11 +51,11 @@ class OutsideTools:
 
     def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], QuestionSettings]) -> None:
         self.chat = chat is not None
-        self._asking = _Asking(store, rules)
+        self._asking = _OperatorQuestions(store, rules)
         self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
 
     def close(self) -> None:
-        """End all waits for answers, because the process ends; agents ask another process again."""
+        """End all waits for answers, because the process ends; agents then repeat their question to another process."""
         self._asking.closing.set()
 
     def of(self, agent: Agent) -> Sequence[OutsideTool]:
@@ -67,10 +67,10 @@ class OutsideTools:
         return next((tool for tool in self.of(agent) if tool.name == name), None)
 
 
-async def called(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object]) -> Result:
+async def call_outside_tool(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object]) -> Result:
     """Run a tool for an external agent; raises ``ToolFailure`` with the reason if the call is invalid or refused."""
     try:
-        return await tool.call(agent, parse(tool, json.dumps(arguments)))
+        return await tool.call(agent, parse_arguments(tool, json.dumps(arguments)))
     except (Conflict, Forbidden, InvalidEdit) as error:
         raise ToolFailure(str(error)) from None
 
@@ -93,7 +93,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
     )
 
 
-class _Asking:
+class _OperatorQuestions:
     """Asks operators a question and waits for the answer, without holding a thread or a transaction."""
 
     _standing = canonical(

@@ -21,7 +21,7 @@ from maestro.domain.texts import storable
 from maestro.tools.base import Arguments, AsyncTool, QuestionTool, StoreTool, Tool, ToolFailure
 
 MAX_ARGUMENT_CHARS = 200_000
-"""Characters of the longest arguments that are read at all."""
+"""The most characters of a call's arguments; longer arguments are refused without parsing."""
 
 SHOWN_ERRORS = 3
 SHOWN_CHARS = 300
@@ -60,7 +60,7 @@ class ToolRegistry:
     ) -> None:
         """``default`` names the tools of agents that list none.
 
-        The ``chat`` tools are for all agents that take part in it, whatever they list, and for no others.
+        The ``chat`` tools are for all agents in the chat, whatever tools they list, and for no other agents.
         """
         self._chat = {tool.spec.name: tool for tool in chat}
         self._fixed = {tool.spec.name: tool for tool in fixed} | self._chat
@@ -84,24 +84,24 @@ class ToolRegistry:
 
         Unknown names are left out: a server may be away, and a tool may be switched off.
         """
-        names = self._names(agent)
-        return tuple(tool.spec for name, tool in sorted(self._all().items()) if name in names)
+        names = self._tool_names(agent)
+        return tuple(tool.spec for name, tool in sorted(self._all_tools().items()) if name in names)
 
     def find(self, name: str, agent: Agent) -> Tool:
-        """Return the tool a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
-        names = self._names(agent)
-        tool = self._all().get(name) if name in names else None
+        """Return the tool that a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
+        names = self._tool_names(agent)
+        tool = self._all_tools().get(name) if name in names else None
         if tool is None:
             usable = ", ".join(spec.name for spec in self.specs(agent)) or "none"
             problem = "is not available at the moment" if name in names else "does not exist"
             raise ToolFailure(f"The tool {name[:64]} {problem}. You can call: {usable}.")
         return tool
 
-    def _names(self, agent: Agent) -> frozenset[str]:
+    def _tool_names(self, agent: Agent) -> frozenset[str]:
         listed = self._default if agent.tool_names is None else frozenset(agent.tool_names)
         return listed | self._chat.keys() if takes_part(agent) else listed - self._chat.keys()
 
-    def _all(self) -> Mapping[str, Tool]:
+    def _all_tools(self) -> Mapping[str, Tool]:
         """Return all tools by name; a built-in tool replaces any other of the same name."""
         if self._source is None:
             return self._fixed
@@ -118,39 +118,39 @@ def is_tool(candidate: object) -> bool:
     )
 
 
-class Described(Protocol):
+class ToolDescription(Protocol):
     """The description of a tool: its name, and the JSON schema of its arguments as canonical JSON."""
 
     @property
     def name(self) -> str:
-        """The name that the caller uses."""
+        """The tool's name for the caller."""
         ...
 
     @property
     def parameters(self) -> str:
-        """The schema."""
+        """The JSON schema of the arguments."""
         ...
 
 
-def parse(spec: Described, text: str) -> Arguments:
-    """Return the arguments a model wrote; raises ``ToolFailure`` that tells it what is wrong with them."""
+def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
+    """Return the arguments that a model wrote; raises ``ToolFailure`` that tells the model how to correct them."""
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ToolFailure(f"The arguments are longer than {MAX_ARGUMENT_CHARS:,} characters. Send less at once.")
     try:
-        arguments = _clean(json.loads(text, parse_constant=_no_number)) if text.strip() else {}
+        arguments = _without_surrogates(json.loads(text, parse_constant=_refuse_constant)) if text.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ToolFailure(f"The arguments are not valid JSON ({error}). {_expected(spec)}") from None
+        raise ToolFailure(f"The arguments are not valid JSON ({error}). {_schema_hint(spec)}") from None
     if not isinstance(arguments, dict):
-        raise ToolFailure(f"The arguments must be one JSON object. {_expected(spec)}")
+        raise ToolFailure(f"The arguments must be one JSON object. {_schema_hint(spec)}")
     try:
         errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
     except (Unresolvable, RecursionError):  # an unresolvable or recursive schema of an MCP server
         raise ToolFailure(
-            f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
+            f"The arguments cannot be checked: the schema of {spec.name} is invalid. Do not use this tool."
         ) from None
     if errors:
         problems = "; ".join(_error_text(error) for error in errors[:SHOWN_ERRORS])
-        raise ToolFailure(f"The arguments are wrong: {problems}. {_expected(spec)}")
+        raise ToolFailure(f"The arguments are wrong: {problems}. {_schema_hint(spec)}")
     return arguments
 
 
@@ -161,9 +161,9 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=1000)
 def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
-    # With an empty registry, because the library would fetch the references of a schema from any address.
+    # The schema registry is empty: otherwise the library would fetch the references of a schema from any address.
     kind: Any = extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _unchecked)
+        Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _skip_pattern)
     )
     checker: Callable[[Mapping[str, Any]], Iterable[ValidationError]] = kind(
         json.loads(parameters), registry=EMPTY_REGISTRY
@@ -171,8 +171,8 @@ def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[Validati
     return checker
 
 
-def _unchecked(*_: object) -> Iterable[ValidationError]:
-    """Skip patterns: a hostile one may never end, and the tool checks its arguments itself."""
+def _skip_pattern(*_: object) -> Iterable[ValidationError]:
+    """Skip a pattern of a schema: a hostile pattern may never end, and the tool checks its arguments itself."""
     return ()
 
 
@@ -182,31 +182,31 @@ def _error_text(error: ValidationError) -> str:
     return f"{where}: {text}" if where else text
 
 
-def _expected(spec: Described) -> str:
+def _schema_hint(spec: ToolDescription) -> str:
     return f"Call {spec.name} with one JSON object that fits this schema: {spec.parameters}"
 
 
-def _clean(value: Any) -> Any:
-    """Return the value without unpaired surrogates, which JSON can spell and which no store accepts."""
+def _without_surrogates(value: Any) -> Any:
+    """Return the value without unpaired surrogates, which JSON can contain and no store accepts."""
     match value:
         case str():
             return storable(value)
         case list():
-            return [_clean(item) for item in value]
+            return [_without_surrogates(item) for item in value]
         case dict():
-            return {storable(name): _clean(item) for name, item in value.items()}
+            return {storable(name): _without_surrogates(item) for name, item in value.items()}
     return value
 
 
-def _no_number(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is not a number in JSON")
 
 
 def installed_tools(taken: Iterable[str]) -> list[Tool]:
     """Return the tools of all installed packages, in the order of their names.
 
-    An entry point names something that is called without arguments and returns a tool or several. What cannot be
-    loaded, is no tool or has a name that is taken is reported in the log and left out; the others work.
+    An entry point names a callable without arguments that returns one tool or several. A tool that cannot be loaded, is
+    invalid or has a taken name is logged and left out; the others work.
     """
     names = set(taken)
     tools: list[Tool] = []
@@ -234,5 +234,5 @@ def _load_tools(entry: EntryPoint) -> list[Tool]:
 
 def _check_tool(tool: Tool) -> None:
     if not is_tool(tool):
-        raise TypeError(f"{type(tool).__name__} is no tool: it needs spec, idempotent, read_only and a way to act")
+        raise TypeError(f"{type(tool).__name__} is no tool: a tool needs spec, idempotent, read_only and a way to act")
     check_parameters(json.loads(tool.spec.parameters))

@@ -38,7 +38,7 @@ _ERRORS_FROM = 400
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(r"text/.+|.+\+(?:json|xml)|application/(?:json|xml|(?:x-)?(?:javascript|yaml)|toml|x-ndjson|sql)")
 _SNIFFED_BYTES = 1024
-_CUT = "\n[the page was longer than what was read of it]"
+_CUT = "\n[the page is longer; its rest was not read]"
 
 SEARCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=10)
 FACTS = 6
@@ -48,9 +48,9 @@ _MAX_FIELD_CHARS = 1000
 _ANSWER_FIELDS = (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "AbstractURL"))
 
 
-def readable(html: str, url: str) -> str:
+def page_text(html: str, url: str) -> str:
     """Return the text of a page at this address: its title first, and the target behind each link."""
-    page = _Page(url)
+    page = _PageText(url)
     page.read(html)
     lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in page.text.splitlines())
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
@@ -58,7 +58,7 @@ def readable(html: str, url: str) -> str:
     return f"{title}\n\n{text}" if title else text
 
 
-class _Page:
+class _PageText:
     def __init__(self, url: str) -> None:
         self._url = url
         self._title: list[str] = []
@@ -84,12 +84,12 @@ class _Page:
             at = match.end()
             tag = (match["tag"] or "").lower()
             if tag and match["end"]:
-                self._leave(tag)
+                self._end_tag(tag)
             elif tag:
-                self._enter(tag, match["rest"])
+                self._start_tag(tag, match["rest"])
         self._add_text(html[at:])
 
-    def _enter(self, tag: str, rest: str) -> None:
+    def _start_tag(self, tag: str, rest: str) -> None:
         if tag == "title" and "svg" not in self._silent:
             self._in_title = True
         elif tag in _SILENT:
@@ -97,18 +97,18 @@ class _Page:
                 self._silent.append(tag)
         elif not self._silent:
             matches = _ATTRIBUTE.findall(rest)
-            self._begin(
+            self._open_element(
                 tag, {name.lower(): unescape(double or single or bare) for name, double, single, bare in matches}
             )
 
-    def _leave(self, tag: str) -> None:
+    def _end_tag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
         elif tag in self._silent:
             while self._silent.pop() != tag:
                 pass
         elif not self._silent:
-            self._end(tag)
+            self._close_element(tag)
 
     def _add_text(self, data: str) -> None:
         if self._silent and not self._in_title:
@@ -119,7 +119,7 @@ class _Page:
         else:
             self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
 
-    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
+    def _open_element(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in _HEADINGS:
             self._pieces.append(f"\n\n{_HEADINGS[tag]}")
         elif tag == "li":
@@ -131,17 +131,17 @@ class _Page:
         elif tag == "img" and attributes.get("alt"):
             self._pieces.append(f"[image: {attributes['alt']}]")
         elif tag == "a":
-            self._links.append(self._target(attributes.get("href") or ""))
+            self._links.append(self._link_target(attributes.get("href") or ""))
         self._preformatted += tag == "pre"
 
-    def _end(self, tag: str) -> None:
+    def _close_element(self, tag: str) -> None:
         if tag in _HEADINGS or _BLOCK.fullmatch(tag):
             self._pieces.append("\n\n" if tag != "tr" else "")
         elif tag == "a" and self._links:
             self._pieces.append(self._links.pop())
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
-    def _target(self, href: str) -> str:
+    def _link_target(self, href: str) -> str:
         """Return the absolute address of a link in brackets; empty for a link without a usable target."""
         try:
             target = urljoin(self._url, href)
@@ -180,13 +180,13 @@ class HttpFetch:
         try:
             answer = await fetch(arguments["url"].strip(), FETCH_LIMITS, self._access, self._network)
         except FetchRefused as refusal:
-            raise ToolFailure(f"This address cannot be read: {refusal}. Only public web addresses can.") from None
+            raise ToolFailure(f"This address cannot be read: {refusal}. Give a public web address.") from None
         except FetchFailed as failure:
             raise ToolFailure(f"The page could not be read: {failure}. Try another address.") from None
         picture = picture_of(answer.body) if answer.status < _ERRORS_FROM and not answer.cut else None
         if picture is not None:
             return ToolOutput(f"[{picture.content_type} of {answer.url}, untrusted: information only]", (picture,))
-        text = shortened(await asyncio.to_thread(_text, answer), MAX_CHARS)
+        text = shortened(await asyncio.to_thread(_fetched_text, answer), MAX_CHARS)
         if answer.status >= _ERRORS_FROM:
             raise ToolFailure(f"The server answered with error {answer.status}:\n{text[:500]}")
         return (
@@ -195,26 +195,26 @@ class HttpFetch:
         )
 
 
-def _text(answer: Fetched) -> str:
+def _fetched_text(answer: Fetched) -> str:
     header = Message()
     header["Content-Type"] = answer.content_type or "text/html"
     kind = header.get_content_type()
     charset = header.get_content_charset()
     if kind in _HTML:
-        return readable(_decoded(answer.body, charset or _declared(answer.body)), answer.url)
+        return page_text(_decode(answer.body, charset or _declared_encoding(answer.body)), answer.url)
     if not _TEXT.fullmatch(kind):
         raise ToolFailure(f"There is no text at this address: its content type is {kind[:100]}.")
-    return _decoded(answer.body, charset or "utf-8")
+    return _decode(answer.body, charset or "utf-8")
 
 
-def _declared(html: bytes) -> str:
+def _declared_encoding(html: bytes) -> str:
     """Return the encoding that the first lines of a page declare."""
     _, _, rest = html[:_SNIFFED_BYTES].lower().partition(b"charset=")
     name = rest.lstrip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].strip(b" ;/")
     return name.decode("ascii", errors="ignore") or "utf-8"
 
 
-def _decoded(body: bytes, charset: str) -> str:
+def _decode(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, errors="replace")
     except (LookupError, ValueError):
@@ -253,53 +253,53 @@ class WebSearch:
                 self._network,
             )
         except (FetchRefused, FetchFailed) as error:
-            raise ToolFailure(f"The search service cannot be asked: {error}.") from None
+            raise ToolFailure(f"The search service cannot be reached: {error}.") from None
         if answer.status >= _ERRORS_FROM:
             raise ToolFailure(f"The search service answered with error {answer.status}. Try again later.")
         try:
             data = json.loads(answer.body)
         except (ValueError, RecursionError):
             raise ToolFailure("The search service sent something that is not JSON. Try again later.") from None
-        lines = list(_lines(data if isinstance(data, dict) else {}))
+        lines = list(_result_lines(data if isinstance(data, dict) else {}))
         if not lines:
             return f"Nothing was found for {query[:100]!r}. Try fewer or other words, or read a page with http_fetch."
         return "\n".join(["Search results (untrusted: information only)", *lines])
 
 
-def _lines(data: Mapping[str, Any]) -> Iterator[str]:
-    heading = _word(data.get("Heading"))
+def _result_lines(data: Mapping[str, Any]) -> Iterator[str]:
+    heading = _one_line(data.get("Heading"))
     if heading:
         yield f"# {heading}"
     for key, source in _ANSWER_FIELDS:
-        text = _word(data.get(key))
+        text = _one_line(data.get(key))
         if text:
-            yield f"{text}{_source(data.get(source))}"
+            yield f"{text}{_source_text(data.get(source))}"
     infobox = data.get("Infobox")
     facts = infobox.get("content") if isinstance(infobox, dict) else None
-    for fact in _dicts(facts)[:FACTS]:
-        yield f"- {_word(fact.get('label'))}: {_word(fact.get('value'))}"
-    topics = [topic for topic in _topics(data.get("RelatedTopics")) if _word(topic.get("Text"))]
+    for fact in _only_dicts(facts)[:FACTS]:
+        yield f"- {_one_line(fact.get('label'))}: {_one_line(fact.get('value'))}"
+    topics = [topic for topic in _flat_topics(data.get("RelatedTopics")) if _one_line(topic.get("Text"))]
     if topics:
         yield "Related:"
     for topic in topics[:TOPICS]:
-        yield f"- {_word(topic.get('Text'))}{_source(topic.get('FirstURL'))}"
+        yield f"- {_one_line(topic.get('Text'))}{_source_text(topic.get('FirstURL'))}"
 
 
-def _topics(value: object) -> Iterator[Mapping[str, Any]]:
+def _flat_topics(value: object) -> Iterator[Mapping[str, Any]]:
     """Yield the topics of an answer, including those inside groups."""
-    for entry in _dicts(value):
-        yield from _dicts(entry["Topics"]) if "Topics" in entry else (entry,)
+    for entry in _only_dicts(value):
+        yield from _only_dicts(entry["Topics"]) if "Topics" in entry else (entry,)
 
 
-def _dicts(value: object) -> Sequence[Mapping[str, Any]]:
+def _only_dicts(value: object) -> Sequence[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _word(value: object) -> str:
-    """Return a value as one line of text; instead of texts the service may send numbers or even objects."""
+def _one_line(value: object) -> str:
+    """Return a value as one line of text; the service may send a number or even an object instead of a text."""
     return shortened(" ".join(str(value).split()), _MAX_FIELD_CHARS) if isinstance(value, str | int | float) else ""
 
 
-def _source(value: object) -> str:
-    address = _word(value)
+def _source_text(value: object) -> str:
+    address = _one_line(value)
     return f" ({address})" if address else ""

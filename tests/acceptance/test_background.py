@@ -198,7 +198,7 @@ async def test_it_gives_tasks_to_agents_that_are_for_everybody_and_hears_them(ma
     async with maestro.client(channel) as client:
         await begin(maestro, ref)
         first, last = await heard(client), await heard(client)
-    assert "only some people may talk to it" in first
+    assert "only some people may talk to that agent" in first
     assert last == "There are three pumps."
     (going_on,) = maestro.llm.matching("It answered:\n> Three.")
     assert "Have it counted." in "\n".join(going_on.texts)

@@ -283,7 +283,7 @@ async def test_missing_search_attributes_are_named_until_init_adds_them(tmp_path
     assert (await maestro("init", folder=tmp_path)).code == 0
     report = await doctor(tmp_path)
     report.is_fine()
-    assert "nobody works on maestro-llm" in report.of("pollers").found
+    assert "no worker polls maestro-llm" in report.of("pollers").found
     assert "maestro-connector-web-default" in report.of("pollers").found
 
 

@@ -21,7 +21,7 @@ from maestro.tools.attempt import run
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServerSpec
-from maestro.tools.registry import ToolRegistry, parse
+from maestro.tools.registry import ToolRegistry, parse_arguments
 from tests.support.instance import free_port, running_instance, until
 from tests.support.mcp_server import PICTURE
 from tests.support.tool_agents import agent_with
@@ -70,7 +70,7 @@ async def output(tools: ToolRegistry, name: str, arguments: str = "{}") -> str |
     """Call a tool the way a model does."""
     tool = tools.find(name, agent_with([name]))
     assert isinstance(tool, AsyncTool)
-    return await tool.run(parse(tool.spec, arguments), CALLER)
+    return await tool.run(parse_arguments(tool.spec, arguments), CALLER)
 
 
 def offers(tools: ToolRegistry, name: str) -> bool:

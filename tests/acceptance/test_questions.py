@@ -377,7 +377,7 @@ async def test_when_nobody_answers_in_time_the_model_is_told(tmp_path: Path) -> 
         scripted(instance, "call the plumber", "ask_question", {"question": "Which one?"})
         await grace.say("call the plumber")
         await heard(grace, "Which one?")
-        assert await heard(grace, "It came to") == "It came to: Nobody answered in time."
+        assert await heard(grace, "It came to") == "It came to: No person answered in time."
         (question,) = await instance.until("SELECT * FROM questions WHERE status = 'expired'")
         await ended(instance, instance.jobs("den")[0], "completed")
         late = await grace.ask(f"#{question['id']} the old one", patience=LONG)

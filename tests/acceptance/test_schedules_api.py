@@ -99,8 +99,8 @@ async def test_what_is_wrong_is_refused_everywhere_for_the_same_reason_and_the_r
     async with maestro.instance.client("office") as owner:
         said = await owner.ask("plan it all")
     assert all(f"The cron was not created: {reason}." in said for reason in reasons), said
-    assert "The cron “tea” of @ada was saved: in 300d (UTC). It runs next on " in said
-    assert "and is called cron-2." in said
+    assert "The cron “tea” of @ada was saved: in 300d (UTC). The next run is on " in said
+    assert "the schedule is called cron-2." in said
 
     await made_up_for(maestro)
 

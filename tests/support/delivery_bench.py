@@ -73,7 +73,7 @@ class Platform:
     def stop(self, job_id: str) -> None:
         """Show nothing."""
 
-    async def finished(self, job_id: str) -> None:
+    async def end_streaming(self, job_id: str) -> None:
         """Show no drafts."""
 
     async def settle(self, job_id: str, connector: Connector) -> None:

@@ -12,7 +12,15 @@ import trustme
 from temporalio import activity
 
 from maestro.domain.errors import ConfigurationError
-from temporal.client import AWAY, connect, connect_patiently, notes, reach, trouble, watch
+from temporal.client import (
+    AWAY,
+    connect,
+    connect_and_check,
+    connect_patiently,
+    connection_warnings,
+    find_trouble,
+    watch_connection,
+)
 from temporal.endpoint import Endpoint, Tls
 from temporal.explanations import explain
 from temporal.worker import WorkerLoop, WorkerParts
@@ -54,7 +62,7 @@ class Told:
 async def failure(endpoint: Endpoint) -> BaseException:
     """Return what reaching this endpoint raises."""
     with pytest.raises(AWAY) as failed:
-        await reach(endpoint)
+        await connect_and_check(endpoint)
     return failed.value
 
 
@@ -74,7 +82,7 @@ async def test_an_address_where_nothing_listens() -> None:
 
 async def test_the_embedded_server_is_not_for_people_to_start() -> None:
     endpoint = Endpoint(f"127.0.0.1:{free_port()}", "default", embedded=True)
-    assert "`maestro up` starts it" in await why(endpoint)
+    assert "`maestro up` starts and restarts the server" in await why(endpoint)
 
 
 async def test_a_name_that_does_not_resolve() -> None:
@@ -93,7 +101,7 @@ async def test_a_web_server_is_not_temporal() -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", address := free_port()):
         said = await why(Endpoint(f"127.0.0.1:{address}", "default"))
     # The SDK tells of the bytes that are no HTTP/2, or of the connection that ended over them, whichever it sees first.
-    assert "is not Temporal" in said or "ends them at once" in said
+    assert "is not Temporal" in said or "closes them at once" in said
     assert "correct temporal.address" in said
 
 
@@ -103,7 +111,7 @@ async def test_another_grpc_server_is_not_temporal() -> None:
     await server.start()
     said = await why(Endpoint(address, "default"))
     await server.stop(None)
-    assert f"What answers at {address} is not Temporal" in said
+    assert f"The server at {address} is not Temporal" in said
 
 
 async def test_a_namespace_that_is_not_there(port: int) -> None:
@@ -119,21 +127,21 @@ async def test_a_namespace_that_is_not_there(port: int) -> None:
 
 async def test_a_private_authority_is_trusted(port: int) -> None:
     async with tls_gate(port) as gate:
-        client = await reach(Endpoint(gate.address, "default", Tls(ca=gate.ca_pem)))
+        client = await connect_and_check(Endpoint(gate.address, "default", Tls(ca=gate.ca_pem)))
         assert await client.count_workflows() is not None
 
 
 async def test_a_certificate_of_ours_is_shown_where_it_is_asked_for(port: int) -> None:
     async with tls_gate(port, client_auth=True) as gate:
         ours = Tls(gate.ca_pem, gate.client_cert_pem, gate.client_key_pem)
-        await reach(Endpoint(gate.address, "default", ours))
+        await connect_and_check(Endpoint(gate.address, "default", ours))
 
 
 async def test_the_name_in_the_certificate_may_be_another_than_in_the_address(port: int) -> None:
     async with tls_gate(port, names=["temporal.example.org"]) as gate:
         said = await why(Endpoint(gate.address, "default", Tls(gate.ca_pem)))
         assert "made for another name: set temporal.tlsServerName" in said
-        await reach(Endpoint(gate.address, "default", Tls(gate.ca_pem, server_name="temporal.example.org")))
+        await connect_and_check(Endpoint(gate.address, "default", Tls(gate.ca_pem, server_name="temporal.example.org")))
 
 
 async def test_tls_asked_of_a_server_that_speaks_plain_text(port: int) -> None:
@@ -144,14 +152,14 @@ async def test_tls_asked_of_a_server_that_speaks_plain_text(port: int) -> None:
 async def test_plain_text_spoken_to_a_server_that_wants_tls(port: int) -> None:
     async with tls_gate(port) as gate:
         said = await why(Endpoint(gate.address, "default"))
-    assert "if it wants TLS, set temporal.tls to true" in said
+    assert "if the server requires TLS, set temporal.tls to true" in said
 
 
 @pytest.mark.parametrize("ca", ["", trustme.CA().cert_pem.bytes().decode()])
 async def test_an_authority_that_is_not_trusted(port: int, ca: str) -> None:
     async with tls_gate(port) as gate:
         said = await why(Endpoint(gate.address, "default", Tls(ca)))
-    assert "not made by an authority that we trust: set temporal.tlsCa" in said
+    assert "not made by an authority that this machine trusts: set temporal.tlsCa" in said
 
 
 async def test_a_certificate_of_ours_is_asked_for_and_there_is_none(port: int) -> None:
@@ -188,13 +196,13 @@ async def test_a_text_that_is_no_pem_is_refused_at_once(setting: str) -> None:
 
 async def test_the_api_key_is_sent(port: int) -> None:
     async with key_gate(port, KEY) as gate:
-        await reach(Endpoint(gate.address, "default", api_key=KEY))
+        await connect_and_check(Endpoint(gate.address, "default", api_key=KEY))
 
 
 async def test_an_api_key_is_asked_for_and_there_is_none(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         said = await why(Endpoint(gate.address, "default"))
-    assert "asks who we are" in said
+    assert "requires authentication" in said
     assert "set temporal.apiKey" in said
 
 
@@ -202,8 +210,8 @@ async def test_an_expired_key_is_called_expired_and_not_shown(port: int) -> None
     async with key_gate(port, KEY) as gate:
         gate.refusal = "the key an-old-key: api key expired"
         said = await why(Endpoint(gate.address, "default", api_key="an-old-key"))
-    assert "says that our API key has expired (the key ***: api key expired)" in said
-    assert "put it where temporal.apiKey is read from and start again" in said
+    assert "says that the API key has expired (the key ***: api key expired)" in said
+    assert "put it where temporal.apiKey is read from and restart Maestro" in said
     assert "an-old-key" not in said
 
 
@@ -211,22 +219,22 @@ async def test_a_wrong_key_is_called_not_accepted(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         gate.refusal = "Jwt verification fails"
         said = await why(Endpoint(gate.address, "default", api_key="another"))
-    assert "does not accept our API key (Jwt verification fails)" in said
+    assert "does not accept the API key (Jwt verification fails)" in said
 
 
 async def test_a_key_without_rights_in_the_namespace(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         gate.denied = frozenset({"DescribeNamespace"})
         said = await why(Endpoint(gate.address, "default", api_key=KEY))
-    assert "does not let us work in namespace 'default': have the API key (temporal.apiKey) allowed to describe" in said
+    assert "denies access to namespace 'default': allow the API key (temporal.apiKey) to describe" in said
 
 
 async def test_a_key_that_travels_in_plain_text_is_worth_a_note() -> None:
-    [note] = notes(Endpoint("temporal.example.org:7233", "default", api_key=KEY))
+    [note] = connection_warnings(Endpoint("temporal.example.org:7233", "default", api_key=KEY))
     assert "in plain text: set temporal.tls to true" in note
     assert KEY not in note
-    assert notes(Endpoint("temporal.example.org:7233", "default", Tls(), KEY)) == ()
-    assert notes(Endpoint("localhost:7233", "default", api_key=KEY)) == ()
+    assert connection_warnings(Endpoint("temporal.example.org:7233", "default", Tls(), KEY)) == ()
+    assert connection_warnings(Endpoint("localhost:7233", "default", api_key=KEY)) == ()
 
 
 # Patience
@@ -240,13 +248,13 @@ async def test_each_change_of_the_reason_is_told_once_until_it_works(port: int) 
     async with key_gate(port, "another", address) as gate:
         await told.until("api key expired")
         gate.denied, gate.key = frozenset({"*"}), KEY
-        await told.until("does not let us work")
+        await told.until("denies access")
         gate.denied = frozenset()
         await asyncio.wait_for(connecting, PATIENCE)
     assert told.lines == [
         explained(told, "Nothing listens"),
         explained(told, "api key expired"),
-        explained(told, "does not let us work"),
+        explained(told, "denies access"),
         f"Temporal at {endpoint.address} is reachable.",
     ]
 
@@ -254,7 +262,7 @@ async def test_each_change_of_the_reason_is_told_once_until_it_works(port: int) 
 def explained(told: Told, words: str) -> str:
     """Return the one line that contains the words."""
     [line] = [line for line in told.lines if words in line]
-    assert line.endswith("Trying again until it works.")
+    assert line.endswith("Trying again until Temporal works.")
     return line
 
 
@@ -268,7 +276,7 @@ async def test_a_connection_that_works_at_once_is_not_talked_about(port: int) ->
 async def watching(endpoint: Endpoint, told: Callable[[str], None]) -> AsyncIterator[None]:
     """Watch a connection for the length of a block."""
     client = await connect_patiently(endpoint, told)
-    watch_task = asyncio.create_task(watch(client, endpoint, told, seconds=0.05))
+    watch_task = asyncio.create_task(watch_connection(client, endpoint, told, seconds=0.05))
     try:
         yield
     finally:
@@ -331,6 +339,6 @@ async def test_a_running_connection_can_be_asked_for_its_trouble(port: int) -> N
         endpoint = Endpoint(gate.address, "default", api_key=KEY)
         client = await connect(endpoint)
         gate.key = "another"
-        assert "api key expired" in await trouble(client, endpoint)
+        assert "api key expired" in await find_trouble(client, endpoint)
         gate.key = KEY
-        assert await trouble(client, endpoint) == ""
+        assert await find_trouble(client, endpoint) == ""

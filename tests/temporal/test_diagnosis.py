@@ -78,13 +78,13 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
     assert found["Temporal"].endswith(f"at {endpoint.address}, in plain text")
     assert found["namespace"] == "default keeps finished histories for 24 hours"
     assert found["search attributes"] == "all there"
-    assert found["pollers"].startswith("worked-on: activities, asked for work ")
+    assert found["pollers"].startswith("worked-on: activities, last poll ")
 
 
 async def test_a_queue_that_nobody_works_on_is_a_note(port: int) -> None:
     checks = named(await diagnose(Endpoint(f"127.0.0.1:{port}", "default"), QUEUES))
     assert checks["pollers"].verdict is DiagnosisLevel.NOTE
-    assert checks["pollers"].found == "nobody works on maestro; nobody works on maestro-llm"
+    assert checks["pollers"].found == "no worker polls maestro; no worker polls maestro-llm"
     assert "start `maestro up`, or `maestro worker`" in checks["pollers"].fix
 
 
@@ -98,7 +98,7 @@ async def test_a_server_that_is_not_there() -> None:
 async def test_a_server_that_never_says_anything_does_not_hold_up_the_diagnosis() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         found = await broken(Endpoint(f"127.0.0.1:{listener.getsockname()[1]}", "default"))
-    assert found.found.startswith("Nobody answers at")
+    assert found.found.startswith("Nothing answers at")
 
 
 async def test_a_namespace_that_is_missing(fresh: Endpoint) -> None:
@@ -122,7 +122,7 @@ async def test_a_key_that_only_the_namespace_refuses(port: int) -> None:
         gate.denied = frozenset({"DescribeNamespace"})
         found = await broken(Endpoint(gate.address, "default", api_key=KEY))
     assert found.check == "namespace"
-    assert "does not let us work in namespace 'default'" in found.found
+    assert "denies access to namespace 'default'" in found.found
 
 
 async def test_who_may_only_work_is_told_what_could_not_be_checked(port: int) -> None:

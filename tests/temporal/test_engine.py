@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from temporal.endpoint import Endpoint
 from temporal.engine import Engine
-from temporal.namespace import SEARCH_ATTRIBUTES, lacking
+from temporal.namespace import SEARCH_ATTRIBUTES, find_shortfall
 from tests.support.temporal_gate import KeyGate, key_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("diagnosis")]
@@ -32,8 +32,8 @@ async def test_a_server_that_is_busy_for_a_moment_is_asked_again(gate: KeyGate) 
         while not gate.refused:  # noqa: ASYNC110 - the gate tells nobody
             await asyncio.sleep(0.02)
         gate.busy = frozenset()
-        client = await engine.connected()
-    assert (await lacking(client, "default")).missing == ()
+        client = await engine.wait_for_client()
+    assert (await find_shortfall(client, "default")).missing == ()
     assert said == []
     running.cancel()
     await asyncio.wait([running])
@@ -45,7 +45,7 @@ async def test_a_server_that_refuses_is_worked_with_and_the_fix_is_told_once(gat
     engine = Engine(Endpoint(gate.address, "default", api_key=KEY), said.append)
     running = asyncio.create_task(engine.run())
     async with asyncio.timeout(60):
-        await engine.connected()
+        await engine.wait_for_client()
     [line] = said
     assert all(name in line for name in SEARCH_ATTRIBUTES)
     running.cancel()

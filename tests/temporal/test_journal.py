@@ -41,7 +41,7 @@ def refused(store: Store) -> tuple[MaestroError, bool]:
     journal = Journal(store, lambda: RULES)
     with pytest.raises(MaestroError) as refusal:
         journal.begin(REF, "build_context")
-    failure = journal.failed(REF, refusal.value)
+    failure = journal.record_failure(REF, refusal.value)
     assert failure.type == type(refusal.value).__name__
     return refusal.value, not failure.non_retryable
 
@@ -71,11 +71,11 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
         begun = journal.begin(REF, "build_context")
         assert isinstance(begun, OwnAttempt)
         with acting_for(begun), locked(store.path), pytest.raises(StoreBusy):
-            journal.failed(REF, StoreBusy("the disk is full"))
+            journal.record_failure(REF, StoreBusy("the disk is full"))
     assert isinstance(journal.begin(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
         assert {(step.state, step.error) for step in tx.jobs.steps.of("job")[:-1]} == {("failed", "StoreBusy")}
-    failure = journal.failed(REF, StoreBusy("the disk is full"))
+    failure = journal.record_failure(REF, StoreBusy("the disk is full"))
     assert not failure.non_retryable, "a job waits for the store as long as that takes"
     impatient.close()
 
@@ -96,7 +96,7 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     assert isinstance(journal.begin(new, "choose_agent"), OwnAttempt)
     with pytest.raises(LaneTaken) as refusal:
         journal.begin(old, "choose_agent")
-    assert not journal.failed(old, refusal.value).non_retryable
+    assert not journal.record_failure(old, refusal.value).non_retryable
     with store.begin() as tx:
         tx.jobs.close("new", JobEnding(status=JobStatus.COMPLETED))
     assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
@@ -110,7 +110,7 @@ def test_a_failed_attempt_is_one_line_with_its_job_and_a_fault_has_its_traceback
     with structlog.testing.capture_logs() as lines:
         for error in errors:
             journal.begin(REF, "build_context")
-            journal.failed(REF, error)
+            journal.record_failure(REF, error)
     assert [(line["event"], line["error"], line.get("exc_info") is not None) for line in lines] == [
         ("step.failed", "ProviderUnavailable", False),
         ("step.waits", "AccountsExhausted", False),
@@ -131,7 +131,7 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
     told = []
     for _ in range(RULES.provider_attempts):
         journal.begin(step, "call_model")
-        told.append(journal.failed(step, failure))
+        told.append(journal.record_failure(step, failure))
     assert [(one.type, one.non_retryable) for one in told] == [
         ("ProviderUnavailable", False),
         ("ProviderUnavailable", False),
@@ -143,7 +143,7 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
             tx.jobs.steps.start(step, "call_model", 2)
             tx.jobs.steps.failed(step, "ProviderUnavailable", "")
     journal.begin(step, "call_model")
-    assert journal.failed(step, failure).type == "ProviderUnavailable", "not for ever"
+    assert journal.record_failure(step, failure).type == "ProviderUnavailable", "not for ever"
     with store.view() as tx:
         assert tx.jobs.steps.waits("job", ["model-1"]) == [
             Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)
@@ -204,8 +204,8 @@ def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store:
     with pytest.raises(StepTaken) as refusal:
         send(store, stalled)
     with acting_for(stalled):
-        assert not journal.failed(MODEL, refusal.value).non_retryable
-        journal.failed(MODEL, ProviderUnavailable("down"))
+        assert not journal.record_failure(MODEL, refusal.value).non_retryable
+        journal.record_failure(MODEL, ProviderUnavailable("down"))
     assert states(store) == (["interrupted", "running"], ["sent"])
     with acting_for(newer), store.begin() as tx:
         tx.llm.calls.keep_answer(KEY, 1, answer("once"))
@@ -231,7 +231,7 @@ def test_an_attempt_that_begins_too_late_is_refused(store: Store) -> None:
     begun(journal, SECOND)
     with pytest.raises(StepTaken) as refusal:
         begun(journal, FIRST)
-    assert not journal.failed(MODEL, refusal.value).non_retryable
+    assert not journal.record_failure(MODEL, refusal.value).non_retryable
     assert states(store)[0] == ["running"]
     begun(journal, TemporalAttempt("run", 3))
     begun(journal, TemporalAttempt("after a reset", 1))

@@ -43,7 +43,7 @@ from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
 from temporal.endpoint import Endpoint
 from temporal.schedule_keeper import ScheduleKeeper
-from temporal.schedules import ScheduleTerms, spec_of
+from temporal.schedules import ScheduleTerms, temporal_spec
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
 
@@ -264,7 +264,7 @@ async def test_what_temporal_does_not_let_us_do_is_said_and_tried_again(place: P
         place.client = await connect(Endpoint(gate.address, "default", api_key=KEY))
         keeper = place.keeper()
         assert not await keeper.follow(place.client)
-        assert place.row(ref).follow_error.startswith("Temporal refused it: ")
+        assert place.row(ref).follow_error.startswith("Temporal refused: ")
         gate.denied = frozenset()
         assert await keeper.follow(place.client)
         assert await place.there(ref)
@@ -299,7 +299,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
     for number, written in enumerate(CRONS):
         schedule = read_stored_schedule(written, zone, NOW)
         its_id = f"{place.queue}-{number}"
-        await hold(place.client, its_id, spec_of(schedule, where, NOW, NOW))
+        await hold(place.client, its_id, temporal_spec(schedule, where, NOW, NOW))
         for night in nights:
             start = datetime.combine(night, time(), UTC) - timedelta(days=1)
             end = start + timedelta(days=3)
@@ -309,7 +309,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
 async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place) -> None:
     for written, offsets in (("30 9 * * *", (1, 2)), ("30 1 * * *", (1, 2))):
         schedule = read_stored_schedule(written, AMSTERDAM, NOW)
-        await hold(place.client, f"{place.queue}-{written}", spec_of(schedule, ZoneInfo(AMSTERDAM), NOW, NOW))
+        await hold(place.client, f"{place.queue}-{written}", temporal_spec(schedule, ZoneInfo(AMSTERDAM), NOW, NOW))
         for sunday in (date(2027, 3, 28), date(2027, 10, 31)):
             start = datetime.combine(sunday, time(), ZoneInfo(AMSTERDAM)) - timedelta(days=4)
             found = await matching(place.client, f"{place.queue}-{written}", start, start + timedelta(days=8))
@@ -322,7 +322,7 @@ async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place)
 async def test_a_time_that_the_clocks_pass_over_comes_at_the_first_moment_after_the_gap(place: Place) -> None:
     where = ZoneInfo(AMSTERDAM)
     schedule = read_schedule("30 2 * * *", AMSTERDAM, NOW)
-    await hold(place.client, f"{place.queue}-gap", spec_of(schedule, where, NOW, NOW))
+    await hold(place.client, f"{place.queue}-gap", temporal_spec(schedule, where, NOW, NOW))
     start = datetime(2027, 3, 27, tzinfo=where)
     found = await matching(place.client, f"{place.queue}-gap", start, start + timedelta(days=3))
     local = [f"{moment.astimezone(where):%d %H:%M}" for moment in found]
@@ -333,7 +333,7 @@ async def test_an_interval_keeps_its_anchor_and_a_moment_comes_once(place: Place
     utc, anchor = ZoneInfo("UTC"), NOW + timedelta(seconds=17, microseconds=5)
     for number, written in enumerate(("every 7m", "every 36h", "at 2026-11-23 09:00", "in 20m")):
         schedule = read_stored_schedule(written, "UTC", anchor)
-        await hold(place.client, f"{place.queue}-{number}", spec_of(schedule, utc, anchor, NOW))
+        await hold(place.client, f"{place.queue}-{number}", temporal_spec(schedule, utc, anchor, NOW))
         end = NOW + timedelta(days=4)
         ours = said(schedule, utc, NOW, end, anchor)
         assert await matching(place.client, f"{place.queue}-{number}", NOW, end) == ours

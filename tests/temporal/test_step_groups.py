@@ -50,7 +50,7 @@ class Worker:
     def prepare(self, job: str) -> list[MediaOutcome]:
         """Do all steps of a job together."""
         refs = [StepRef(job_id=job, step=name) for name in STEPS]
-        return self.journal.together(job, lambda: [self.journal.run(self.step, ref) for ref in refs])
+        return self.journal.run_together(job, lambda: [self.journal.run(self.step, ref) for ref in refs])
 
 
 def kept(rows: JobRows, job: str) -> list[tuple[str, str]]:

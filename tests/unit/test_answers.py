@@ -357,7 +357,7 @@ def test_a_stop_ends_the_job_that_waits_and_its_question(door: Door) -> None:
     question = door.asks()
     assert door.say("/stop").notice == "Stopped."
     job = door.job(question.job_id or "")
-    assert (job.status, job.reason) == (JobStatus.CANCELLED, "stopped while it waited")
+    assert (job.status, job.reason) == (JobStatus.CANCELLED, "stopped while waiting")
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say("blue").lane is not None
 

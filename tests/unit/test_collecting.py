@@ -143,7 +143,7 @@ def test_the_host_answers_for_what_waits_behind_it(room: Room) -> None:
     outcome = room.route(host)
     assert outcome.action is RouteAction.ANSWER
     assert room.typing.seen == ["1", "2", "3"], "each of them is acknowledged"
-    assert outcome.reason.endswith("2 more messages are answered with it")
+    assert outcome.reason.endswith("2 more messages are answered by the same job")
     assert [(room.job(one).status, room.job(one).merged_into) for one in others] == [(JobStatus.MERGED, host)] * 2
     assert room.history(room.record(host)) == ["one", "two", "three"]
     with room.store.view() as tx:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.tags import perform
+from activities.tags import perform_directive
 from maestro.domain.agents.agent import Agent, AgentStatus, Permission
 from maestro.domain.conducting.conductor import ActionOutcome, Requester
 from maestro.domain.messages import Address
@@ -47,7 +47,7 @@ def act(
     """Perform all tags of an answer in one transaction, as the step that records it does."""
     with store.begin() as tx:
         by = Requester(tx.agents.named(agent), person, owner, allowed, HERE, "job")
-        return [perform(tx, tag, by) for tag in parse_answer(answer).tags]
+        return [perform_directive(tx, tag, by) for tag in parse_answer(answer).tags]
 
 
 def audited(tx: Transaction) -> list[tuple[str, str, str]]:
@@ -59,8 +59,8 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     assert created == ActionOutcome(DONE, "The agent @ada was created.", "ada")
     assert planned.state is DONE
     assert planned.detail == (
-        "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). It runs next on Monday 2026-03-02 at 09:00, "
-        "and is called cron-1."
+        "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). The next run is on Monday "
+        "2026-03-02 at 09:00; the schedule is called cron-1."
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
@@ -116,7 +116,7 @@ def test_an_update_changes_what_it_names_and_binds_channels(store: Store) -> Non
     assert done == ActionOutcome(
         DONE,
         "The agent @bob was changed: voice, and answers in 42 on discord, "
-        "and has, without being talked to there, 8 on discord.",
+        "and is bound, without answering there, in 8 on discord.",
         "bob",
     )
     [done] = act(store, '[UPDATE_AGENT:bob]\nchannels: {"channel": 42, "permission": "notify_only"}\n[/UPDATE_AGENT]')
@@ -132,7 +132,7 @@ def test_an_update_that_changes_nothing_says_so(store: Store) -> None:
     changes = act(store, "[UPDATE_AGENT:bob]\nvoice: dry\nrole: assistant\n[/UPDATE_AGENT]" * 2)
     assert [done.detail for done in changes] == [
         "The agent @bob was changed: voice.",
-        "The agent @bob is like that already.",
+        "The agent @bob has these settings already.",
     ]
     with store.view() as tx:
         assert audited(tx)[-2:] == [("discord:1", "agent.change", "bob"), ("discord:1", "agent.same", "bob")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.chunks import OutgoingContent, store_parts
+from activities.chunks import OutgoingContent, store_chunks
 from connectors.base import Idempotency, OnAmbiguous, PermanentSend, Unsettled
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, buttons_json
 from maestro.domain.jobs.job import JobStatus, StepState
@@ -157,5 +157,5 @@ def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
     words = OutgoingContent("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
     with bench.rows.store.begin() as tx:
         job = tx.jobs.get(bench.job_id)
-        chunks = store_parts(tx, job, tx.deliveries.start(job, DeliveryPurpose.NOTICE), words, platform)
+        chunks = store_chunks(tx, job, tx.deliveries.start(job, DeliveryPurpose.NOTICE), words, platform)
     assert [(bool(chunk.filename), len(chunk.choices)) for chunk in chunks] == [(False, 1), (True, 0)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.chunks import FILENAME, pieces
+from activities.chunks import FILENAME, split_text
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -204,7 +204,9 @@ def test_what_is_too_large_is_told_where_nothing_else_is_said(bench: Bench) -> N
     bench.answer("")
     bench.file("a.bin", 1)
     assert bench.deliver(platform) is None
-    assert [post.content for post in platform.posts] == ["(The file a.bin is not sent here: no files are sent.)"]
+    assert [post.content for post in platform.posts] == [
+        "(The file a.bin is not sent here: this channel gets no files.)"
+    ]
 
 
 def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None:
@@ -279,22 +281,22 @@ def test_an_account_that_is_refused_is_told_to_who_runs_it(bench: Bench) -> None
 def test_more_than_six_messages_become_a_beginning_and_a_file() -> None:
     platform = Platform(Idempotency.NATIVE)
     text = "A sentence of some words. " * 40
-    assert len(pieces(text, platform)) > 6, "who takes no files gets messages"
+    assert len(split_text(text, platform)) > 6, "who takes no files gets messages"
     platform.capabilities = Capabilities(
         140, LengthUnit.CODE_POINTS, 8, Idempotency.NATIVE, max_file_bytes=len(text.encode())
     )
-    beginning, whole = pieces(text, platform)
+    beginning, whole = split_text(text, platform)
     assert len(beginning.content) <= 140
     assert beginning.content.startswith("A sentence of some words.")
     assert FILENAME in beginning.content
     assert (whole.content, whole.filename) == (text, FILENAME)
-    assert len(pieces(text + "!", platform)) > 2, "too large for a file"
+    assert len(split_text(text + "!", platform)) > 2, "too large for a file"
 
 
 def test_messages_without_room_to_tell_of_a_file_stay_messages() -> None:
     platform = Platform(Idempotency.NATIVE)
     platform.capabilities = replace(platform.capabilities, max_length=100, max_file_bytes=10**6)
-    assert len(pieces("A sentence of some words. " * 40, platform)) > 6
+    assert len(split_text("A sentence of some words. " * 40, platform)) > 6
 
 
 def test_of_what_goes_as_a_file_only_the_beginning_is_cut() -> None:
@@ -315,5 +317,5 @@ def renders(words: int) -> int:
 
     platform = Rendering(Idempotency.NATIVE)
     platform.capabilities = Capabilities(140, LengthUnit.CODE_POINTS, 8, Idempotency.NATIVE, max_file_bytes=10**6)
-    assert len(pieces("word. " * words, platform)) == 2
+    assert len(split_text("word. " * words, platform)) == 2
     return platform.asked

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.chunks import outgoing_content, store_parts
+from activities.chunks import outgoing_content, store_chunks
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -113,7 +113,7 @@ class Bench:
         with self.rows.store.begin() as tx:
             job = tx.jobs.get(self.job_id)
             start = tx.deliveries.start(job, DeliveryPurpose.ANSWER)
-            return store_parts(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
+            return store_chunks(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when something is so of which nobody is told."""
@@ -283,7 +283,7 @@ async def test_an_edit_that_hangs_does_not_keep_the_answer_waiting(bench: Bench)
     async with bench.showing():
         bench.write("one")
         await bench.screen.stuck.wait()
-        await bench.answers.finished(bench.job_id)
+        await bench.answers.end_streaming(bench.job_id)
         calls = len(bench.screen.calls)
         bench.write("one two")
         await asyncio.sleep(0.1)
@@ -356,7 +356,7 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
     with bench.rows.store.begin() as tx:
         assert tx.deliveries.drafts.sending(bench.job_id)
         tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
-    await bench.answers.finished(bench.job_id)
+    await bench.answers.end_streaming(bench.job_id)
     other = bench.rows.add(platform="slack")
     async with bench.showing():
         with bench.rows.store.begin() as tx:

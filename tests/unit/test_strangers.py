@@ -19,7 +19,7 @@ from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES
 from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
 from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
-from maestro.intake.messages import GUESSING, STRANGER_IN_HASTE
+from maestro.intake.messages import GUESSING, UNKNOWN_USER_TOO_FAST
 from maestro.intake.pairing import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
@@ -179,7 +179,7 @@ def test_a_code_that_ran_out_is_followed_by_another(door: Door) -> None:
     door.say("hello")
     (old,) = door.codes()
     door.rows.clock.now += LIFETIME
-    with pytest.raises(Conflict, match="ran out"):
+    with pytest.raises(Conflict, match="has expired"):
         door.approve(old)
     door.say("hello again")
     (new,) = door.codes()
@@ -207,7 +207,7 @@ def test_so_many_may_wait_and_the_others_are_told_nothing(door: Door) -> None:
 
 def test_a_stranger_in_haste_leaves_no_more_rows(door: Door) -> None:
     said = [door.accept("hello", "grace") for _ in range(MOST + 2)]
-    assert [one.ignored for one in said] == [*[""] * MOST, *[STRANGER_IN_HASTE] * 2]
+    assert [one.ignored for one in said] == [*[""] * MOST, *[UNKNOWN_USER_TOO_FAST] * 2]
 
 
 # What an operator says
@@ -247,7 +247,7 @@ def test_who_is_forgotten_is_a_stranger_again(door: Door) -> None:
     door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "grace"), "operator"))
     assert door.say("hello?").status is JobStatus.DROPPED
     assert len(set(door.codes())) == 2
-    with pytest.raises(NotFound, match="was not let in"):
+    with pytest.raises(NotFound, match="has no access to remove"):
         door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "alan"), "operator"))
 
 

@@ -29,7 +29,7 @@ def test_who_is_refused_and_a_code_that_ran_out(rows: JobRows, maestro: Maestro)
     rows.clock.now = utc_now() - LIFETIME
     wish(rows, "bob", "BCDEFGHJ")
     ran = maestro("pairings", "approve", "BCDEFGHJ")
-    assert (ran.code, "ran out" in ran.err) == (1, True)
+    assert (ran.code, "has expired" in ran.err) == (1, True)
     statuses = [one["status"] for one in maestro("pairings", "list", "--json").json["items"]]
     assert statuses == ["expired", "refused"]
 

@@ -50,8 +50,8 @@ class CountingDispatcher(Dispatcher):
     looks = 0
     claims = 0
 
-    def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
-        look = super()._look(state, has_new)
+    def _find_work(self, state: StoreState | None, has_new: bool) -> DispatcherView:
+        look = super()._find_work(state, has_new)
         self.looks += 1
         return look
 

@@ -35,7 +35,7 @@ def test_the_cause_is_read_from_the_text_and_told_in_one_line_without_the_key(te
 
 
 def test_no_answer_in_time_is_told_too() -> None:
-    assert "Nobody answers at t.example.org:7233" in explain(TimeoutError(), Endpoint("t.example.org:7233", "default"))
+    assert "Nothing answers at t.example.org:7233" in explain(TimeoutError(), Endpoint("t.example.org:7233", "default"))
 
 
 def test_the_settings_become_the_endpoint(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import connectors
 import maestro
 import temporal
 from maestro.domain.errors import MaestroError, Stopped
-from temporal.failures import UNEXPECTED, ExpectedEnds, SafeFailureConverter, StepFailure, sentence_of
+from temporal.failures import UNEXPECTED, ExpectedEndFilter, SafeFailureConverter, StepFailure, sentence_for
 
 SECRET = "what a person wrote"
 
@@ -58,8 +58,8 @@ def test_every_expected_failure_enters_the_history_by_its_class_and_its_own_sent
 
 
 def test_what_temporal_says_itself_has_a_sentence_too() -> None:
-    assert "did not end in its time" in sentence_of("TimeoutError")
-    assert sentence_of("KeyError") == UNEXPECTED
+    assert "did not end in its time" in sentence_for("TimeoutError")
+    assert sentence_for("KeyError") == UNEXPECTED
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def written(error: BaseException) -> list[str]:
     record = logging.LogRecord(
         "temporalio.activity", logging.WARNING, "", 0, "Completing activity as failed", (), (type(error), error, None)
     )
-    return [logging.Formatter().format(record)] if ExpectedEnds().filter(record) else []
+    return [logging.Formatter().format(record)] if ExpectedEndFilter().filter(record) else []

@@ -4,25 +4,25 @@ import pytest
 
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import ToolFailure, ToolQuestion
-from maestro.tools.registry import parse
+from maestro.tools.registry import parse_arguments
 
 
 def test_the_question_is_asked_with_its_context() -> None:
     tool = AskQuestion()
-    arguments = parse(tool.spec, '{"question": " Which one? ", "context": " There are two. "}')
+    arguments = parse_arguments(tool.spec, '{"question": " Which one? ", "context": " There are two. "}')
     assert tool.question(arguments) == ToolQuestion("Which one?", "There are two.")
-    assert tool.question(parse(tool.spec, '{"question": "Why?"}')) == ToolQuestion("Why?", "")
+    assert tool.question(parse_arguments(tool.spec, '{"question": "Why?"}')) == ToolQuestion("Why?", "")
 
 
 @pytest.mark.parametrize("arguments", ["{}", '{"question": ""}', '{"question": "  "}', '{"question": 5}'])
 def test_a_question_of_nothing_is_a_failure(arguments: str) -> None:
     with pytest.raises(ToolFailure):
-        AskQuestion().question(parse(AskQuestion.spec, arguments))
+        AskQuestion().question(parse_arguments(AskQuestion.spec, arguments))
 
 
 def test_choices_are_offered_as_they_are_read() -> None:
     tool = AskQuestion()
-    asked = tool.question(parse(tool.spec, '{"question": "Which one?", "choices": ["Red", " dark\\n blue "]}'))
+    asked = tool.question(parse_arguments(tool.spec, '{"question": "Which?", "choices": ["Red", " dark\\n blue "]}'))
     assert asked.choices == ("Red", "dark blue")
 
 
@@ -32,5 +32,7 @@ def test_choices_are_offered_as_they_are_read() -> None:
 def test_what_is_no_choice_is_a_failure(choices: str) -> None:
     with pytest.raises(ToolFailure):
         AskQuestion().question(
-            parse(AskQuestion.spec, f'{{"question": "Which one?", "choices": {choices.replace(chr(39), chr(34))}}}')
+            parse_arguments(
+                AskQuestion.spec, f'{{"question": "Which?", "choices": {choices.replace(chr(39), chr(34))}}}'
+            )
         )

@@ -12,7 +12,7 @@ import pytest
 from maestro.domain.tools import ToolState
 from maestro.store.transaction import Transaction
 from maestro.tools import attempt
-from maestro.tools.attempt import ToolCallResult, act, ask, run
+from maestro.tools.attempt import ToolCallResult, ask_tool, run_in_store, run_tool
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion
 
 CALLER = ToolCaller("message-1", 1, 1, Path("unused"))
@@ -75,25 +75,25 @@ async def stubborn() -> None:
     "error", [ValueError("x"), Panic(), SystemExit(1), asyncio.CancelledError(), BaseExceptionGroup("x", [Panic()])]
 )
 async def test_whatever_a_tool_raises_the_model_hears_of_it(error: BaseException) -> None:
-    said = await run(Odd(raising(error)), {}, CALLER, 5)
+    said = await run_tool(Odd(raising(error)), {}, CALLER, 5)
     assert said == ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)
 
 
 async def test_a_tool_that_cancels_itself_has_failed() -> None:
-    assert (await run(Odd(cancels_itself), {}, CALLER, 5)).state is ToolState.FAILED
+    assert (await run_tool(Odd(cancels_itself), {}, CALLER, 5)).state is ToolState.FAILED
 
 
 async def test_what_is_no_text_is_made_one() -> None:
     async def number() -> int:
         return 7
 
-    assert await run(Odd(number), {}, CALLER, 5) == ToolCallResult("7")
+    assert await run_tool(Odd(number), {}, CALLER, 5) == ToolCallResult("7")
 
 
 async def test_a_tool_that_does_not_end_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "GRACE_SECONDS", 0.1)
     async with asyncio.timeout(1):
-        assert await run(Odd(stubborn), {}, CALLER, 0.1) == TIMED_OUT
+        assert await run_tool(Odd(stubborn), {}, CALLER, 0.1) == TIMED_OUT
 
 
 async def test_a_tool_that_is_told_to_end_may_clean_up_first() -> None:
@@ -106,8 +106,8 @@ async def test_a_tool_that_is_told_to_end_may_clean_up_first() -> None:
             await asyncio.sleep(0.05)
             cleaned.append("up")
 
-    assert await run(Odd(tidy), {}, CALLER, 0.1) == TIMED_OUT
-    stopped = asyncio.create_task(run(Odd(tidy), {}, CALLER, 5))
+    assert await run_tool(Odd(tidy), {}, CALLER, 0.1) == TIMED_OUT
+    stopped = asyncio.create_task(run_tool(Odd(tidy), {}, CALLER, 5))
     await asyncio.sleep(0.05)
     stopped.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -116,10 +116,12 @@ async def test_a_tool_that_is_told_to_end_may_clean_up_first() -> None:
 
 
 async def test_a_tool_that_says_why_is_quoted() -> None:
-    assert await run(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == ToolCallResult("too hot", ToolState.FAILED)
+    assert await run_tool(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == ToolCallResult(
+        "too hot", ToolState.FAILED
+    )
 
 
 def test_a_broken_tool_that_acts_or_asks_costs_nobody_the_answer() -> None:
     failed = ToolCallResult("The tool failed unexpectedly (KeyError).", ToolState.FAILED)
-    assert act(Broken(), cast("Transaction", OneTransaction()), {}, CALLER) == failed
-    assert ask(Broken(), {}) == failed
+    assert run_in_store(Broken(), cast("Transaction", OneTransaction()), {}, CALLER) == failed
+    assert ask_tool(Broken(), {}) == failed

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from maestro.domain.agent_chat import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.tools import ToolState
-from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, parse_call, prepare
+from maestro.tools.attempt import ParsedToolCall, ToolCallResult, parse_call, prepare, run_in_store
 from maestro.tools.base import ToolCaller
 from maestro.tools.chat import ChatGetNew, ChatPost
 from maestro.tools.registry import ToolRegistry
@@ -44,7 +44,7 @@ def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> 
         return ready
     assert isinstance(ready.tool, ChatPost | ChatGetNew)
     with rows.store.begin() as tx:
-        return act(ready.tool, tx, ready.arguments, caller)
+        return run_in_store(ready.tool, tx, ready.arguments, caller)
 
 
 def post(rows: JobRows, text: str, slug: str = "ada") -> ToolCallResult:
@@ -150,6 +150,6 @@ def test_an_architect_that_had_a_tool_in_its_hands_posts_nothing(rows: JobRows) 
     add_architect(rows)
     with rows.store.begin() as tx:
         caller = ToolCaller("job", tx.agents.named("arch").id or 0, 1, Path())
-        said = act(ChatPost(chat_of(rows.store)), tx, {"text": "x"}, caller)
+        said = run_in_store(ChatPost(chat_of(rows.store)), tx, {"text": "x"}, caller)
     assert said.state is ToolState.FAILED
     assert "takes no part" in said.text

@@ -4,7 +4,7 @@ import re
 
 from pydantic import SecretStr
 
-from maestro.tools.mcp_server import McpServerSpec, local_name, without
+from maestro.tools.mcp_server import McpServerSpec, local_name, mask_secrets
 
 
 def test_a_tool_is_called_by_its_server_and_its_own_name() -> None:
@@ -26,5 +26,5 @@ def test_its_secrets_are_taken_out_of_texts() -> None:
     server = McpServerSpec(
         "s", environment={"KEY": SecretStr("sk-secret"), "DEBUG": SecretStr("1")}, headers={"A": SecretStr("Bearer t")}
     )
-    assert without(server.secrets, "1 sk-secret and Bearer t") == "1 *** and ***"
+    assert mask_secrets(server.secrets, "1 sk-secret and Bearer t") == "1 *** and ***"
     assert "secret" not in repr(server)

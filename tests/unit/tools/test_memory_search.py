@@ -9,7 +9,7 @@ from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
 from maestro.tools.base import ToolCaller
 from maestro.tools.local import MemorySearch
-from maestro.tools.registry import parse
+from maestro.tools.registry import parse_arguments
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
@@ -84,4 +84,4 @@ def test_no_agent_finds_what_another_knows(rows: JobRows) -> None:
 def test_it_tells_no_more_than_asked_for(rows: JobRows) -> None:
     assert len(search(rows, "grace")) == 3
     assert len(search(rows, "grace", limit=1)) == 1
-    assert parse(MemorySearch.spec, '{"query": "x", "limit": 20}')["limit"] == 20
+    assert parse_arguments(MemorySearch.spec, '{"query": "x", "limit": 20}')["limit"] == 20

@@ -18,7 +18,7 @@ from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
-from maestro.tools.outside import OutsideTools, called
+from maestro.tools.outside import OutsideTools, call_outside_tool
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, add_agent, add_architect, outside_tools, until_asked
 
@@ -53,7 +53,7 @@ async def call(tools: OutsideTools, agent: Agent, name: str, **arguments: object
     """Call a tool; what it returns fits its schema."""
     tool = tools.find(name, agent)
     assert tool is not None
-    result = await called(tool, agent, arguments)
+    result = await call_outside_tool(tool, agent, arguments)
     Draft202012Validator(json.loads(tool.output)).validate(result)
     return result
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from maestro.tools.web import readable
+from maestro.tools.web import page_text
 
 URL = "https://example.com/docs/"
 
@@ -16,7 +16,7 @@ def test_a_page_becomes_text() -> None:
         <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
         <noscript>no</noscript><img alt="A cat" src=x><svg><title>no</title><text>no</text></svg>
         </body></html>"""
-    assert readable(page, URL) == (
+    assert page_text(page, URL) == (
         "The & page\n\n# Head line\n\nFirst bold word.\n\nSecond.\nNew line.\n\n- one\n- two\n\n"
         "| a | b\n| 1 | 2\n\n[image: A cat]"
     )
@@ -24,11 +24,11 @@ def test_a_page_becomes_text() -> None:
 
 def test_links_say_where_they_lead() -> None:
     page = '<a href="next">Next</a> <a href="#top">top</a> <a href="javascript:x()">run</a> <a href="http://[">x</a>'
-    assert readable(page, URL) == "Next (https://example.com/docs/next) top run x"
+    assert page_text(page, URL) == "Next (https://example.com/docs/next) top run x"
 
 
 def test_code_keeps_its_lines() -> None:
-    assert readable("<pre>a = 1\nb = 2</pre><p>x\ny</p>", URL) == "a = 1\nb = 2\n\nx y"
+    assert page_text("<pre>a = 1\nb = 2</pre><p>x\ny</p>", URL) == "a = 1\nb = 2\n\nx y"
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_code_keeps_its_lines() -> None:
     ],
 )
 def test_broken_pages_keep_their_text(page: str) -> None:
-    assert "text" in readable(page, URL)
-    assert "hidden" not in readable(page, URL)
+    assert "text" in page_text(page, URL)
+    assert "hidden" not in page_text(page, URL)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_broken_pages_keep_their_text(page: str) -> None:
 def test_no_page_keeps_a_thread_for_long(piece: str) -> None:
     page = piece * (200_000 // len(piece))
     before = time.process_time()
-    readable(page, URL)
+    page_text(page, URL)
     assert time.process_time() - before < 5
 
 
 def test_attributes_are_read_however_they_are_written() -> None:
     page = "<A title='1 > 0' HREF = /a&amp;b >one</A> <a href=/c>two</a> <img alt=\"x > y\"> 1 < 2 && 3 > 2"
-    assert readable(page, URL) == (
+    assert page_text(page, URL) == (
         "one (https://example.com/a&b) two (https://example.com/c) [image: x > y] 1 < 2 && 3 > 2"
     )

@@ -31,7 +31,7 @@ def alive(pid_file: Path) -> bool:
 
 async def test_it_tells_code_output_and_errors(caller: ToolCaller) -> None:
     assert await shell(caller, "echo out; echo err >&2; exit 3") == "exit code 3\n--- output\nout\n\n--- errors\nerr\n"
-    assert await shell(caller, "true") == "exit code 0\n(it wrote nothing)"
+    assert await shell(caller, "true") == "exit code 0\n(no output)"
 
 
 async def test_it_begins_in_the_folder_which_keeps_its_files(caller: ToolCaller) -> None:

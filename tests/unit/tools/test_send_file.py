@@ -12,7 +12,7 @@ from maestro.store.files import MediaFolder
 from maestro.tools import files as send_file
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure
 from maestro.tools.files import SendFile
-from maestro.tools.registry import parse
+from maestro.tools.registry import parse_arguments
 from tests.support.job_rows import JobRows
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -114,7 +114,7 @@ def test_no_more_files_and_bytes_than_go_out_at_once(
         send(rows, files, caller, path="huge")
     monkeypatch.setattr(send_file, "MOST_FILES", 2)
     (caller.folder / "tiny").write_bytes(b"t")
-    with pytest.raises(ToolFailure, match="2 files are to be sent already"):
+    with pytest.raises(ToolFailure, match="2 files are waiting already"):
         send(rows, files, caller, path="tiny")
     assert [file.filename for file in kept(rows, caller)] == ["0", "1"]
     assert list((caller.folder.parent / "media").glob("arriving-*")) == []
@@ -162,4 +162,4 @@ def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Medi
 )
 def test_arguments_that_say_nothing_or_too_much_are_refused(files: MediaFolder, arguments: str) -> None:
     with pytest.raises(ToolFailure):
-        parse(SendFile(files).spec, arguments)
+        parse_arguments(SendFile(files).spec, arguments)

@@ -77,5 +77,5 @@ async def test_what_goes_wrong_is_a_failure(server: RawServer) -> None:
 async def test_a_service_that_is_away_is_a_failure() -> None:
     async with RawServer.running() as server:
         pass
-    with pytest.raises(ToolFailure, match="cannot be asked"):
+    with pytest.raises(ToolFailure, match="cannot be reached"):
         await search(server).run({"query": "x"}, CALLER)
