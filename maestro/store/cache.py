@@ -128,7 +128,7 @@ class StoreStates(Repository):
     """The query for a ``StoreState``, in one statement."""
 
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
-    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
+    # SQLite uses the partial index of waiting jobs only if the status is a literal in the SQL, not a parameter.
     _WAITING = (text("queue.status = 'waiting'"),)
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
@@ -266,7 +266,7 @@ class ChangeWatcher:
 
     async def _renew(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        # A job that is watched only since the last read may have been stopped before that read.
+        # A job that was not yet watched at the last read may already have been stopped by then.
         known = self._jobs.items() <= self._jobs_seen.items()
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
@@ -291,11 +291,12 @@ class ChangeWatcher:
             self._called.clear()
             try:
                 await self.look(at_once=called)
-            # A failed read must not end the watcher: the next change may repair the cause.
+            # A failed read must not end the watcher, because a later read may succeed.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((subscription.seconds() for subscription in self._subscriptions), default=1.0) / 2
-            if called:  # limits reads to one per interval, even after many calls of ``look_soon``
+            # A pause of one interval limits the reads, however often ``look_soon`` is called.
+            if called:
                 await asyncio.sleep(interval)
                 continue
             await self._rest(interval)

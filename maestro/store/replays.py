@@ -32,7 +32,8 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
-    if mode is not ReplayMode.RESUME:  # a resume keeps its agent
+    # A resumed job keeps its agent, so an operator's choice matters only in the other modes.
+    if mode is not ReplayMode.RESUME:
         chosen_agent(tx, edits_that_count(job, newest, mode, edits))
     return newest
 

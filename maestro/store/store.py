@@ -208,10 +208,12 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
         work.last.set()
         await asyncio.wait([trying])
         if not trying.cancelled():
-            trying.exception()  # read, or asyncio warns; the caller gets the cancellation instead
+            # asyncio warns of an exception that was never read; the caller gets the cancellation instead.
+            trying.exception()
         raise
     except StoreBusy:
-        raise asyncio.CancelledError from None  # StoreBusy is raised only by the last attempt after a cancellation
+        # Only the last attempt, after a cancellation, raises StoreBusy.
+        raise asyncio.CancelledError from None
     if cancelled:
         raise asyncio.CancelledError
     return result

@@ -71,7 +71,7 @@ class LazyRepository(Generic[Kind]):
         self._name = name
 
     def __get__(self, holder: Any, owner: type[Any]) -> Kind:
-        # Stored in the instance dict, so that the next access does not call ``__get__``.
+        # The repository is stored in the instance's ``__dict__``, so that the next access does not call ``__get__``.
         made: Kind = self._kind(holder._link, holder._now)
         holder.__dict__[self._name] = made
         return made
@@ -138,7 +138,8 @@ class JobTables(Jobs):
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
         if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
             notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
-            notice.inbox_id = None  # this notice is no answer; the message may be restarted
+            # Without an inbox id, the notice does not count as an answer, so an operator can still restart the message.
+            notice.inbox_id = None
             self.add(notice)
 
     def answer_question(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:

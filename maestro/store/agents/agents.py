@@ -108,7 +108,7 @@ class Colleagues(Repository):
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
-        # SQLite uses the partial index only if the status is a literal in the SQL, and not a parameter.
+        # SQLite uses the partial index of active agents only if the status is a literal in the SQL, not a parameter.
         .where(text("agents.status = 'active'"))
         .order_by(col(Agent.slug))
     )
@@ -127,7 +127,7 @@ class Colleagues(Repository):
 class RoutingSnapshots(Repository):
     """Queries for the rows of which ``domain.routing`` makes its decisions."""
 
-    # Only indexed columns are read, because the row of an agent may be long.
+    # An index contains these columns, so SQLite need not read the rows of agents, which may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
@@ -172,7 +172,7 @@ class RoutingSnapshots(Repository):
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
-        # If a group message mentions several agents, the first one answers, whatever agent the channel has.
+        # The first agent that a group message mentions answers it, even in a channel that is bound to another agent.
         if (own or bound) and not (group and is_marked):
             agents = [agent for agent in agents if agent.id in (own, bound)] or agents
         takes_part = bool(group) and self._takes_part(own or 0, message, binding)

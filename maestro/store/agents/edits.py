@@ -72,7 +72,7 @@ class AgentVersions(Repository):
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         query = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
-        # The number from a request may exceed SQLite's largest integer, which would raise an error.
+        # A number from a request may exceed SQLite's largest integer, and a query for it would raise an error.
         return required(
             self._first(query) if 1 <= number <= agent.version else None,
             f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
@@ -278,7 +278,7 @@ class AgentEdits(Bindings):
     def _referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables that refer to an agent, except those that are deleted with it."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
-        # The chat tables refer to agents by slug instead of by id.
+        # Only integer columns contain ids: the tables of the chat have slugs in ``agent_id``.
         tables = [
             table
             for name, table in SQLModel.metadata.tables.items()

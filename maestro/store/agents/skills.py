@@ -39,7 +39,8 @@ class Skills(Repository):
 
     def sources(self) -> Mapping[str, str]:
         """Return the path of the file of each stored skill, by slug."""
-        return dict(list(self._run(self._SOURCES)))  # a list, because dict() would take the keys of a result
+        # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
+        return dict(list(self._run(self._SOURCES)))
 
     def problems(self) -> Sequence[SkillProblem]:
         """Return the current problems of skill files, by file."""

@@ -188,7 +188,8 @@ class ScheduleRuns(Repository):
     def _ready(self, planned: ScheduleColumns) -> Agent:
         """Return the agent of the run; raises ``Conflict`` if it is not active, or while another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
-        assert agent is not None  # guaranteed by the foreign key
+        # The foreign key guarantees that the agent exists.
+        assert agent is not None
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
         present = self.open_job(planned.ref)

@@ -107,8 +107,6 @@ class WebhookEndpoints(Repository):
         self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
         self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
-    # Events
-
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
         """Return the job of an event, None when the event is new."""
         delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
@@ -124,7 +122,8 @@ class WebhookEndpoints(Repository):
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
             WebhookDelivery.received_at > self._now - length,
-            WebhookDelivery.received_at <= self._now,  # times in the future mean that the clock was set back
+            # An event with a time in the future was received before the clock was set back, and does not count.
+            WebhookDelivery.received_at <= self._now,
         )
         return WebhookRate(*self._session.exec(counted).one())
 

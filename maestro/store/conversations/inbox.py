@@ -37,7 +37,7 @@ class QuotedMessages(Repository):
         .where(
             same(Delivery, *CHANNEL_KEY),
             Delivery.platform_message_id == bindparam("known_as"),
-            # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
+            # SQLite uses the partial index of sent chunks only if the SQL contains the empty text, not a parameter.
             text("deliveries.platform_message_id <> ''"),
         )
         .order_by(col(Delivery.id).desc())
@@ -157,7 +157,7 @@ class Inbox(Repository):
             same(InboxRow, "platform", "user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
-            # A time in the future means that the clock was set back since.
+            # A message with a time in the future was received before the clock was set back, and does not count.
             col(InboxRow.received_at) <= bindparam("now"),
         )
         .limit(1)
@@ -168,7 +168,7 @@ class Inbox(Repository):
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
         same(InboxRow, *CHANNEL_KEY, "thread"),
         col(InboxRow.id) > bindparam("after"),
-        # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
+        # SQLite uses the partial index of ``/new`` only if the control word is a literal in the SQL, not a parameter.
         text("inbox.control = '/new'"),
     )
     """The id of the first ``/new`` after the row ``after``, in the same channel and thread."""
@@ -177,7 +177,7 @@ class Inbox(Repository):
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
-    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
+    # SQLite uses the partial indexes of these tables only if the status is a literal in the SQL, not a parameter.
     _ASKING = select(Question.id).where(
         text("questions.status = 'open'"),
         or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
@@ -210,7 +210,7 @@ class Inbox(Repository):
         col(Client.weight),
     )
     _BINDING = tuple(inspect(AgentChannel).columns)
-    # A constant row with outer joins, so that a missing row in one table hides no other.
+    # The tables are joined to a constant row, so that a missing row in one table does not hide the others.
     _STATE = PreparedStatement(
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))

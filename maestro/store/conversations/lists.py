@@ -211,7 +211,7 @@ def _message_id(spoken: AuthoredMessage) -> int:
 
 
 def _contains(column: Any, text: str) -> ColumnElement[bool]:
-    # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
+    # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return col(column).contains(text, autoescape=True)
 
 

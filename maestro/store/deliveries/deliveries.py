@@ -78,7 +78,7 @@ class Deliveries(Repository):
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-        # The messages of merged jobs count too: ``job_id`` of their rows names this job.
+        # The messages of jobs that were merged into this job count too: their rows name this job in ``job_id``.
         select(InboxRow.message_id)
         .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
         .order_by(col(InboxRow.id).desc())
@@ -86,8 +86,8 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # A no-op update, because a conflict without one returns no row for a held lane. The subqueries use no column of
-    # this table: SQLAlchemy omits table names in RETURNING, so it would be ambiguous.
+    # This update changes nothing, but without an update SQLite would return no row for a held lane. The subqueries
+    # use no column of the lane's table, which would be ambiguous: SQLAlchemy omits table names in RETURNING.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
@@ -246,7 +246,7 @@ class Deliveries(Repository):
                 *(getattr(Delivery, name) == getattr(address, name) for name in CHANNEL_KEY),
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                # Both texts are empty after the deletion of the conversation.
+                # Both columns are empty for a chunk whose conversation was deleted.
                 or_(Delivery.content != "", Delivery.digest != ""),
             )
             .order_by(col(Delivery.id))

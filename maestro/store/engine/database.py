@@ -55,7 +55,7 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 
     Threads of the process wait for the connection in Python and are woken at once, instead of polling SQLite's lock.
     """
-    # Overwrite deleted content; the default differs between builds of SQLite.
+    # ``secure_delete`` overwrites deleted content; its default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
@@ -107,7 +107,8 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 def damage(path: Path, cause: BaseException | None) -> str:
     """Return a description of the damage in a database error and of its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
-        problem = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
+        # The driver's message is not used, because it quotes the invalid text.
+        problem = "a text in it is not UTF-8"
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         problem = str(cause)
     else:
@@ -119,9 +120,9 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
-        hide_parameters=True,  # errors must not quote statement parameters, which contain messages of users
+        hide_parameters=True,  # Errors must not quote the parameters of statements, which contain messages of users.
         pool_size=size,
-        pool_use_lifo=True,  # the connection used last has warm caches of pages and statements
+        pool_use_lifo=True,  # The connection that was used last has warm caches of pages and statements.
         max_overflow=0,
         pool_timeout=busy_seconds,
         connect_args={"check_same_thread": False, "timeout": busy_seconds, "cached_statements": CACHED_STATEMENTS},
@@ -129,7 +130,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # The driver would begin transactions as deferred; the listener below begins them.
+        # None stops the driver from beginning transactions, which would be deferred ones: ``start`` begins them.
         connection.isolation_level = None
         for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
@@ -137,7 +138,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        driver.execute(begin)  # on the driver, without the cost of a SQLAlchemy result
+        driver.execute(begin)  # A statement on the driver saves the cost of a SQLAlchemy result.
 
     return engine
 
@@ -284,7 +285,7 @@ class Writer:
             try:
                 yield connection
             finally:
-                # Counted first, because otherwise a thread that timed out could consider the connection lost.
+                # The count rises first, because a waiting thread could otherwise take the connection for lost.
                 self._given_back += 1
                 self._holder = None
 
@@ -317,7 +318,8 @@ class Writer:
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):
-                self._driver.close()  # an open transaction on it would block the next writer
+                # An open transaction on the lost connection would block the next writer.
+                self._driver.close()
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
             self.engine = self._opened()

@@ -80,7 +80,7 @@ class Link:
             with self._savepoint():
                 yield
                 self.flush()
-        except BaseException:  # re-raised at once
+        except BaseException:  # also for a cancellation; the exception is raised again
             self.known.clear()
             self._unwritten.clear()
             raise
@@ -91,7 +91,8 @@ class Link:
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
-                self.session.connection()  # begins the transaction now, so that statements on the driver are part of it
+                # This call begins the savepoint, so that later statements on the driver are part of it.
+                self.session.connection()
                 yield
                 self.session.flush()
             return
@@ -99,8 +100,9 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    self.session.commit()  # a nested savepoint that SQLAlchemy opened for the session
-            except BaseException:  # re-raised at once
+                    # The session was created in this savepoint, so its commit ends only a nested savepoint of its own.
+                    self.session.commit()
+            except BaseException:  # also for a cancellation; the exception is raised again
                 self.close()
                 self.__dict__.pop("session", None)
                 raise
@@ -275,7 +277,7 @@ class Repository:
         if self._highest_id(table) >= floor:
             return
         if not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
-            # SQLite creates the counter with the first row of the table
+            # Before the first row of a table, SQLite has no counter for its ids.
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:

@@ -54,7 +54,7 @@ class Batches(Repository):
         """Add a batch with an item for each job, in their order; items of jobs with a problem are refused at once."""
         self._save(batch)
         for place, one in enumerate(outlooks, start=1):
-            # Prepared for speed: the transaction blocks all other writers while up to 100,000 rows are added.
+            # A prepared statement saves time: the transaction adds up to 100,000 rows and blocks all other writers.
             self._insert(
                 self._ADDED,
                 batch_id=batch.id,

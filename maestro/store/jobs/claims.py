@@ -79,7 +79,7 @@ class Claims(Repository):
         .subquery()
     )
     _LEADING = aliased(Job)
-    # Jobs that an answer created begin after that answer is delivered.
+    # A job that an answer created begins only after the job of that answer has ended.
     _LED_TO = (
         columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
@@ -90,7 +90,8 @@ class Claims(Repository):
         or_(
             col(Job.claimed_at).is_(None),
             col(Job.claimed_at) < bindparam("abandoned_before"),
-            col(Job.claimed_at) > bindparam("now"),  # times in the future mean that the clock was set back
+            # A claim with a time in the future was made before the clock was set back, and does not count.
+            col(Job.claimed_at) > bindparam("now"),
         ),
     )
     _UNCLAIMED = PreparedStatement(columns(col(Job.id)).where(*UNCLAIMED).limit(1))
@@ -100,7 +101,7 @@ class Claims(Repository):
         or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
         or_(col(Job.parent_id).is_(None), ~_LED_TO),
     )
-    # The paying client of a message is known only after routing; before, it is that of the channel's agent.
+    # Routing sets a job's paying client; until then, the client of the channel or of its agent is used instead.
     _FOUND = (
         columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
@@ -123,7 +124,7 @@ class Claims(Repository):
         .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
         .label("place")
     ).subquery()
-    # One job of each client or channel first, then a second of each, so that a flood in one hides no other.
+    # Every client or channel gets one job before any gets a second, so that a flood in one hides no other.
     _CROWD = PreparedStatement(
         columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
@@ -141,7 +142,7 @@ class Claims(Repository):
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
-    # Jobs without progress, for example on a stopped process, do not count: a few of them would block all others.
+    # Running jobs without recent progress do not count, because a few stalled jobs would block all others.
     _IN_HAND = PreparedStatement(
         columns(func.count())
         .select_from(Job)
@@ -163,7 +164,7 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
-    # The default values of the columns of a new job.
+    # Default values for the columns of a new job.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )
@@ -208,7 +209,7 @@ class Claims(Repository):
             return []
         in_background = sum(is_background_priority(candidate.priority) for candidate in found)
         room = max(0, order.background - self._running_behind(abandoned_before)) if in_background else 0
-        # Background jobs come last, so a list that contains one contains all jobs of users.
+        # Background jobs come last in ``found``: if it contains one, it also contains all claimable jobs of users.
         crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}

@@ -30,7 +30,7 @@ class Delegations(Repository):
     _also_changes = ("Jobs",)
 
     _LED_TO = aliased(Job)
-    # A job interrupted by a newer message after its answer was sent was not stopped by a user.
+    # The stop request of a job that was merged into another came from a newer message, and not from a user.
     _STANDING = select(
         Job.parent_id,
         and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
@@ -47,7 +47,7 @@ class Delegations(Repository):
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
         children = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
         if gave and status is JobStatus.COMPLETED and not stopped:
-            # The workflow of the job starts these tasks; background tasks are left to the dispatcher.
+            # The workflow of the job starts these claimed tasks; the dispatcher starts background tasks.
             tasks = (*children, col(Job.task) != "", col(Job.priority) <= Priority.MESSAGE)
             self._run(update(Job).where(*tasks).values(claimed_at=self._now))
         elif gave:
@@ -124,7 +124,7 @@ class Delegations(Repository):
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that descend from tasks given at this address, oldest first; optionally of one user."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
-        # A job without a parent is only a notice about a task.
+        # A job without a parent is not a task, but only a notice about one.
         open_jobs = select(Job).where(
             *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )

@@ -52,7 +52,7 @@ class Jobs(Claims):
     )
     _DUE = (
         col(Job.status) == JobStatus.WAITING,
-        # A wait that began in the future means that the clock was set back.
+        # If a wait began in the future, the clock was set back, and the wait counts as over.
         or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
     )
     _ANY_DUE = PreparedStatement(select(Job.id).where(*_DUE).limit(1))
@@ -99,7 +99,7 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-        # Columns of the outer table would be ambiguous in the subquery: SQLAlchemy omits table names in RETURNING.
+        # SQLAlchemy omits table names in RETURNING, so the subquery must not use columns of the updated table.
         .returning(
             *inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == bindparam("job_id")).exists()
         )

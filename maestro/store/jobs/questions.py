@@ -39,7 +39,7 @@ class QuestionRecord:
 class Questions(Repository):
     """Queries for questions to users."""
 
-    # SQLite uses the partial index of open questions only if the status is a literal in the SQL.
+    # SQLite uses the partial index of open questions only if the status is a literal in the SQL, not a parameter.
     _IS_OPEN = text("questions.status = 'open'")
     _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = PreparedStatement(

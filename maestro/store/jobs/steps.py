@@ -152,7 +152,7 @@ def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
 def _insert_of(count: int) -> PreparedStatement:
     """Return the statement that adds this many rows; its parameters are called ``<name>_<number>``."""
     types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
-    # SQLAlchemy sets parameter types for the first row only, so all types are set here.
+    # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
     rows: list[Any] = [
         {name: bindparam(f"{name}_{number}", type_=kind) for name, kind in types.items()} for number in range(count)
     ]

@@ -182,7 +182,8 @@ class Accounts(Repository):
         A cool-down that has not expired stays, because the call may have begun before it.
         """
         for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
-            if limited_until is not None:  # None: never in cool-down, so no row to reset
+            # None means that the model was never in cool-down, so it has no row to reset.
+            if limited_until is not None:
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
@@ -250,7 +251,8 @@ class Accounts(Repository):
     def _delete(self, account: ModelAccount) -> None:
         self._forgive(account)
         self._remove(account)
-        self._wake()  # otherwise a job that waits for this account would never resume
+        # Nothing else would resume a job that waits for the deleted account.
+        self._wake()
 
     def _forgive(self, account: ModelAccount) -> None:
         """End all cool-downs of an account and reset its strikes."""

@@ -281,7 +281,7 @@ def _spending(count: int) -> PreparedStatement:
         {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
         for place in range(count)
     ]
-    # SQLAlchemy sets parameter types for the first row only, so all types are set here.
+    # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
     return PreparedStatement(
@@ -300,7 +300,7 @@ def _spending(count: int) -> PreparedStatement:
 @cache
 def _levels(count: int) -> PreparedStatement:
     """Return the statement that reads the spending of so many scopes on a day."""
-    # One query per scope: with a combined condition SQLite reads all rows of the day.
+    # Each scope has its own query, because with a combined condition SQLite reads all rows of the day.
     return PreparedStatement(
         union_all(
             *(

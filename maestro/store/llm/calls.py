@@ -56,7 +56,7 @@ class Calls(Repository):
         .limit(1)
     )
     _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
-    # Columns: the last attempt's number, state and request; the step's state; the digest of each stored text.
+    # The result has a row for each stored text with its digest, one for the last attempt, and one for the step.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
             select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
@@ -252,7 +252,7 @@ class Calls(Repository):
         usage = UsageLog(self._link, self._now)
         call = self._ended(_ending(names, CallState.SENT), key, which)
         if call is None:
-            # An earlier attempt is marked as interrupted, and its estimate is counted as spent.
+            # A newer attempt has already marked this one as interrupted, and counted its estimate as spent.
             call = self._ended(_ending(names, unless, is_open=False), key, which)
             if call is None:
                 return None
@@ -264,7 +264,7 @@ class Calls(Repository):
         """End an attempt with a statement of ``_ending`` and return its row; None where that changes none."""
         for row in self._returned(prepared, **values):
             call = prepared.made(LLMCall, row)
-            # The first attempt: no earlier one has an answer.
+            # No earlier attempt can have an answer, so this answer is the one to cache.
             if call.state is CallState.ANSWERED and call.attempt == 1:
                 self._known()["answered", (key,)] = call
             return call

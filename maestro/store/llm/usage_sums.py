@@ -51,7 +51,7 @@ def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
 
     A day may have several rows of a key: deleted agents have no name, and each of them has its own.
     """
-    # Sorted by table columns and not by the computed key, so that the index of the day gives the order.
+    # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
     query = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
     return query.group_by(*columns).order_by(*columns)

@@ -58,7 +58,8 @@ MOST_STICKY = 200
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for an agent's facts that contain any of these words (``search_terms``), best first."""
-    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # bm25: smaller is better; the agent's column has weight 0
+    # ``bm25`` is smaller for a better match; the weight 0 leaves the agent's column out of the rank.
+    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)
     index = table(INDEX, column("rowid"))
     return (
         select(MemoryFact)

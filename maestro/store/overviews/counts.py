@@ -38,7 +38,7 @@ class JobCounts(Repository):
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # Times are read as text, because only two of the thousands in a group are parsed for display.
+            # The times stay texts, because only two of the thousands in a group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(failed_step(), "").label("step"),

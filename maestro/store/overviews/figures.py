@@ -61,7 +61,7 @@ class MonitoringFigures(Repository):
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return the number of jobs, and of failed jobs, of each agent since a moment, without what-ifs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        # Coalesce keeps SQLite from grouping by the agent index, which would read all jobs.
+        # ``coalesce`` keeps SQLite from grouping by the index of agents, which would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
         counts = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
@@ -84,7 +84,7 @@ class MonitoringFigures(Repository):
 
     def received(self, after: int) -> Mapping[str, int]:
         """Count the messages received after the mark, by platform."""
-        # Counted in Python: with GROUP BY, SQLite reads the whole index of platforms.
+        # The messages are counted in Python, because with GROUP BY SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:

@@ -60,7 +60,7 @@ class JobTexts(Repository):
     def _ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
-        # A waiting job holds no lane, so it blocks no other.
+        # A waiting job has freed its lane, so it blocks no other job.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
         return self._first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
@@ -91,7 +91,7 @@ class JobLists(Repository):
         return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
     def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
-        # The page is selected before the joins: with 100,000 jobs, joining first takes ten times as long.
+        # A subquery selects the page before the joins: with 100,000 jobs, joining first takes ten times as long.
         chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
         rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
         return [ListedJob(*row) for row in rows]

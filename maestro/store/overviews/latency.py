@@ -85,7 +85,7 @@ class Latency(Repository):
 
     def _sample(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
         moments = (type_coerce(moment, String) for moment in (Job.created_at, Job.claimed_at, Job.started_at))
-        # One prepared statement for all days: compiling one per day takes longer than running it.
+        # The same statement serves all days, because compiling one for each day takes longer than running it.
         of_day = (
             select(col(Job.id), col(Job.kind), col(Job.run), *moments)
             .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))

@@ -67,8 +67,6 @@ class Pairings(Repository):
         .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
     )
 
-    # Known users
-
     def is_known(self, person: PersonId) -> bool:
         """Return whether an operator gave this user access."""
         return self._exists(self._KNOWN, **person._asdict())
@@ -91,8 +89,6 @@ class Pairings(Repository):
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
         return self._all(page)
-
-    # Pairing requests
 
     def newest_of(self, person: PersonId) -> Pairing | None:
         """Return the newest pairing request of this user, in any state."""
@@ -147,8 +143,6 @@ class Pairings(Repository):
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
         return self._all(page.where(col(Pairing.id) < before) if before is not None else page)
 
-    # Invitations
-
     def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
         """Store the digest of an invitation code and return its expiry; expired codes are deleted."""
         self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
@@ -174,7 +168,7 @@ class Pairings(Repository):
             select(AuditEntry.subject, func.count())
             .where(
                 col(AuditEntry.at) > self._now - since,
-                # A time in the future means that the clock was set back since.
+                # A time in the future was stored before the clock was set back, and does not count.
                 col(AuditEntry.at) <= self._now,
                 AuditEntry.action == WRONG_CODE,
             )

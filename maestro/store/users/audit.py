@@ -51,7 +51,7 @@ class Audit(Repository):
 
     def page(self, wanted: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` entries that follow the mark, newest first."""
-        # Sorted by time, not by id: each index ends with the time, so one index gives a whole page.
+        # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
         page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:
