@@ -1,4 +1,4 @@
-"""Checks and previews of replays: which agent answers the same input now, and whether edits fit."""
+"""Checks and previews of replays: which job a replay repeats, with which agent and edits, and at what cost."""
 
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
@@ -10,7 +10,7 @@ from maestro.store.transaction import Transaction
 
 
 def newest_of(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest."""
+    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest job."""
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
@@ -19,7 +19,7 @@ def newest_of(tx: Transaction, job: Job) -> Job:
 
 
 def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
-    """Return the newest job of the same message or task, which a replay would repeat.
+    """Return the newest job of the same message or task, after checking that it can be replayed.
 
     Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits; stored edits are checked as
     well, because the chosen agent may have been deleted.
@@ -39,7 +39,7 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
 
 
 def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-    """Return the preview of a replay without any change; raises ``NotFound`` and ``InvalidEdit``."""
+    """Return the preview of a replay, without any change; raises ``NotFound`` and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = judged(tx, job, mode, edits)
@@ -65,7 +65,7 @@ def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
 
 
 def assign(tx: Transaction, job: Job) -> Job:
-    """Set the agent of a new job that no message routes, where an operator chose one, or withdrew the choice."""
+    """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
     if not is_background(job):
         return job
     chosen = chosen_agent(tx, edits_of(job))
@@ -77,13 +77,13 @@ def assign(tx: Transaction, job: Job) -> Job:
 
 
 def _first(tx: Transaction, job: Job) -> Job:
-    """Return the original of all restarts, with the agent that it had before an operator chose."""
+    """Return the original job of a chain of restarts, with the agent from before any operator's choice."""
     ancestors = tx.jobs.ancestors(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 
 
 def chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
-    """Return the agent that an operator chose, None for none; raises ``InvalidEdit`` for one that cannot answer."""
+    """Return the agent that an operator chose, or None; raises ``InvalidEdit`` for an agent that cannot answer."""
     if edits.agent is None:
         return None
     agent = tx.agents.by_slug(edits.agent)

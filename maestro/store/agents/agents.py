@@ -1,4 +1,4 @@
-"""Queries for agents, the channels bound to them, routing snapshots, and channel cursors."""
+"""Queries for agents, the channels bound to them, the rows for routing decisions, and channel cursors."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ MOST_KNOWN = 10_000
 
 
 class Agents(Repository):
-    """Queries for agents and for the bindings of channels to them."""
+    """Queries for agents, and for the bindings that connect channels to agents."""
 
     _OF_CHANNEL = select(AgentChannel).where(same(AgentChannel, *CHANNEL_KEY))
     _BINDING = PreparedStatement(_OF_CHANNEL)
@@ -37,24 +37,24 @@ class Agents(Repository):
         return self._all(select(Agent).order_by(Agent.slug))
 
     def slugs(self) -> Sequence[str]:
-        """Return the sorted slugs of all agents; reads no other column."""
+        """Return the sorted slugs of all agents, without reading any other column."""
         return self._all(select(Agent.slug).order_by(Agent.slug))
 
     def active(self) -> Sequence[Agent]:
-        """Return the agents that may answer, oldest first."""
+        """Return the agents with the status active, oldest first."""
         return self._all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
 
     def get(self, agent_id: int | None) -> Agent:
-        """Return an agent that must exist."""
+        """Return the agent with this id; raises ``NotFound``."""
         return required(self._session.get(Agent, agent_id), f"agent {agent_id} does not exist")
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
-        """Return an agent that must exist as a read-only value, which is cheaper than ``get``."""
+        """Return the agent with this id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(self._read(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist")
 
     def by_slug(self, slug: str) -> Agent | None:
-        """Return the agent with this slug, None when there is none."""
+        """Return the agent with this slug, or None if no agent has it."""
         return self._first(select(Agent).where(Agent.slug == slug))
 
     def put(self, agent: Agent) -> Agent:
@@ -63,11 +63,11 @@ class Agents(Repository):
         return self._save(agent)
 
     def binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel, None when it has none."""
+        """Return the binding of a channel, or None if the channel has none."""
         return self._session.exec(self._OF_CHANNEL, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``."""
+        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``; None without one."""
         return self._binding(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
@@ -91,14 +91,14 @@ class Agents(Repository):
         return required(self.by_slug(slug), f"there is no agent {slug!r}")
 
     def unarchived(self, slug: str) -> Agent:
-        """Return the agent with this slug; raises ``NotFound``, and ``Conflict`` for an archived one."""
+        """Return the agent with this slug; raises ``NotFound``, or ``Conflict`` if the agent is archived."""
         agent = self.named(slug)
         require_unarchived(agent)
         return agent
 
 
 def require_unarchived(agent: Agent) -> None:
-    """Raise ``Conflict`` for an archived agent."""
+    """Raise ``Conflict`` if an agent is archived."""
     if agent.status is AgentStatus.ARCHIVED:
         raise Conflict(f"agent {agent.slug} is archived; restore it first")
 
@@ -125,7 +125,7 @@ class Colleagues(Repository):
 
 
 class RoutingSnapshots(Repository):
-    """Queries for the rows of which ``domain.routing`` makes its decisions."""
+    """Queries for the rows from which ``domain.routing`` decides which agent answers."""
 
     # An index contains these columns, so SQLite need not read the rows of agents, which may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
@@ -165,7 +165,7 @@ class RoutingSnapshots(Repository):
     def snapshot(
         self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings
     ) -> RoutingSnapshot:
-        """Return the rows that decide which agent answers this message; ``binding`` is that of its channel."""
+        """Return the rows that decide which agent answers a message; ``binding`` is the binding of its channel."""
         bound = binding.agent_id if binding is not None else None
         is_marked = may_mention(message.content)
         address = message.address
@@ -179,7 +179,7 @@ class RoutingSnapshots(Repository):
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
     def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
-        """Return whether an agent already answers in a thread, or has a job for it."""
+        """Return whether an agent has already answered in the thread of a message, or has a job in that thread."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
@@ -192,10 +192,11 @@ class RoutingSnapshots(Repository):
     def _agents_of(
         self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[RoutableAgent]]:
-        """Return the id of an account's agent, and the agents that a message may mention.
+        """Return the id of the agent of a platform account, and the agents that may answer a message there.
 
-        ``others`` are the fallback agent, the agent of a dashboard, and the agent bound to the channel; without them,
-        every active agent may be mentioned.
+        With ``others`` (the fallback agent, the agent of a dashboard, the agent bound to the channel), only these
+        agents and that of the account; without ``others``, all active agents, because a message may mention any of
+        them.
         """
         values: dict[str, object] = {"platform": platform, "account": account}
         values |= dict(zip(("fallback", "dashboard", "bound"), others, strict=False))
@@ -204,7 +205,7 @@ class RoutingSnapshots(Repository):
 
 
 class Channels(Repository):
-    """Cursors of channels for the catch-up after an outage, and channels to which sending is disabled."""
+    """Queries for the cursors of channels (for the catch-up after an outage), and for disabled channels."""
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
@@ -226,18 +227,18 @@ class Channels(Repository):
     def last_heard(self, place: Address) -> datetime | None:
         """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
-        The newest message may not be the last to arrive, because platforms deliver unacknowledged messages again.
+        The newest message may not be the last to arrive, because platforms redeliver unacknowledged messages.
         """
         sent_at: datetime | None = self._value(self._LAST_HEARD, **place.model_dump())
         return sent_at
 
     def moved_to(self, place: Address) -> str:
-        """Return the id to which the platform moved a channel, or its own id if it was never moved."""
+        """Return the id to which the platform moved a channel; the channel's own id if it was never moved."""
         moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
         return moved if moved is not None else place.channel
 
     def cursor(self, place: Address) -> str | None:
-        """Return the platform's id of the message up to which the inbox is complete; None for a new channel."""
+        """Return the id of the message up to which the inbox has all messages of a channel; None for a new channel."""
         mark: str | None = self._value(self._MARK, **place.model_dump())
         return mark
 
@@ -246,11 +247,11 @@ class Channels(Repository):
         self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
     def remember(self, place: Address, *, direct: bool) -> None:
-        """Record that a channel exists and was active at this time."""
+        """Record that a channel exists and was active now."""
         self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
-        """Return the channels and threads in which an account received messages, the most recent first."""
+        """Return the channels and threads in which an account received messages, the most recently active first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
@@ -261,15 +262,15 @@ class Channels(Repository):
         self._session.flush()
 
     def enable(self, place: Address) -> bool:
-        """Enable sending to a channel; false when it was not disabled."""
+        """Enable sending to a channel again; return false if sending was not disabled."""
         of_channel = delete(DisabledChannel).where(same(DisabledChannel, *CHANNEL_KEY))
         return self._run(of_channel, **place.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
     def why_disabled(self, place: Address) -> str | None:
-        """Return the reason why sending to a channel is disabled, None where it is enabled."""
+        """Return the reason why sending to a channel is disabled, or None if it is enabled."""
         reason: str | None = self._value(self._REASON, **place.model_dump())
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:
-        """Return the channels to which sending is disabled, the most recent first."""
+        """Return the channels with disabled sending, the most recently disabled first."""
         return self._all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))

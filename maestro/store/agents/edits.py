@@ -32,14 +32,14 @@ from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
-"""Fields that decide which model is called; a change of one wakes the jobs that wait for a model."""
+"""The agent's fields that decide which model is called; changing one resumes the jobs that wait for a model."""
 
 EARLIER = "an earlier release"
-"""The author shown for versions from before authors were recorded."""
+"""The author shown for versions that were stored before Maestro recorded authors."""
 
 
 class AgentVersions(Repository):
-    """Queries for the versions of all agents."""
+    """Queries for the stored versions of agents."""
 
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
         """Store the current state of an agent under its version number."""
@@ -56,14 +56,14 @@ class AgentVersions(Repository):
         return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
     def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
-        """Return a version and the one to compare with: ``against``, or else the preceding one; raises ``NotFound``."""
+        """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
             return version, self.get(agent, against)
         return version, next(iter(self.of(agent, before=number, limit=1)), None)
 
     def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
-        """Return the editable fields of an agent at a moment, at least its first ones; None without any version."""
+        """Return an agent's fields at a moment, or its first fields if the agent is newer; None without versions."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
@@ -80,10 +80,10 @@ class AgentVersions(Repository):
 
 
 class Bindings(Agents):
-    """Edits of channel bindings by operators; ``actor`` is the author in the audit log."""
+    """Edits of channel bindings by operators; ``actor`` is recorded in the audit log as the author."""
 
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
-        """Return the bindings of an agent, oldest first."""
+        """Return the channel bindings of an agent, oldest first."""
         of_agent = select(AgentChannel).where(AgentChannel.agent_id == agent.id)
         return self._all(of_agent.order_by(col(AgentChannel.id)))
 
@@ -119,7 +119,7 @@ class Bindings(Agents):
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
-        """Delete a channel's binding; raises ``Conflict`` if the configuration sets it."""
+        """Delete a channel's binding; raises ``Conflict`` if the configuration sets the binding."""
         _require_ours(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
@@ -130,7 +130,7 @@ class Bindings(Agents):
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
     def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
-        """Return views of up to ``limit`` bindings with a higher id than ``after``, optionally of one agent."""
+        """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             query = query.where(AgentChannel.agent_id == self.named(agent).id)
@@ -149,7 +149,7 @@ class Bindings(Agents):
         )
 
     def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel as the configuration says, replacing an existing binding."""
+        """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
         binding = self.binding(address) or AgentChannel(
             agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
@@ -159,7 +159,7 @@ class Bindings(Agents):
         return binding
 
     def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Set the agent of an account as the configuration says; None removes it."""
+        """Set the agent of a platform account as the configuration says; None removes the agent."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -179,7 +179,7 @@ class Bindings(Agents):
 
 
 def place(binding: AgentChannel) -> str:
-    """Return a readable name of a binding's channel."""
+    """Return a readable name for the channel of a binding."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
 
@@ -191,10 +191,10 @@ def _require_ours(binding: AgentChannel) -> None:
 
 
 class AgentEdits(Bindings):
-    """Edits of agents by operators; ``actor`` is the author in versions and in the audit log."""
+    """Edits of agents by operators; ``actor`` is recorded as the author in versions and in the audit log."""
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
-        """Add an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
+        """Add an agent; raises ``Conflict`` when the slug is in use, ``InvalidEdit`` for an unknown client."""
         taken = self.by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
@@ -208,10 +208,10 @@ class AgentEdits(Bindings):
         return agent
 
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
-        """Change an agent; an edit without differences makes no version.
+        """Change an agent, and store a new version if any field differs.
 
-        Raises ``Conflict`` when the agent was edited meanwhile, or when the edit would disable the last conductor, and
-        ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
+        Raises ``Conflict`` when the agent was edited since the version that the caller read, or when the edit would
+        disable the last conductor, and ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
@@ -238,15 +238,16 @@ class AgentEdits(Bindings):
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
-        """Make a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
+        """Store a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
         old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
-        """Delete an agent with its versions and bindings; ``force`` is required for the last conductor.
+        """Delete an agent with its versions and bindings; the last conductor is deleted only with ``force``.
 
-        Raises ``Conflict`` while other rows refer to the agent, and for an agent that the configuration names.
+        Raises ``Conflict`` while rows of other tables refer to the agent, and for an agent that the configuration
+        names.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
@@ -268,7 +269,7 @@ class AgentEdits(Bindings):
         return fields_of(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
-        """Store the current state of an agent without versions as its first version."""
+        """Store the current state of an agent as its first version, unless it has versions already."""
         if not AgentVersions(self._link, self._now).of(agent, limit=1):
             self._record(agent, EARLIER, "")
 
@@ -276,7 +277,7 @@ class AgentEdits(Bindings):
         AgentVersions(self._link, self._now).add(agent, self.fields(agent).model_dump_json(), actor, reason)
 
     def _referring_tables(self, agent: Agent) -> str:
-        """Return the names of the tables that refer to an agent, except those that are deleted with it."""
+        """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
         # Only integer columns contain ids: the tables of the chat have slugs in ``agent_id``.
         tables = [

@@ -1,4 +1,4 @@
-"""Queries for the bearer tokens of external agents; only their digests are stored."""
+"""Queries for the bearer tokens of external agents; the store has only digests of tokens."""
 
 import secrets
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from maestro.store.users.audit import Audit
 
 
 class AgentTokens(Repository):
-    """Queries for all tokens, including revoked ones."""
+    """Queries for bearer tokens, including revoked ones."""
 
     _HELD = (
         select(AgentToken, Agent)
@@ -61,20 +61,20 @@ class AgentTokens(Repository):
         return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
     def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
-        """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
+        """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
         return self._all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
     def all_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
-        """Return up to ``limit`` valid tokens older than ``before``, newest first, with their agents."""
+        """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [TokenHolder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
-        """Revoke a token; no effect on a revoked one. Raises ``NotFound``."""
+        """Revoke an agent's token, unless it is revoked already; raises ``NotFound`` for an unknown token."""
         row = self._session.get(AgentToken, token_id)
         if row is None or row.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
@@ -85,16 +85,16 @@ class AgentTokens(Repository):
         return row
 
     def holder(self, token: str) -> TokenHolder | None:
-        """Return the agent of a token, even if archived; None if the token is unknown or revoked."""
+        """Return a token's row and its agent, even if archived; None if the token is unknown or revoked."""
         row = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
         return TokenHolder(*row) if row is not None else None
 
     def used(self, token: AgentToken) -> None:
-        """Record the time of a token's use, unless a recent time is recorded."""
+        """Record that a token is used now, unless a recent use is recorded already."""
         self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
 
     def forget(self, agent: Agent) -> None:
-        """Delete the tokens of an agent that is being purged."""
+        """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
     def _count(self, agent: Agent) -> int:

@@ -1,4 +1,4 @@
-"""Runs of heartbeats and crons: what Temporal knows of the schedules (ADR 17), and runs that operators begin."""
+"""Runs of heartbeats and crons, and the state of their schedules in Temporal (ADR 17)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _SMALLEST = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class FollowedSchedule:
-    """The result of sending a schedule to Temporal: the digest of the sent definition, or the error."""
+    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
 
     planned: ScheduleColumns
     digest: str
@@ -41,7 +41,7 @@ class FollowedSchedule:
 
 
 class ScheduleFollowing(Repository):
-    """Schedules, with the digest of the definition that Temporal has of each."""
+    """Queries for schedules with the digest of the definition that Temporal has of each."""
 
     def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
@@ -49,9 +49,10 @@ class ScheduleFollowing(Repository):
         return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
 
     def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store the digest of the definition that Temporal now has for each schedule, and the error if it refused one.
+        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
 
-        A schedule that was changed meanwhile no longer has that digest, so the keeper sends it again.
+        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
+        again.
         """
         for outcome in outcomes:
             kind = type(outcome.planned)
@@ -60,9 +61,9 @@ class ScheduleFollowing(Repository):
 
 
 class ScheduleRuns(Repository):
-    """Queries for the runs of schedules by the schedule's ``ref``, and runs that operators begin, also of paused ones.
+    """Queries for the runs of schedules, and operations that begin runs, also of paused schedules.
 
-    ``actor`` is the author in the audit log.
+    ``ref`` identifies a schedule, such as cron-3; ``actor`` is recorded in the audit log as the author.
     """
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
@@ -93,21 +94,21 @@ class ScheduleRuns(Repository):
     )
 
     def is_instructed(self, job: Job) -> bool:
-        """Return whether a job's task is exactly its schedule's prompt, without any fetched content."""
+        """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
         planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def open_job(self, ref: str) -> str | None:
-        """Return an open job of the schedule; while there is one, no further run begins.
+        """Return the id of an open job of the schedule, which prevents further runs; None without one.
 
-        Jobs begun by operators count, and so do tasks that the last job delegated: without them, delegated tasks could
-        pile up behind short runs.
+        Jobs that operators began count too, and so do tasks that the last job delegated: without them, delegated tasks
+        could pile up behind short runs.
         """
         job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
         return job_id
 
     def began(self, job: Job) -> None:
-        """Count a run that begins; a one-time schedule ends with it, unless an operator began the run in addition."""
+        """Count the run that a job begins; it ends a one-time schedule, unless an operator began an extra run."""
         planned = self._schedules.find(job.schedule)
         if planned is not None:
             planned.runs += 1
@@ -116,9 +117,9 @@ class ScheduleRuns(Repository):
                 planned.ended_at = self._now
 
     def closed(self, job_id: str, status: JobStatus) -> None:
-        """Update the count of consecutive failures of a job's schedule, if the job has one.
+        """Update the failure count of the schedule of a job that ended; no effect on a job without a schedule.
 
-        A run of a script that started a model job has succeeded only when that job has.
+        A scripted run that started a model job counts as successful only after that job succeeds.
         """
         ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self._schedules.find(ref)
@@ -130,7 +131,7 @@ class ScheduleRuns(Repository):
             planned.failures = 0
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
-        """Begin a run and return its job's id; raises ``Conflict`` if one is open or the agent is not active."""
+        """Begin a run and return its job's id; raises ``Conflict`` if a run is open or the agent is not active."""
         agent = self._ready(planned)
         job_id = f"{planned.kind}-{ULID()}"
         self._begin(planned, agent, job_id, None)
@@ -138,7 +139,7 @@ class ScheduleRuns(Repository):
         return job_id
 
     def backfill(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str, actor: str) -> BackfillView:
-        """Begin a run for each time of the schedule in a past period that had no run, or preview them.
+        """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
 
         The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
         that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
@@ -155,10 +156,10 @@ class ScheduleRuns(Repository):
         return BackfillView(preview=wish.preview, count=len(missed), times=times)
 
     def begin_late(self, ref: str, prefix: str) -> bool:
-        """Begin the missed run of a one-time schedule; return whether there was one.
+        """Begin the missed run of a one-time schedule; return whether a run was missed.
 
-        Temporal does not begin a run whose time has passed before Temporal knew of it. If it does, both runs have the
-        same job id, and only one begins.
+        Temporal does not begin a run if it learns of its time too late. If it does begin the run, the job ids are
+        equal, so only one run begins.
         """
         planned = self._schedules.find(ref)
         moment = overdue(planned, self._now) if planned is not None else None
@@ -172,7 +173,7 @@ class ScheduleRuns(Repository):
         return True
 
     def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
-        """Return the times of the schedule in a period, each with whether it had a run, as job ids show."""
+        """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
@@ -186,7 +187,7 @@ class ScheduleRuns(Repository):
         )
 
     def _ready(self, planned: ScheduleColumns) -> Agent:
-        """Return the agent of the run; raises ``Conflict`` if it is not active, or while another run is open."""
+        """Return the agent of a new run; raises ``Conflict`` if it is not active, or if another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
         # The foreign key guarantees that the agent exists.
         assert agent is not None
@@ -210,5 +211,5 @@ class ScheduleRuns(Repository):
 
 
 def _job_id(prefix: str, time: datetime) -> str:
-    """Return the job id that Temporal gives to the run at a time."""
+    """Return the id that Temporal gives to the job of the run at a time."""
     return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

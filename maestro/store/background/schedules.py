@@ -1,4 +1,4 @@
-"""Queries for heartbeats and crons, and the edits of them by operators."""
+"""Queries for schedules (heartbeats and crons), and edits of schedules by operators."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -22,10 +22,10 @@ KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
-    """Queries for heartbeats and crons by ``ref``, such as cron-3, and edits of them by operators.
+    """Queries for schedules by ``ref``, such as cron-3, and edits of schedules by operators.
 
-    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is the author in the audit log, and
-    ``shortest`` the shortest interval that may be set.
+    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is recorded in the audit log as the
+    author; ``shortest`` is the shortest interval that operators may set.
     """
 
     def get(self, ref: str) -> ScheduleColumns:
@@ -33,7 +33,7 @@ class Schedules(Repository):
         return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
 
     def find(self, ref: str | None) -> ScheduleColumns | None:
-        """Return the schedule with this ref, None when there is none."""
+        """Return the schedule with this ref, or None if there is none."""
         kind, number = _split_ref(ref or "")
         return self._session.get(kind, number) if kind is not None else None
 
@@ -47,7 +47,7 @@ class Schedules(Repository):
         return [planned for query in queries for planned in self._session.exec(query)]
 
     def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
-        """Return up to ``limit`` schedules after the ref ``after``: heartbeats before crons, each oldest first."""
+        """Return views of up to ``limit`` schedules after a ref: heartbeats before crons, each oldest first."""
         views: list[ScheduleView] = []
         for kind in KINDS:
             if wanted.kind not in (None, str(kind.kind)):
@@ -75,8 +75,8 @@ class Schedules(Repository):
 
         Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
         ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
-        already, and for an unnamed copy of one of its schedules: processing the same answer twice then adds nothing
-        twice.
+        already, and for an unnamed copy of one of its schedules, so that processing one answer twice adds its schedule
+        once.
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
@@ -117,7 +117,7 @@ class Schedules(Repository):
         return planned
 
     def remove(self, planned: ScheduleColumns, actor: str) -> None:
-        """Delete a schedule; its jobs are kept, and a running one continues."""
+        """Delete a schedule; its jobs remain, and a running job continues."""
         self._remove(planned)
         self._audit(actor, "remove", planned, planned.name)
 
@@ -125,7 +125,7 @@ class Schedules(Repository):
         Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
     def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
-        """Return a name that no other schedule of the agent has."""
+        """Return the name of a schedule, or a new one that no other schedule of the agent has."""
         present = {schedule.name for schedule in self.of(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
@@ -137,7 +137,7 @@ class Schedules(Repository):
 
 
 def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
-    """Split a ref into the kind of schedule and its number; no kind when the ref is invalid."""
+    """Split a ref into the kind of schedule and its number; the kind is None if the ref is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
     fits = number.isascii() and number.isdecimal() and len(number) <= 18
@@ -145,7 +145,7 @@ def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
 
 
 def _after_ref(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the condition for schedules of a kind that come after a ref; none for an invalid ref."""
+    """Yield the condition for schedules of a kind that follow a ref in lists; nothing for an invalid ref."""
     last, number = _split_ref(after or "")
     if last is kind:
         yield col(kind.id) > number
@@ -162,7 +162,7 @@ def _joined(kind: type[ScheduleColumns]) -> Any:
 
 
 def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
-    """Return the SQL condition of a schedule's state, equivalent to ``state_of``."""
+    """Return the SQL condition for schedules in a state, equivalent to ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
     works = col(Agent.status) == AgentStatus.ACTIVE

@@ -18,26 +18,26 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
-"""The most events deleted at once, because the sender of a new event waits for the deletion."""
+"""The most records of events deleted at once, because the sender of a new event waits meanwhile."""
 
 
 @dataclass(frozen=True)
 class WebhookRate:
-    """The number of recent events at a webhook, and the time of the first one; None without events."""
+    """The number of recent events at a webhook, and the time of the first event, None without events."""
 
     count: int
     first: datetime | None
 
 
 class WebhookEndpoints(Repository):
-    """Queries for webhook endpoints, and their edits; ``actor`` is the author in the audit log."""
+    """Queries for webhook endpoints, and edits of them; ``actor`` is recorded in the audit log as the author."""
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
         return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
 
     def open_at(self, path: str) -> Webhook | None:
-        """Return the webhook at a path, None unless it is enabled."""
+        """Return the enabled webhook at a path, or None if there is none."""
         webhook = self._at(path)
         return webhook if webhook is not None and webhook.enabled else None
 
@@ -57,7 +57,7 @@ class WebhookEndpoints(Repository):
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
-        """Add a webhook; raises ``Conflict`` for a path in use, and the errors of ``change`` for its agent."""
+        """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change``."""
         if self._at(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
@@ -96,29 +96,29 @@ class WebhookEndpoints(Repository):
         self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
 
     def remove(self, webhook: Webhook, actor: str) -> None:
-        """Delete a webhook; its jobs are kept."""
+        """Delete a webhook; its jobs remain."""
         self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._remove(webhook)
         self._note(actor, "webhook.remove", webhook)
 
     def refused(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count an event that was refused for an invalid signature."""
+        """Count an event that was refused because of an invalid signature."""
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
         self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
-        """Return the job of an event, None when the event is new."""
+        """Return the id of the job that an event created, or None if the event is new."""
         delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return delivery.job_id if delivery is not None else None
 
     def has_taken(self, webhook: Webhook, digest: str) -> bool:
-        """Return whether an event with this signature was accepted before."""
+        """Return whether a webhook has already accepted an event with this signature."""
         of_webhook = select(WebhookDelivery.job_id).where(WebhookDelivery.webhook_id == webhook.id)
         return self._any(of_webhook.where(WebhookDelivery.digest == digest))
 
     def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
-        """Return the number of events in the period of this length that ends now."""
+        """Return the number of events that a webhook accepted in the last period of this length."""
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
             WebhookDelivery.received_at > self._now - length,
@@ -128,7 +128,7 @@ class WebhookEndpoints(Repository):
         return WebhookRate(*self._session.exec(counted).one())
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
-        """Record that an event was accepted, and the job that it created."""
+        """Record an accepted event, and the id of the job that it created."""
         self._save(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
@@ -142,12 +142,12 @@ class WebhookEndpoints(Repository):
         self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
 
     def waiting(self) -> int:
-        """Count the pending background jobs."""
+        """Count the pending background jobs, in which events wait to be processed."""
         waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
         return self._session.exec(waiting).one()
 
     def forget(self, before: datetime) -> None:
-        """Delete the records of events before a moment, oldest first."""
+        """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (
             select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)

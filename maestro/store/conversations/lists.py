@@ -1,4 +1,4 @@
-"""Lists of conversations and messages for operators, archived messages included (docs/decisions.md: retention)."""
+"""Lists of conversations and messages for operators, including archived messages (docs/decisions.md: retention)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,16 +33,16 @@ from maestro.store.engine.repository import Repository
 SEARCHED = 250_000
 """The most messages that one search reads, so that its cost does not grow with the size of the store."""
 MOST_LEARNED = 200
-"""The most learned facts that are shown among the messages of one page."""
+"""The most facts that one page of messages shows as learned."""
 
 
 class ConversationLists(Repository):
-    """Queries for the lists of conversations and their messages."""
+    """Queries for lists of conversations and of their messages."""
 
     def page(
         self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
     ) -> tuple[Sequence[ListedConversation], ConversationCursor | None]:
-        """Return up to ``limit`` conversations after the mark, and the mark of the next page.
+        """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
 
         The conversation with the newest message comes first, so one that continues between two requests moves to the
         front.
@@ -59,7 +59,7 @@ class ConversationLists(Repository):
         return page, listed[limit - 1].mark if len(listed) > limit else None
 
     def platforms(self) -> Sequence[str]:
-        """Return the platforms of all conversations, with one indexed query for each."""
+        """Return the platforms that have conversations, found by one indexed query for each platform."""
         platforms: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
@@ -70,7 +70,7 @@ class ConversationLists(Repository):
             platforms.append(first)
 
     def record(self, conversation_id: int) -> ConversationRecord:
-        """Return all details of a conversation except its messages; raises ``NotFound``."""
+        """Return a conversation with all details except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
@@ -86,9 +86,9 @@ class ConversationLists(Repository):
     def messages_after(
         self, conversation_id: int, after: int, limit: int
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
-        """Return up to ``limit`` messages after the one with this id, and the id for the next page.
+        """Return up to ``limit`` messages with higher ids than ``after``, and the id for the next page.
 
-        Messages are in the order of their ids, archived and other ones together. Raises ``NotFound``.
+        Messages are in the order of their ids, including archived ones. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
         messages = self._among(conversation_id, limit + 1, after=after)
@@ -96,7 +96,7 @@ class ConversationLists(Repository):
         return page, messages[limit - 1].message.id if len(messages) > limit else None
 
     def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
-        """Return up to ``limit`` consecutive messages: those after an id, those before one, or the newest."""
+        """Return up to ``limit`` consecutive messages: after one id, before another, or the newest."""
         if after is not None:
             messages = self._among(conversation_id, limit + 1, after=after)
             older = bool(self._among(conversation_id, 1, before=after + 1))
@@ -108,7 +108,7 @@ class ConversationLists(Repository):
         return MessageRange(self._with_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
-        """Return the id of the last message at or before a moment, 0 when there is none."""
+        """Return the id of the last message at or before a moment, or 0 if there is none."""
         newest = (
             select(table.id)
             .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
@@ -119,7 +119,7 @@ class ConversationLists(Repository):
         return max(self._session.exec(query).first() or 0 for query in newest)
 
     def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
-        """Return the facts that the agent learned in a part of a conversation and has not forgotten."""
+        """Return the facts that the agent learned in a range of messages and has not forgotten since."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
@@ -133,7 +133,7 @@ class ConversationLists(Repository):
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
         Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
-        id: older matches may exist even if it found fewer than ``limit``.
+        id: older matches may exist even if the query found fewer than ``limit``.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
         messages: list[AuthoredMessage] = []
@@ -160,7 +160,7 @@ class ConversationLists(Repository):
     def _among(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
-        """Return the first messages after an id, or the last ones (before an id, if given), in the order of ids."""
+        """Return the first messages after an id, or the last messages (before an id, if given), ordered by id."""
         backwards = after is None
         parts = []
         for table in (Message, ArchivedMessage):
@@ -177,7 +177,7 @@ class ConversationLists(Repository):
         return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
-        """Return the known cost of model calls of each of these conversations; None when no cost is known."""
+        """Return the cost of each conversation's model calls in US dollars; None where no cost is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
@@ -231,7 +231,7 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that the user's name or one of the newest messages of a conversation contains a text."""
+    """Return the condition that a text is in the user's name or in one of a conversation's newest messages."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     queries = (
         select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)

@@ -34,18 +34,18 @@ from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import batches
 
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
-"""The patterns of a conversation's folders, relative to the data folder."""
+"""The path patterns of the folders of a conversation, relative to the data folder."""
 
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Removals(Repository):
-    """Deletes texts of users and models; rows for accounting are kept: jobs, usage, and times of questions."""
+    """Deletes texts of users and models; rows for accounting remain: jobs, usage, and the times of questions."""
 
     _also_changes = ("Jobs",)
 
     def plan(self, conversation_id: int) -> RemovalPlan:
-        """Find the texts to which only this conversation refers; slow, because it reads all prompts.
+        """Find the stored texts to which only this conversation refers; slow, because the query reads all prompts.
 
         Raises ``NotFound``, and ``Conflict`` while a job of the conversation is open.
         """
@@ -57,10 +57,10 @@ class Removals(Repository):
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
-        """Delete the conversation; with ``facts`` also the facts learned in it.
+        """Delete the conversation that a plan describes, and with ``facts`` also the facts learned in it.
 
-        Files are only noted for removal, because a rollback could not restore them. Raises the errors of ``plan``, and
-        ``Conflict`` when the conversation continued since the plan was made.
+        Files are only recorded for removal, because a rollback could not restore them. Raises the errors of ``plan``,
+        and ``Conflict`` when the conversation continued after the plan was made.
         """
         conversation = self.conversation(plan.conversation_id)
         jobs = self._jobs(plan.conversation_id)
@@ -80,7 +80,7 @@ class Removals(Repository):
         self._session.flush()
 
     def conversation(self, conversation_id: int) -> Conversation:
-        """Return a conversation; raises ``NotFound``, whose message says if it was deleted."""
+        """Return a conversation; raises ``NotFound`` with a message that says if the conversation was deleted."""
         conversation = self._session.get(Conversation, conversation_id)
         if conversation is None:
             removed = self._session.get(RemovedConversation, conversation_id)
@@ -91,20 +91,20 @@ class Removals(Repository):
         return conversation
 
     def discarded(self) -> Sequence[str]:
-        """Return the paths, relative to the data folder, of files that are to be removed."""
+        """Return the paths of the files that wait for their removal, relative to the data folder."""
         return self._all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
     def wanted_again(self, digest: str) -> bool:
-        """Return whether a row refers again to the file with this digest."""
+        """Return whether a row has come to refer to the file with this digest again."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def done_with(self, path: str) -> None:
-        """Delete the note about a path, because the file was removed or is in use again."""
+        """Delete the record of a path that waits for removal: its file was removed or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
     def _jobs(self, conversation_id: int) -> set[str]:
-        """Return the ended jobs of a conversation, with the jobs merged into them and their delegated tasks."""
+        """Return the ended jobs of a conversation, with jobs merged into these and tasks delegated by them."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
         related = own.union(
@@ -123,7 +123,7 @@ class Removals(Repository):
         return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
 
     def _parts(self, jobs: Collection[str]) -> set[str]:
-        """Return the digests of all stored texts to which these jobs refer."""
+        """Return the digests of all stored texts to which rows of these jobs refer."""
         digests: set[str] = set()
         for ids in batches(sorted(jobs)):
             for _, texts in self._references(_reference_queries(ids)):
@@ -131,7 +131,7 @@ class Removals(Repository):
         return digests
 
     def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
-        """Return those of these digests to which other jobs refer."""
+        """Return those of the digests in ``wanted`` to which rows of other jobs refer."""
         digests = set[str]()
         for job_id, texts in self._references(where):
             if job_id not in jobs:
@@ -139,14 +139,14 @@ class Removals(Repository):
         return digests
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
-        """Yield each job with the digests in its rows: of prompts, of requests and their parts, of tool calls."""
+        """Yield each job with the digests in its rows: of prompts, requests, parts of requests, and tool calls."""
         for statement in where:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
                 yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
 
     def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
-        """Return the inbox ids of the messages that these jobs answer, and of answers to their questions."""
+        """Return the inbox ids of messages that these jobs answer, and of users' answers to questions of the jobs."""
         rows: set[int | None] = set()
         for ids in batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
@@ -156,7 +156,7 @@ class Removals(Repository):
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
-        """Delete texts and attachments of messages, and note for removal the files that no other message uses."""
+        """Delete texts and attachments of messages, and record for removal the files that no other message uses."""
         digests: set[str] = set()
         for ids in batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
@@ -167,7 +167,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
 
     def _uploads(self, ids: Sequence[str]) -> set[str]:
-        """Delete uploads, except files that another conversation also has; return the deleted digests."""
+        """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
         rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
@@ -178,7 +178,7 @@ class Removals(Repository):
         return {row.digest for row in rows}
 
     def _empty_jobs(self, jobs: Collection[str]) -> None:
-        """Delete all texts and files of jobs; their times, costs and outcomes are kept."""
+        """Delete all texts and files of jobs, but keep their times, costs and outcomes."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
             (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
@@ -202,7 +202,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
 
     def _forget(self, conversation: Conversation, *, facts: bool) -> None:
-        """Delete the facts learned in a conversation, or only their references to it."""
+        """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
             self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
@@ -223,7 +223,7 @@ def media_path(digest: str) -> str:
 
 
 def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
-    """Return queries for references to texts, of these jobs or of all: each row is a job id and a text with digests."""
+    """Return queries for references to stored texts, of these jobs or all: rows of a job id and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
         select(Prompt.job_id, Prompt.turns),
@@ -236,7 +236,7 @@ def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]
 
 
 def _queries_since(plan: RemovalPlan) -> list[Select[Any]]:
-    """Return queries for the references to texts that were added since a plan was made."""
+    """Return queries for the references to stored texts that were added after a plan was made."""
     prompts, digests, requests, arguments, results = _reference_queries()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)

@@ -1,4 +1,4 @@
-"""The database: one writing connection per process, many reading ones, and a reserve file for a full disk.
+"""The database: one writing connection per process, several reading ones, and a reserve file for a full disk.
 
 See docs/invariants.md: transactions.
 """
@@ -22,18 +22,18 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from maestro.domain.errors import StoreBusy, StoreDamaged, StoreFull
 
 BUSY_SECONDS = 30.0
-"""The most seconds that a transaction waits for the database's lock, and a thread for a connection."""
+"""The most seconds that a transaction waits for the lock of the database, or a thread for a connection."""
 READERS = 8
 CACHED_STATEMENTS = 512
-"""The compiled statements that the driver caches; handling a message needs more than the default of 128."""
+"""The number of compiled statements that the driver caches: a message needs more than the default of 128."""
 OBSERVER_SECONDS = 2.0
 DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
-"""The error classes of SQLAlchemy and of the driver."""
+"""The database errors of SQLAlchemy and of the SQLite driver."""
 PRIMARY_CODE = 0xFF
-"""The mask of the primary code in SQLite's extended result codes."""
+"""The bits of SQLite's extended result codes that contain the primary code."""
 
 _NOT_UTF_8 = "Could not decode to UTF-8"
-"""The beginning of the driver's error about a text that is not UTF-8; it has no code."""
+"""The first words of the driver's error for a text that is not UTF-8, an error without a result code."""
 
 RESCUE = (
     "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
@@ -41,7 +41,7 @@ RESCUE = (
 )
 
 RESERVE_BYTES = 512 * 1024
-"""Enough for ten commits of an answer; random bytes, because a file system may compress or skip others."""
+"""Room for ten commits of an answer; its bytes are random, because a file system may compress or skip zeros."""
 LOOK_SECONDS = 10.0
 """The fewest seconds between two attempts to create the reserve again."""
 
@@ -51,7 +51,7 @@ MARK_BUSY_SECONDS = 5.0
 
 
 def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """Return the engine for writing; its pool holds a single connection.
+    """Return the engine for writing, with a pool of one connection.
 
     Threads of the process wait for the connection in Python and are woken at once, instead of polling SQLite's lock.
     """
@@ -85,12 +85,12 @@ def open_observer(path: Path) -> Engine:
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    """Return the driver's connection under a connection of SQLAlchemy."""
+    """Return the SQLite driver's connection inside a SQLAlchemy connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def store_failure(error: Exception, path: Path) -> StoreBusy | None:
-    """Return the store's error for a database error, without the SQL statement.
+    """Convert a database error to an error of the store, without the SQL statement.
 
     Returns None for an error about the written values, such as a violated constraint.
     """
@@ -105,7 +105,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 
 
 def damage(path: Path, cause: BaseException | None) -> str:
-    """Return a description of the damage in a database error and of its repair; empty for other errors."""
+    """Describe the damage that a database error reports, and its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
         # The driver's message is not used, because it quotes the invalid text.
         problem = "a text in it is not UTF-8"
@@ -144,9 +144,10 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 
 
 class Reserve:
-    """The reserve file of a database, shared by all processes that use it; ``path`` is the database's path.
+    """The reserve file, deleted to free space when the disk is full; ``path`` is the path of the database.
 
-    Only a process that called ``want`` creates the file, also again after it was released.
+    All processes that use the database share the file. Only a process that called ``want`` creates the file, also again
+    after its release.
     """
 
     def __init__(self, path: Path) -> None:
@@ -156,16 +157,16 @@ class Reserve:
 
     @property
     def missing(self) -> bool:
-        """Whether the reserve was released, and the disk has not had room to create it again."""
+        """Whether the reserve was released, and the disk has had no room since to create it again."""
         return self._wanted and not self._path.exists()
 
     def want(self) -> None:
-        """Create the reserve, and maintain it from now on."""
+        """Create the reserve file, and recreate it after each release."""
         self._wanted = True
         self.restore()
 
     def give_up(self) -> bool:
-        """Delete the reserve file to free its space on the disk; false when there was none."""
+        """Delete the reserve file to free its space; return false if there was no file."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -174,7 +175,7 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Create the reserve again if it is missing and the disk has room for twice its size."""
+        """Create the reserve file again if it is missing and the disk has room for twice its size."""
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -200,7 +201,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteHistory:
-    """The outcomes of this process's writes.
+    """The outcomes of this process's writes to the database.
 
     Moments are seconds since 1970, and 0 means never. ``problem`` is the reason of the last failed write, and
     ``replaced`` counts lost writing connections that were replaced.
@@ -219,7 +220,7 @@ class WriteHistory:
 
 
 class Writer:
-    """The pool of a process's one writing connection, for which threads queue.
+    """The pool of a process's only writing connection, for which threads queue.
 
     A thread that is interrupted inside the pool can lose the connection, so that no thread holds it and none can get
     it. The connection is replaced when a thread has timed out waiting for it, no living thread holds it, and none
@@ -239,7 +240,7 @@ class Writer:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """Yield the connection in a transaction that is committed at the end; raises ``StoreBusy``.
+        """Yield the connection in a transaction that is committed at the end of the block; raises ``StoreBusy``.
 
         Only a transaction that changed rows counts as a successful write.
         """
@@ -260,13 +261,12 @@ class Writer:
             self._succeeded()
 
     def probe(self) -> None:
-        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` when that fails."""
+        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` if that fails."""
         with self.begin() as connection:
             driver_of(connection).execute("PRAGMA user_version=0")
         self._succeeded()
 
     def close(self) -> None:
-        """Close the connection."""
         self.engine.dispose()
 
     def _succeeded(self) -> None:
@@ -307,7 +307,7 @@ class Writer:
         self._driver = driver
 
     def _replaced(self, waited_for: Engine, given_back: int) -> bool:
-        """Replace the engine if its connection is lost, and return whether it was.
+        """Replace the engine if its connection is lost; return whether this or another thread replaced it.
 
         ``given_back`` is the count of returned connections when the thread began to wait.
         """
@@ -327,10 +327,10 @@ class Writer:
 
 
 class CommitMark:
-    """A connection that only reads ``data_version``, a number that changes with each commit of other connections.
+    """A connection that reads only ``data_version``, a number that changes with each commit of other connections.
 
-    Commits of other processes change it as well. Reading it takes microseconds, while the cheapest query of a table
-    takes a hundred.
+    Commits of other processes change it too. Reading it takes microseconds, a hundredth of the cheapest query of a
+    table.
     """
 
     def __init__(self, path: Path) -> None:
@@ -347,7 +347,7 @@ class CommitMark:
         return str(version)
 
     def close(self) -> None:
-        """Close the connection; the next call of ``mark`` opens another one."""
+        """Close the connection; a later call of ``mark`` opens another one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

@@ -1,4 +1,4 @@
-"""Converts job filters to SQL conditions, the same for lists, counts, groups of failures and batches."""
+"""Conversion of job filters to SQL conditions, shared by lists, counts, groups of failures and batches."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -23,7 +23,7 @@ _ESCAPE = "\\"
 
 
 def unindexed(column: Any) -> ColumnElement[Any]:
-    """Return a column in a form for which SQLite uses no index.
+    """Return a column in a form that keeps SQLite from using its index.
 
     SQLite would otherwise find the rows by an index on the column, such as 90,000 jobs of one status, and sort them
     all. The unary plus prevents that: SQLite reads the index in the order of the list until the page is full.
@@ -33,7 +33,7 @@ def unindexed(column: Any) -> ColumnElement[Any]:
 
 
 def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
-    """Yield the SQL conditions of a filter.
+    """Yield the SQL conditions of a job filter.
 
     ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``unindexed``.
     """
@@ -53,7 +53,7 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
 
 
 def _present(at: datetime) -> ColumnElement[bool]:
-    """Return the condition that a job was created around a moment, or was open at that moment.
+    """Return the condition that a job was created around a moment, or was open then.
 
     Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
     """
@@ -68,7 +68,7 @@ def _present(at: datetime) -> ColumnElement[bool]:
 
 
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions on columns of the index that gives the order of the list."""
+    """Yield the conditions on columns in the index by which lists are sorted."""
     if wanted.status:
         # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
         yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
@@ -83,7 +83,7 @@ def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnE
 
 
 def failed_step() -> ScalarSelect[str]:
-    """Return the step of a job's last failure, without the steps that run after every failure."""
+    """Return the query for the step of a job's last failure, ignoring steps that run after every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
         # A literal, so that SQLite uses the partial index, which contains only failed steps.
@@ -138,7 +138,7 @@ def _mentions(text: str) -> ColumnElement[bool]:
 
 
 def job_mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition of ``JobFilter.q`` for few jobs; reads each of them with its message."""
+    """Return the condition of ``JobFilter.q`` for queries of few jobs, which reads each job with its message."""
     message = select(InboxRow.id).where(
         InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
     )
@@ -151,5 +151,5 @@ def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
 
 
 def newest_first() -> tuple[ColumnElement[Any], ...]:
-    """Return the order of lists of jobs."""
+    """Return the columns by which lists of jobs are sorted, newest first."""
     return col(Job.created_at).desc(), col(Job.id).desc()

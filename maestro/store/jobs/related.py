@@ -1,4 +1,4 @@
-"""Queries that read a job with related rows in one statement: the rows its end affects, and the caller of a model."""
+"""Queries that read a job and related rows in one statement, for the end of the job or for its model calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.steps import recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-"""The new states of chunks without a receipt when their job ends, by their old states."""
+"""The state to which the end of a job changes a chunk without a receipt, by its state before."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentRows:
-    """The kinds of rows that the end of a job must settle.
+    """The kinds of rows that must be settled when a job ends.
 
     ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks``
     delegated tasks that have not begun; ``delegated`` says that the job is itself a delegated task, or continues one.
@@ -46,7 +46,7 @@ class DependentRows:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """The state of a delivery and its job after one of its chunks.
+    """The state of a delivery, and of its job, after one chunk.
 
     ``overtaken`` says that a newer attempt at the running step has begun. ``unsent`` says that a later one of the
     delivery's ``chunks`` has no receipt yet, ``failed`` that one was not delivered. ``waiting`` says that another job
@@ -68,7 +68,7 @@ def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement
 
 
 class JobDependents(Repository):
-    """Queries for the rows that depend on a job."""
+    """Queries for rows that depend on a job."""
 
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
@@ -112,12 +112,12 @@ class JobDependents(Repository):
     )
 
     def of(self, job_id: str) -> DependentRows:
-        """Return which kinds of rows depend on a job; none for a job that does not exist."""
+        """Return which kinds of rows depend on a job; none for a missing job."""
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
     def progress(self, job_id: str, purpose: DeliveryPurpose, chunk_id: int) -> DeliveryProgress:
-        """Return the state of a delivery after this chunk of it; raises ``NotFound`` for a job that does not exist."""
+        """Return the state of a delivery after one of its chunks; raises ``NotFound`` for a missing job."""
         own = recorded_attempt()
         attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
         row = self._row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
@@ -131,7 +131,7 @@ class JobDependents(Repository):
 
 @dataclass(frozen=True, slots=True)
 class ModelCaller:
-    """A job that calls a model, its agent, its prompt as stored, and its precedence.
+    """A job that calls a model, with its agent, stored prompt and precedence.
 
     ``edit_interval`` is the least number of seconds between two edits of a streamed answer; 0 without streaming.
     """
@@ -145,7 +145,7 @@ class ModelCaller:
 
 @dataclass(frozen=True, slots=True)
 class _CallerRow:
-    """The row of a caller; the columns of its client, prompt or connector are None if the job has none."""
+    """A joined row; the columns of its client, prompt or connector are None if the job has none."""
 
     job: Job
     agent: Agent | None
@@ -158,7 +158,7 @@ class _CallerRow:
 
 
 def _joined() -> Select[Any]:
-    """Return the statement that joins a job with its agent, client, prompt, connector, and its scopes' spending."""
+    """Return the statement that joins a job with its agent, client, prompt, connector and spending today."""
     query = (
         columns(
             *inspect(Job).c,
@@ -192,18 +192,18 @@ def _joined() -> Select[Any]:
 
 
 class ModelCallers(Repository):
-    """Queries for the job of a model call, as its first step and the middleware need them."""
+    """Queries for the job that calls a model, for its first step and the middleware of model calls."""
 
     _OF_JOB = PreparedStatement(_joined())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
     def load(self, job_id: str) -> None:
-        """Read all columns that this transaction needs of a job at once, including the job's own row."""
+        """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
         self._of(job_id)
 
     def read(self, job_id: str) -> ModelCaller:
-        """Return the caller of a job that must exist, with an agent and a prompt; raises ``NotFound``."""
+        """Return a job with its agent and prompt as the caller of a model; raises ``NotFound``."""
         row = self._of(job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
@@ -216,7 +216,7 @@ class ModelCallers(Repository):
         return ModelCaller(job, row.agent, row.turns, precedence, row.edit_interval or 0.0)
 
     def payer(self, job_id: str) -> Payer:
-        """Return the payer of a job's calls; an empty one when the job does not exist."""
+        """Return the client, agent and conversation that pay for a job's calls; an empty payer for a missing job."""
         row = self._of(job_id)
         if row is None:
             return Payer()
@@ -232,14 +232,14 @@ class ModelCallers(Repository):
         )
 
     def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
-        """Return what the scopes of the payer have spent and reserved today, before this transaction changes that."""
+        """Return what each scope of a job's payer has spent and reserved today, before changes by this transaction."""
         row = self._of(job_id)
         if row is None:
             return {}
         return {(scope, subject): row.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
-        """Return the known values of jobs, so that cached callers become invalid together with cached jobs."""
+        """Return the cache of jobs' values, so that callers and jobs are invalidated together."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once

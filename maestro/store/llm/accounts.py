@@ -1,4 +1,4 @@
-"""Queries for model accounts and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
+"""Queries for accounts of model providers and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -31,11 +31,11 @@ _CONFIGURED = (
     *("type", "provider", "model", "models", "base_url", "home_dir", "priority", "requests_per_minute"),
     *("tokens_per_minute", "concurrency", "source", "fingerprint", "secret", "last4"),
 )
-"""The columns of an account that come from the configuration; the others are its state."""
+"""The columns of an account that come from the configuration; other columns are its state."""
 
 
 class Accounts(Repository):
-    """Queries for accounts, and for the cool-downs of their models."""
+    """Queries for accounts of model providers, and for cool-downs of models on accounts."""
 
     _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
     _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
@@ -88,11 +88,11 @@ class Accounts(Repository):
     )
 
     def all(self) -> Sequence[ModelAccount]:
-        """Return all accounts as values, in the order of failover."""
+        """Return all accounts as values, in failover order."""
         return self._read_all(self._ALL, ModelAccount)
 
     def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return the results of ``all`` and ``limits``, read with one statement."""
+        """Return the results of ``all`` and ``limits`` together, read by one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
         for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
@@ -103,16 +103,16 @@ class Accounts(Repository):
         return list(accounts.values()), limits
 
     def by_name(self, name: str) -> ModelAccount | None:
-        """Return the account with this name, None when there is none."""
+        """Return the account with this name, or None if there is none."""
         return self._first(select(ModelAccount).where(ModelAccount.name == name))
 
     def get(self, name: str) -> ModelAccount:
-        """Return an account that must exist."""
+        """Return the account with this name; raises ``NotFound``."""
         missing = f"there is no account {name!r}; `maestro accounts list` shows which there are"
         return required(self.by_name(name), missing)
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
-        """Return the ends of cool-downs at a moment, by account and model; models that are not listed are free.
+        """Return the ends of the cool-downs at a moment, by account and model; an unlisted model has no cool-down.
 
         For past moments, only the last cool-down is known.
         """
@@ -120,16 +120,16 @@ class Accounts(Repository):
 
     @cached_by_version("accounts")
     def default_model(self) -> str:
-        """Return ``provider/model`` of the account that is called first, or the demo model without any account.
+        """Return ``provider/model`` of the first account in failover order, or the demo model if there is no account.
 
-        While all accounts are disabled, one of them still counts: the demo model's context window must not shorten
+        If all accounts are disabled, the first of them still counts: the demo model's context window must not shorten
         conversations.
         """
         best = self._row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
     def enter(self, accounts: Sequence[ModelAccount]) -> None:
-        """Store the accounts of the configuration and environment, and delete those no longer in them.
+        """Store the accounts of the configuration and environment, and delete stored ones no longer in them.
 
         Accounts that were added by the API are kept, unless a configured account has the same name. A new key, address
         or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
@@ -142,7 +142,7 @@ class Accounts(Repository):
             self._enter(account)
 
     def add(self, account: ModelAccount) -> ModelAccount:
-        """Add an account; raises ``Conflict`` when its name is taken."""
+        """Add an account; raises ``Conflict`` when its name is in use."""
         if self.by_name(account.name) is not None:
             raise Conflict(f"there is an account {account.name!r} already; choose another name")
         self._put(account)
@@ -150,7 +150,7 @@ class Accounts(Repository):
         return account
 
     def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
-        """Change an account; a new key or the status active ends its cool-downs and makes it active.
+        """Change an account; a new key or the status active also ends its cool-downs and activates it.
 
         Raises ``Conflict`` for a change of any column except the status if the account was not added by the API.
         """
@@ -177,7 +177,7 @@ class Accounts(Repository):
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Count an answer of this account and model with its cost, and reset the model's expired cool-down.
+        """Count an answer and its cost for this account and model, and delete the model's expired cool-down.
 
         A cool-down that has not expired stays, because the call may have begun before it.
         """
@@ -187,7 +187,7 @@ class Accounts(Repository):
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Count the cost of a failed attempt at its account."""
+        """Add the cost of a failed attempt to its account."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
@@ -206,14 +206,14 @@ class Accounts(Repository):
         return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
 
     def quota(self, name: str, asked: timedelta | None) -> datetime | None:
-        """Begin a cool-down of an account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
+        """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
         account = self._failed(name, QuotaExhausted.__name__)
         if account is None:
             return None
         return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
 
     def refused(self, account: ModelAccount) -> bool:
-        """Disable an account whose key was refused; false when an operator changed it since the call began."""
+        """Disable an account with a refused key; return false if an operator changed it since the call began."""
         row = self.by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
@@ -223,7 +223,7 @@ class Accounts(Repository):
         return True
 
     def failed(self, name: str, error: str) -> None:
-        """Store the name of the last error."""
+        """Store the name of an error as the last error of an account."""
         self._failed(name, error)
 
     def _enter(self, account: ModelAccount) -> None:
@@ -255,18 +255,18 @@ class Accounts(Repository):
         self._wake()
 
     def _forgive(self, account: ModelAccount) -> None:
-        """End all cool-downs of an account and reset its strikes."""
+        """End all cool-downs of an account, and reset the counts of failures that lengthen cool-downs."""
         self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
     def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
-        """Return the cool-down row of a model, or a new, expired one."""
+        """Return the row for the cool-down of a model, or a new row with an expired cool-down."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
     def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
-        """Extend a cool-down to at least this long from now; views show an account's latest cool-down."""
+        """Extend a cool-down to at least ``wait`` from now, store it as the account's latest, and return its end."""
         until = self._now + wait
         if limit.holds(self._now):
             limit.limited_until = max(limit.limited_until, until)
@@ -278,7 +278,7 @@ class Accounts(Repository):
         return limit.limited_until
 
     def _failed(self, name: str, error: str) -> ModelAccount | None:
-        """Store an error; None when the account was removed."""
+        """Store an error of an account; return the account, or None if it was removed."""
         account = self.by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now

@@ -1,4 +1,4 @@
-"""Queries for prompts, whose texts are stored once and compressed, and for the requests of model calls.
+"""Queries for prompts and model requests, whose texts are compressed and stored once.
 
 See docs/decisions.md: retention.
 """
@@ -34,13 +34,13 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
 
 BEGINNING = 4_000
-"""The bytes that ``Prompts.beginning`` reads of a long text."""
+"""The number of bytes that ``Prompts.beginning`` returns of a long text."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
-    """Queries for the prompts of jobs, and for their texts."""
+    """Queries for the prompts of jobs, and for stored texts."""
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
@@ -60,32 +60,32 @@ class Prompts(Repository):
     )
 
     def keep(self, text: str) -> str:
-        """Store a text and return its SHA-256; the same text is stored once."""
+        """Store a text unless it is stored already; return its SHA-256."""
         texts = TextsByDigest()
         digest = texts.add(text)
         self._keep(texts)
         return digest
 
     def text(self, digest: str) -> str:
-        """Return a stored text; raises ``NotFound``."""
+        """Return the stored text with this digest; raises ``NotFound``."""
         body = required(self._value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
     def beginning(self, digest: str) -> str:
-        """Return the beginning of a stored text, empty when the text is missing or was deleted."""
+        """Return the beginning of a stored text; empty if the text is missing or was deleted."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
-        """Store all parts of a request, and return its digest.
+        """Store all parts of a model request, and return the digest of the request.
 
-        A caller that has read in this transaction which of its texts are ``kept`` passes them on.
+        ``kept`` are its texts that are stored already, if the caller has read that in this transaction.
         """
         self._keep(packed.texts, kept)
         return packed.digest
 
     def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
-        """Convert references back to the identical prompt; raises ``NotFound`` when a part was deleted."""
+        """Restore the messages of a prompt from their references; raises ``NotFound`` if a part was deleted."""
         texts = self._texts(turns)
         return tuple(_unpacked(turn, texts) for turn in turns)
 
@@ -109,12 +109,15 @@ class Prompts(Repository):
         return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 
     def layers(self, job_id: str) -> tuple[LayerSize, ...]:
-        """Return the sizes of the layers of a job's prompt, none without a prompt."""
+        """Return the sizes of the layers in a job's prompt; empty without a prompt."""
         sizes = self._first(select(Prompt.layers).where(Prompt.job_id == job_id))
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
     def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
-        """Store texts that are not stored yet; most texts of a prompt are, and need not be compressed again."""
+        """Store the texts that are not stored yet.
+
+        Most texts of a prompt are stored already, and need not be compressed again.
+        """
         if kept is None:
             kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():
@@ -122,7 +125,7 @@ class Prompts(Repository):
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
-        """Return all texts to which these references point; raises ``NotFound`` when a message was deleted."""
+        """Return the texts to which these references point; raises ``NotFound`` if a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
@@ -141,7 +144,7 @@ class Prompts(Repository):
 
 
 class TextsByDigest:
-    """The texts of one prompt that are to be stored, by their SHA-256."""
+    """The texts of a prompt or request that are to be stored, by SHA-256."""
 
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
@@ -156,14 +159,14 @@ class TextsByDigest:
 
 @dataclass(frozen=True)
 class PackedRequest:
-    """A request by its digest, and the texts to be stored for it, including its own."""
+    """A model request as its digest and the texts to store for it."""
 
     digest: str
     texts: TextsByDigest
 
 
 def packed_request(request: LLMRequest) -> PackedRequest:
-    """Convert a model request to texts for storage."""
+    """Split a model request into texts for storage."""
     texts = TextsByDigest()
     stored = StoredRequest(
         platform=request.platform,
@@ -183,19 +186,19 @@ def packed_request(request: LLMRequest) -> PackedRequest:
 
 @dataclass(frozen=True)
 class PromptTexts:
-    """The texts to which the references of a prompt point: messages by id, and compressed parts by digest."""
+    """The texts to which the references of a prompt point: messages by id, other parts by digest."""
 
     messages: Mapping[int, str]
     parts: Mapping[str, bytes]
 
     def part(self, digest: str) -> str:
-        """Return a part; raises ``NotFound``."""
+        """Return the text of a part by its digest; raises ``NotFound``."""
         body = required(self.parts.get(digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
 
 def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
-    """Return the fields of the turn that differ from the defaults of ``Turn``."""
+    """Return those fields of a turn for storage that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
         stored = StoredTurnJson(role=role, message_id=message_id)
@@ -241,7 +244,7 @@ def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
 
 
 def _compressed(raw: bytes) -> bytes:
-    """Return a compressed text for ``zlib.decompress``.
+    """Compress a text for ``zlib.decompress``.
 
     Allocating the buffers of zlib's default window takes longer than compressing a short text, so the window is fitted
     to the length.
@@ -252,15 +255,15 @@ def _compressed(raw: bytes) -> bytes:
 
 
 class ModelRequests(Repository):
-    """The requests of model calls; every method raises ``NotFound`` for a job that does not exist."""
+    """Queries for the requests of a job's model calls; every method raises ``NotFound`` for a missing job."""
 
     def calls(self, job_id: str) -> Sequence[LLMCall]:
-        """Return every attempt at a job's calls in the order they were made."""
+        """Return all attempts at the model calls of a job, in their order."""
         self._job(job_id)
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def last(self, job_id: str) -> int:
-        """Return the call to show by default: the last one that wrote an answer, else the last.
+        """Return the id of the call that pages show first: the last one that wrote an answer, else the last.
 
         Raises ``NotFound`` when no model was called.
         """
@@ -271,7 +274,7 @@ class ModelRequests(Repository):
         return (answers or calls)[-1].id or 0
 
     def seen(self, job_id: str, call_id: int) -> RecordedCall:
-        """Return the request of one call, as it was committed before it was sent.
+        """Return the request of one model call, as it was stored before it was sent.
 
         Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.
         """

@@ -1,7 +1,7 @@
-"""Queries for sums of usage.
+"""Statements for sums of usage.
 
-They read the daily sums, which triggers maintain, except for conversations and jobs, which are too many for that and
-are read from the log.
+Most read the daily sums, which triggers maintain. Conversations and jobs are too many for daily sums, so their sums are
+read from the usage rows.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageRequest, Us
 
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
-"""The keys that the daily sums do not have."""
+"""The keys for which there are no daily sums."""
 _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageBy.MODEL: ("provider", "model")}
-"""The columns of which a key consists, where it is no column itself."""
+"""The columns of a key that is not a single column of its own name."""
 
 Query = Select[*tuple[Any, ...]]
 
 
 def sums(wish: UsageRequest) -> Query:
-    """Return the query for the sums after the mark, with the columns of ``UsageSum``.
+    """Return the query for usage sums after a cursor, with the columns of ``UsageSum``.
 
-    Days come newest first, anything else by what it cost, the dearest first.
+    Days are sorted newest first, other keys by cost, highest first.
     """
     by, after = wish.by, wish.after
     key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
@@ -42,14 +42,14 @@ def sums(wish: UsageRequest) -> Query:
 
 
 def total(period: Period, whose: UsageScope) -> Query:
-    """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row for none."""
+    """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row without usage."""
     return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
 
 
 def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
-    """Return the query for each day and key, with the columns of ``UsageSum`` after the day.
+    """Return the query for usage by day and key: the day, then the columns of ``UsageSum``.
 
-    A day may have several rows of a key: deleted agents have no name, and each of them has its own.
+    A day may have several rows of a key: deleted agents have no name, and each of them has its own row.
     """
     # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
@@ -116,7 +116,7 @@ def _totals() -> tuple[ColumnElement[Any], ...]:
 
 
 def _cost() -> ColumnElement[Any]:
-    """Return the known cost, None when nothing is known."""
+    """Return the sum of known costs, None if no cost is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 

@@ -1,4 +1,4 @@
-"""Memory as operators edit it; each change adds an audit entry, without the content."""
+"""Edits of agents' memory by operators; each edit adds an audit entry without the content."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,14 +16,14 @@ from maestro.store.users.audit import Audit
 
 
 class MemoryEdits(Memory):
-    """The memory of all agents, with the edits of operators."""
+    """The memory of agents, with edits by operators."""
 
     def page(
         self, agent: Agent, chosen: FactFilter, after: int | None, limit: int
     ) -> tuple[Sequence[MemoryFact], int | None]:
-        """Return up to ``limit`` facts of all scopes, and the id after which the next ones follow.
+        """Return up to ``limit`` facts of all scopes, and the id for the next page.
 
-        The newest come first; with words to search for, the best come first, and there is only one page.
+        Facts are sorted newest first. A search returns the best matches first, on a single page.
         """
         words, conditions = search_terms(chosen.q or ""), tuple(_conditions(chosen))
         if words:
@@ -35,11 +35,11 @@ class MemoryEdits(Memory):
         return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
     def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
-        """Return the states of one scope, with global ones, or of all scopes."""
+        """Return the states of one scope with the global ones, or without ``place`` the states of all scopes."""
         return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
 
     def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
-        """Return the number of facts of each category."""
+        """Return the number of an agent's facts by category."""
         of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
         rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
         return {FactCategory(category): count for category, count in rows}
@@ -52,12 +52,12 @@ class MemoryEdits(Memory):
         return fact
 
     def learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
-        """Return a fact if it was learned in this conversation."""
+        """Return a fact that was learned in this conversation, or None."""
         fact = self._session.get(MemoryFact, fact_id)
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
 
     def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
-        """Add an operator's fact; raises ``Conflict`` when the agent knows it."""
+        """Add an operator's fact; raises ``Conflict`` if the agent already has an equal fact."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
         fact = self.keep(
             MemoryFact(
@@ -73,7 +73,7 @@ class MemoryEdits(Memory):
         return fact
 
     def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
-        """Change a fact; raises ``NotFound``, and ``Conflict`` when it would repeat another one."""
+        """Change a fact; raises ``NotFound``, and ``Conflict`` if the fact would repeat another one."""
         fact = self.fact(agent, fact_id)
         changed = Fact(change.category or fact.category, change.content or fact.content)
         if changed != (fact.category, fact.content):
@@ -84,12 +84,12 @@ class MemoryEdits(Memory):
         return self.keep(fact)
 
     def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
-        """Forget a fact; raises ``NotFound``."""
+        """Delete a fact; raises ``NotFound``."""
         self._remove(self.fact(agent, fact_id))
         self._note(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
-        """Set the value of a key; raises ``Conflict`` with the reason when that is refused."""
+        """Set the value of a key; raises ``Conflict`` with the reason if the value is refused."""
         problem = self.set_state(agent.id or 0, key, change.value, change.place)
         state = self.state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
@@ -98,7 +98,7 @@ class MemoryEdits(Memory):
         return state
 
     def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
-        """Forget a key in just this scope; raises ``NotFound``."""
+        """Delete a key in this scope only; raises ``NotFound``."""
         state = self.state(agent.id or 0, key, place)
         if state is None:
             raise NotFound(f"{agent.slug} keeps nothing under this key")
@@ -106,7 +106,7 @@ class MemoryEdits(Memory):
         self._note(actor, "memory.state.forget", agent, f"state {state.id}")
 
     def clear(self, agent: Agent, actor: str) -> int:
-        """Forget all facts and states of an agent; return how many facts there were."""
+        """Delete all facts and states of an agent; return the number of facts deleted."""
         self.forget_states(agent.id or 0)
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
         self._note(actor, "memory.clear", agent, f"{count} facts")

@@ -1,4 +1,4 @@
-"""Queries for pages of jobs with filters, and for all rows of one job."""
+"""Queries for filtered pages of jobs, and for all rows of one job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,16 +33,16 @@ from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import Prompts
 
 NEWEST = 1_000
-"""The newest jobs, which a search reads first, because a common text fills a page without reading older ones."""
+"""The number of newest jobs that a search reads first: a common text fills a page without older jobs."""
 TEXT = 400
-"""The most characters in the excerpt of a message, because a message may have 300,000."""
+"""The most characters of a message that a list shows, because a message may have 300,000."""
 
 
 class JobTexts(Repository):
-    """Queries for the messages, answers and other texts of one job."""
+    """Queries for the texts of one job, such as its message and its answer."""
 
     def of(self, job: Job) -> JobPageTexts:
-        """Return the texts that belong to a job."""
+        """Return the texts of a job for its page."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
@@ -51,7 +51,7 @@ class JobTexts(Repository):
         )
 
     def answer(self, job: Job) -> RecordedAnswer | None:
-        """Return the answer of a job, None where the job has none or the answer was deleted."""
+        """Return the answer of a job, or None if the job has none or the answer was deleted."""
         if job.answer_id is None:
             return RecordedAnswer(job.said) if job.said else None
         message = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
@@ -72,7 +72,7 @@ class JobLists(Repository):
     def jobs(
         self, wanted: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
     ) -> tuple[Sequence[ListedJob], PageCursor | None]:
-        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor of the next page.
+        """Return up to ``limit`` jobs after a cursor, newest first, and the cursor of the next page.
 
         The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
         a filter in ``without`` are left out.
@@ -97,7 +97,7 @@ class JobLists(Repository):
         return [ListedJob(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> JobRecord:
-        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the fallback model for used-up budgets."""
+        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used when a budget is used up."""
         row = self._first(_listed().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")

@@ -1,4 +1,4 @@
-"""Queries for durations of jobs, from a sample of at most a few thousand rows."""
+"""Queries for the latency of jobs, computed from a sample of at most a few thousand rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ STAGES: Mapping[StepKind | None, LatencyStage] = {
     StepKind.TAGS: LatencyStage.TAGS,
     StepKind.DELIVER: LatencyStage.DELIVER,
 }
-"""The stage of each kind of step; other steps take too little time to be shown."""
+"""The latency stage of each kind of step; other steps are too short to show."""
 DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A sampled job; its times are stored texts, because most of them are only subtracted."""
+    """A sampled job, with times as stored texts, because most times are only subtracted."""
 
     id: str
     kind: JobKind
@@ -76,7 +76,7 @@ class Latency(Repository):
     )
 
     def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
-        """Return the percentiles of a sample of the matching completed jobs: the newest of each day."""
+        """Return the latency percentiles of a sample of the matching completed jobs: the newest of each day."""
         days = sampled_period(period)
         jobs = self._sample(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
@@ -97,7 +97,7 @@ class Latency(Repository):
         return [_Sampled(*row) for rows in results for row in rows]
 
     def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
-        """Yield how long jobs waited for their first step; resumed runs waited for other reasons and are left out."""
+        """Yield each job's wait for its first step; resumed runs are left out, because other waits precede them."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
@@ -117,7 +117,7 @@ class Latency(Repository):
 
 
 def _days(period: Period) -> Iterator[Period]:
-    """Yield the days of a period, the newest first."""
+    """Yield each day of a period, the newest first."""
     for back in range(period.days):
         day = period.until - timedelta(days=back)
         yield Period(day, day)
@@ -136,5 +136,5 @@ def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _between(earlier: str, later: str) -> float:
-    """Return the milliseconds between two times, at least 0, because the clock may have been set back."""
+    """Return the milliseconds from one time to a later one; 0 if the clock was set back between them."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

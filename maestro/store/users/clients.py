@@ -1,4 +1,4 @@
-"""Queries for clients, who pay for the answers in channels."""
+"""Queries for clients, the customers who pay for answers in channels."""
 
 from collections.abc import Container
 
@@ -16,26 +16,29 @@ from maestro.store.users.audit import Audit
 
 
 class PayingClients(Repository):
-    """Queries for clients, and their edits; ``actor`` is the author in the audit log."""
+    """Queries for clients, and edits of them; ``actor`` is recorded in the audit log as the author."""
 
     def get(self, name: str) -> Client:
-        """Return the client of this name or slug; raises ``NotFound``."""
+        """Return the client with this name or slug; raises ``NotFound``."""
         return required(self._of_name(name) or self._of_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of the client with this name or slug, None for an empty text; raises ``InvalidEdit``."""
+        """Return the id of the client with this name or slug; raises ``InvalidEdit``.
+
+        An empty name returns None.
+        """
         client = self._of_name(name) or self._of_slug(name) if name else None
         if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
         return client.id if client is not None else None
 
     def name_of(self, client_id: int | None) -> str:
-        """Return the name of a client, empty for None."""
+        """Return the name of the client with this id; empty for None."""
         client = self._session.get(Client, client_id) if client_id is not None else None
         return client.name if client is not None else ""
 
     def create(self, new: NewClient, actor: str) -> Client:
-        """Add a client; raises ``Conflict`` when its name or slug is taken."""
+        """Add a client; raises ``Conflict`` when its name or slug is in use."""
         if self._of_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
         if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
@@ -47,7 +50,7 @@ class PayingClients(Repository):
         return client
 
     def change(self, client: Client, change: ClientChange, actor: str) -> Client:
-        """Change a client; raises ``Conflict`` for one of the configuration, or when the slug is taken."""
+        """Change a client; raises ``Conflict`` if the configuration names the client, or the slug is in use."""
         _require_ours(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_free(change.slug, client.name)
@@ -62,7 +65,7 @@ class PayingClients(Repository):
         return client
 
     def remove(self, client: Client, actor: str) -> None:
-        """Remove a client without references; raises ``Conflict`` with the reason for any other."""
+        """Remove a client to which no rows refer; raises ``Conflict`` with the reason otherwise."""
         _require_ours(client)
         used = self._uses(client)
         if used:
@@ -71,7 +74,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
     def enter(self, new: NewClient) -> Client:
-        """Add or change a client as the configuration says; raises ``Conflict`` when another client has its slug."""
+        """Add or update a client as the configuration says; raises ``Conflict`` when another client has its slug."""
         client = self._of_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_free(new.slug, new.name)
@@ -82,7 +85,7 @@ class PayingClients(Repository):
         return client
 
     def leave_out(self, named: Container[str]) -> None:
-        """Reset the configured fields of clients that are no longer in the configuration."""
+        """Reset the configured fields of clients that the configuration no longer names."""
         for gone in self._all(select(Client).where(Client.configured)):
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
@@ -107,7 +110,7 @@ class PayingClients(Repository):
         return self._first(select(Client).where(Client.slug == slug, Client.slug != ""))
 
     def _require_free(self, slug: str, name: str) -> None:
-        """Require that a slug is free or belongs to the client of this name."""
+        """Raise ``Conflict`` if a slug belongs to a client with another name."""
         taken = self._of_slug(slug) or self._of_name(slug)
         if taken is not None and taken.name != name:
             raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")
