@@ -88,7 +88,7 @@ def chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
         return None
     agent = tx.agents.by_slug(edits.agent)
     if agent is None or agent.status is AgentStatus.ARCHIVED:
-        raise InvalidEdit(f"agent: there is no agent {edits.agent}; see which there are with: maestro agents list")
+        raise InvalidEdit(f"agent: there is no agent {edits.agent}; `maestro agents list` shows all agents")
     if agent.status is not AgentStatus.ACTIVE:
-        raise InvalidEdit(f"agent: {edits.agent} is {agent.status}; make it active first, or choose another")
+        raise InvalidEdit(f"agent: {edits.agent} is {agent.status}; make it active first, or choose another agent")
     return agent

@@ -33,7 +33,7 @@ Clock = Callable[[], datetime]
 PROVEN_SECONDS = 10.0
 """The seconds for which a successful write proves that the store can be written."""
 NO_ROOM = (
-    "the disk of the store is nearly full: what was kept free on it for answers that are paid for has been given up. "
+    "the disk of the store is nearly full: the space reserved for paid answers was released. "
     "Free some space on its disk."
 )
 

@@ -195,7 +195,7 @@ def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> Non
     again = plan("CREATE_CRON", "b")
     assert (again.state, again.detail) == (
         FAILED,
-        "The cron was not created: the agent bob has just that planned already, as 'Cron Job 2'; give this one a name.",
+        "The cron was not created: the agent bob has the same schedule already: 'Cron Job 2'; give this one a name.",
     )
     with store.view() as tx:
         assert [one.name for one in tx.background.schedules.all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]

@@ -101,8 +101,8 @@ class Bindings(Agents):
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
-                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; free it first, or "
-                "change that binding"
+                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete that binding "
+                "first, or change it"
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
@@ -215,8 +215,8 @@ class AgentEdits(Bindings):
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
-                f"agent {agent.slug} was changed meanwhile: it is at version {agent.version}, and this change was made "
-                f"for version {change.version}. Read it again, and change that."
+                f"agent {agent.slug} was changed meanwhile: its version is {agent.version}, but this change was made "
+                f"for version {change.version}. Read the agent again, and repeat the change."
             )
         self.begin_history(agent)
         before = self.fields(agent)
@@ -250,10 +250,12 @@ class AgentEdits(Bindings):
         names.
         """
         if agent.configured:
-            raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
+            raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")
         used = self._referring_tables(agent)
         if used:
-            raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
+            raise Conflict(
+                f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive the agent instead."
+            )
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
         AgentTokens(self._link, self._now).forget(agent)
@@ -294,8 +296,8 @@ class AgentEdits(Bindings):
         )
         if not force and removes_last_conductor(agent, after, self._session.exec(others).one()):
             raise Conflict(
-                f"{agent.slug} is the only active conductor, and direct messages would go to nobody. Make another "
-                "conductor first, or force it."
+                f"{agent.slug} is the only active conductor, and no agent would answer direct messages. Make another "
+                "agent a conductor first, or force the change."
             )
 
     @property

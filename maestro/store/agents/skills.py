@@ -52,7 +52,7 @@ class Skills(Repository):
 
     def get(self, slug: str) -> SkillRow:
         """Return the skill with this slug; raises ``NotFound``."""
-        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows those there are")
+        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills")
 
     def enter(self, library: SkillSet) -> None:
         """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""

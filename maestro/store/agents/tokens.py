@@ -44,9 +44,9 @@ class AgentTokens(Repository):
     def make(self, agent: Agent, name: str, actor: str) -> IssuedToken:
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
-            raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
+            raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
         if self._count(agent) >= MOST_TOKENS:
-            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens; revoke those that are not used any more")
+            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         row = AgentToken(
             agent_id=agent.id or 0,

@@ -178,7 +178,7 @@ class ScheduleRuns(Repository):
         every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
-            raise InvalidEdit(f"these are more than {MOST_TIMES} times; choose from and to nearer to each other")
+            raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")
         ids = [_job_id(prefix, time) for time in passed]
         known = set(self._session.exec(select(Job.id).where(col(Job.id).in_(ids))))
         return tuple(
@@ -195,7 +195,7 @@ class ScheduleRuns(Repository):
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
         present = self.open_job(planned.ref)
         if present is not None:
-            raise Conflict(f"job {present} of {planned.ref} is not over; wait for its end, or cancel it")
+            raise Conflict(f"job {present} of {planned.ref} is still open; wait for its end, or cancel the job")
         return agent
 
     def _begin(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:

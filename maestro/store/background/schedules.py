@@ -30,7 +30,7 @@ class Schedules(Repository):
 
     def get(self, ref: str) -> ScheduleColumns:
         """Return the schedule with this ref; raises ``NotFound``."""
-        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
+        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows all schedules")
 
     def find(self, ref: str | None) -> ScheduleColumns | None:
         """Return the schedule with this ref, or None if there is none."""
@@ -92,7 +92,7 @@ class Schedules(Repository):
         )
         twin = next((schedule.name for schedule in self.of(agent) if schedule.is_like(planned)), None)
         if not planned.name and twin is not None:
-            raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
+            raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
         planned.name = self._name(planned, agent)
         self._save(planned)
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")

@@ -34,7 +34,7 @@ class WebhookEndpoints(Repository):
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
-        return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
+        return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks")
 
     def open_at(self, path: str) -> Webhook | None:
         """Return the enabled webhook at a path, or None if there is none."""

@@ -65,7 +65,9 @@ class Removals(Repository):
         conversation = self.conversation(plan.conversation_id)
         jobs = self._jobs(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
-            raise Conflict(f"something was said in conversation {plan.conversation_id} meanwhile. Delete it again.")
+            raise Conflict(
+                f"conversation {plan.conversation_id} continued meanwhile, so it was not deleted. Delete it again."
+            )
         since = self._elsewhere(plan.parts, jobs, _queries_since(plan))
         self._forget(conversation, facts=facts)
         self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))
@@ -116,7 +118,7 @@ class Removals(Repository):
         rows = self._run(select(Job.id, Job.status).join(related, related.c.id == Job.id).where(of_no_other)).all()
         open_job = next((job_id for job_id, status in rows if not status.ended), None)
         if open_job is not None:
-            raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel it first, or wait.")
+            raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel the job, or wait.")
         return {job_id for job_id, _ in rows}
 
     def _newest(self, column: Any) -> int:

@@ -101,7 +101,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
         return None
     if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StoreFull(f"the store did not answer: {cause}. Free some space on its disk.")
-    return StoreBusy(f"the store did not answer: {cause}. Check its disk and who else uses the database.")
+    return StoreBusy(f"the store did not answer: {cause}. Check its disk, and which other programs use the database.")
 
 
 def damage(path: Path, cause: BaseException | None) -> str:

@@ -73,7 +73,7 @@ class ToolRuns(Repository):
             self._first(
                 select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
             ),
-            f"job {job_id} has no tool call {place} of answer {number}",
+            f"job {job_id} has no tool call {place} in the answer of model call {number}",
         )
 
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:

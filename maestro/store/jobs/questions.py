@@ -89,7 +89,9 @@ class Questions(Repository):
         if before is not None:
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
-            raise Conflict(f"{MOST_OPEN} questions are open already; ask again for their answers first")
+            raise Conflict(
+                f"this agent has {MOST_OPEN} open questions already; ask one of them again to get its answer first"
+            )
         return self._save(question)
 
     def find(self, question_id: int) -> Question | None:

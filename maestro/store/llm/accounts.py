@@ -108,7 +108,7 @@ class Accounts(Repository):
 
     def get(self, name: str) -> ModelAccount:
         """Return the account with this name; raises ``NotFound``."""
-        missing = f"there is no account {name!r}; `maestro accounts list` shows which there are"
+        missing = f"there is no account {name!r}; `maestro accounts list` shows all accounts"
         return required(self.by_name(name), missing)
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:

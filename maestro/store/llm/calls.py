@@ -81,7 +81,7 @@ class Calls(Repository):
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the stored answer of a call; raises ``NotFound``."""
-        return required(self.answered(key), f"job {key.job_id} holds no answer to call {key.number}")
+        return required(self.answered(key), f"job {key.job_id} has no answer to model call {key.number}")
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest stored answer for this purpose among all jobs of a conversation."""

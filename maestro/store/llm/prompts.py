@@ -269,7 +269,7 @@ class ModelRequests(Repository):
         """
         calls = self.calls(job_id)
         if not calls:
-            raise NotFound(f"no model was asked anything in job {job_id}")
+            raise NotFound(f"job {job_id} has called no model")
         answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
         return (answers or calls)[-1].id or 0
 
@@ -280,11 +280,9 @@ class ModelRequests(Repository):
         """
         job, call = self._job(job_id), self._session.get(LLMCall, call_id)
         if call is None or call.job_id != job_id:
-            raise NotFound(
-                f"job {job_id} has no model call {call_id}; see which it has with: maestro jobs show {job_id}"
-            )
+            raise NotFound(f"job {job_id} has no model call {call_id}; `maestro jobs show {job_id}` shows its calls")
         if job.erased:
-            raise NotFound(f"what was said in job {job_id} was deleted with its conversation")
+            raise NotFound(f"the requests of job {job_id} were deleted with its conversation")
         prompts = Prompts(self._link, self._now)
         request = StoredRequest.model_validate_json(prompts.text(call.request))
         return RecordedCall(

@@ -101,7 +101,7 @@ class MemoryEdits(Memory):
         """Delete a key in this scope only; raises ``NotFound``."""
         state = self.state(agent.id or 0, key, place)
         if state is None:
-            raise NotFound(f"{agent.slug} keeps nothing under this key")
+            raise NotFound(f"{agent.slug} has no state with this key")
         self.forget_state(agent.id or 0, key, place)
         self._note(actor, "memory.state.forget", agent, f"state {state.id}")
 
@@ -115,7 +115,7 @@ class MemoryEdits(Memory):
     def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
         known = self.repeated(agent_id, fact, place, besides)
         if known is not None:
-            raise Conflict(f"fact {known.id} says the same already; change that one")
+            raise Conflict(f"fact {known.id} has the same content already; change that fact instead")
 
     def _note(self, actor: str, action: str, agent: Agent, detail: str) -> None:
         Audit(self._link, self._now).add(actor, action, agent.slug, detail)

@@ -44,7 +44,7 @@ class Bots(Repository):
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
         """Add an account; raises ``Conflict`` when its name is in use on the platform."""
         if self.find(bot.platform, bot.account) is not None:
-            raise Conflict(f"there is a connector {bot.place} already; change that one, or choose another account")
+            raise Conflict(f"there is a connector {bot.place} already; change it, or choose another account name")
         return self.put(bot, actor, "connector.add")
 
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
@@ -57,7 +57,7 @@ class Bots(Repository):
     def remove(self, bot: BotInstance, actor: str) -> None:
         """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
         if bot.configured:
-            raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
+            raise Conflict(f"connector {bot.place} is set by the configuration; remove it there, or disable it")
         self._remove(bot)
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 

@@ -130,7 +130,7 @@ class Pairings(Repository):
             condition = Pairing.id == int(text)
         return required(
             self._first(select(Pairing).where(condition)),
-            f"there is no pairing {text!r}; list them with `maestro pairings list`",
+            f"there is no pairing request {text!r}; `maestro pairings list` shows all requests",
         )
 
     def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:

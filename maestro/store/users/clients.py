@@ -69,7 +69,7 @@ class PayingClients(Repository):
         _require_ours(client)
         used = self._uses(client)
         if used:
-            raise Conflict(f"client {client.name!r} stays: {used}")
+            raise Conflict(f"client {client.name!r} cannot be removed: {used}")
         self._remove(client)
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
@@ -94,13 +94,13 @@ class PayingClients(Repository):
     def _uses(self, client: Client) -> str:
         agent = self._first(select(Agent.slug).where(Agent.client_id == client.id))
         if agent is not None:
-            return f"the agent {agent} names it; give it another client first"
+            return f"the agent {agent} names this client; give the agent another client first"
         channel = self._first(select(AgentChannel.channel).where(AgentChannel.client_id == client.id))
         if channel is not None:
-            return f"the binding of the channel {channel} names it; give it another client first"
+            return f"the binding of the channel {channel} names this client; give it another one first"
         for column in (col(UsageRow.client_id), col(Job.client_id)):
             if self._first(select(column).where(column == client.id).limit(1)) is not None:
-                return "there was work for it, and its usage is kept; take its budget away instead"
+                return "there are jobs or usage of this client; remove its budget instead"
         return ""
 
     def _of_name(self, name: str) -> Client | None:
@@ -113,11 +113,9 @@ class PayingClients(Repository):
         """Raise ``Conflict`` if a slug belongs to a client with another name."""
         taken = self._of_slug(slug) or self._of_name(slug)
         if taken is not None and taken.name != name:
-            raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")
+            raise Conflict(f"the slug {slug} belongs to the client {taken.name!r}; choose another slug")
 
 
 def _require_ours(client: Client) -> None:
     if client.configured:
-        raise Conflict(
-            f"client {client.name!r} is of the configuration; change it under clients there, and restart Maestro"
-        )
+        raise Conflict(f"client {client.name!r} is set by the configuration; change clients there, and restart Maestro")

@@ -182,4 +182,4 @@ async def test_a_client_of_the_configuration_is_not_changed_here(rows: JobRows, 
     with rows.store.begin() as tx:
         tx.users.clients.enter(NewClient(name="Acme"))
     for method, body in (("PATCH", {"plan": "monthly"}), ("DELETE", None)):
-        assert "under clients there" in (await asked(http, method, "/clients/Acme", 409, json=body))["message"]
+        assert "change clients there" in (await asked(http, method, "/clients/Acme", 409, json=body))["message"]

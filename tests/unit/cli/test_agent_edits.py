@@ -116,8 +116,8 @@ def test_an_agent_is_removed_for_good_only_when_nothing_speaks_of_it(rows: JobRo
 
 def test_the_last_conductor_goes_only_by_force(maestro: Maestro) -> None:
     worked(maestro("agents", "create", "boss", "--role", "conductor"))
-    assert "direct messages would go to nobody" in refused(maestro("agents", "archive", "boss"))
-    assert "direct messages would go to nobody" in refused(maestro("agents", "edit", "boss", "--role", "coder"))
+    assert "no agent would answer direct messages" in refused(maestro("agents", "archive", "boss"))
+    assert "no agent would answer direct messages" in refused(maestro("agents", "edit", "boss", "--role", "coder"))
     worked(maestro("agents", "archive", "boss", "--force"))
 
 
@@ -202,7 +202,7 @@ def test_clients_are_added_listed_changed_and_removed(rows: JobRows, maestro: Ma
     assert table[2].split() == ["Globex", "-", "per_task", "1", "-", "0.00", "configuration"]
     changed = worked(maestro("clients", "edit", "acme", "--no-daily-budget", "--weight", "5", "--json")).json
     assert (changed["dailyBudgetUsd"], changed["weight"], changed["slug"]) == (None, 5, "acme")
-    assert "under clients there" in refused(maestro("clients", "edit", "Globex", "--plan", "monthly"))
+    assert "change clients there" in refused(maestro("clients", "edit", "Globex", "--plan", "monthly"))
     assert "plan: expected a lower-case word" in refused(maestro("clients", "edit", "acme", "--plan", "A B"))
     assert worked(maestro("clients", "remove", "acme", "--json")).json == {"name": "Acme & Sons"}
     assert "there is no client 'acme'" in refused(maestro("clients", "remove", "acme"))

@@ -48,7 +48,7 @@ def test_what_is_not_there_is_one_line(rows: JobRows, maestro: Maestro) -> None:
     job_id = rows.add()
     for arguments, words in (
         (("nope",), "job nope does not exist"),
-        ((job_id,), f"no model was asked anything in job {job_id}"),
+        ((job_id,), f"job {job_id} has called no model"),
         ((job_id, "--call", "5"), f"job {job_id} has no model call 5"),
     ):
         ran = maestro("jobs", "prompt", *arguments)

@@ -121,7 +121,7 @@ def test_a_slug_that_is_taken_is_refused_with_the_way_out(store: Store) -> None:
 def test_who_edits_what_somebody_else_has_edited_meanwhile_is_told(store: Store) -> None:
     with store.begin() as tx:
         change(tx, "bob", description="first", version=1)
-        with pytest.raises(Conflict, match="is at version 2, and this change was made for version 1"):
+        with pytest.raises(Conflict, match="its version is 2, but this change was made for version 1"):
             change(tx, "bob", description="second", version=1)
 
 
@@ -166,7 +166,7 @@ def test_the_last_conductor_stays_unless_it_is_forced_to_go(store: Store) -> Non
     with store.begin() as tx:
         tx.agents.create(NewAgent(slug="first", role="conductor"), GRACE)
         for fields in ({"status": "archived"}, {"role": "assistant"}):
-            with pytest.raises(Conflict, match="only active conductor, and direct messages would go to nobody"):
+            with pytest.raises(Conflict, match="only active conductor, and no agent would answer direct messages"):
                 change(tx, "first", **fields)
         tx.agents.create(NewAgent(slug="second", role="conductor"), GRACE)
         assert change(tx, "first", role="assistant").role == "assistant"
@@ -190,14 +190,14 @@ def test_only_an_agent_of_which_nothing_speaks_is_gone_for_good(rows: JobRows, s
         tx.agents.purge(tx.agents.named("bob"), GRACE)
         assert tx.agents.by_slug("bob") is None
         assert tx.agents.create(NewAgent(slug="bob"), GRACE).version == 1
-        with pytest.raises(Conflict, match="ada cannot be removed for good: queue speak of it"):
+        with pytest.raises(Conflict, match="ada cannot be deleted: rows of queue refer to it"):
             tx.agents.purge(tx.agents.named("ada"), GRACE)
 
 
 def test_an_agent_of_the_configuration_is_not_removed_here(store: Store) -> None:
     with store.begin() as tx:
         tx.agents.named("bob").configured = True
-        with pytest.raises(Conflict, match="take it out of agents there first"):
+        with pytest.raises(Conflict, match="remove it from agents there first"):
             tx.agents.purge(tx.agents.named("bob"), GRACE)
 
 

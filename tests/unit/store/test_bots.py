@@ -92,7 +92,7 @@ def test_what_the_configuration_names_no_longer_is_gone_and_what_operators_switc
         bot = tx.bots.get("discord", "default")
         bot.enabled = False
         tx.bots.put(bot, "grace", "connector.disable")
-        with pytest.raises(Conflict, match="discord/default stands in the configuration"):
+        with pytest.raises(Conflict, match="discord/default is set by the configuration"):
             tx.bots.remove(bot, "grace")
     with store.begin() as tx:
         tx.bots.keep_configured({("discord", "default"): None})

@@ -113,7 +113,7 @@ def test_each_time_is_made_up_for_once_and_in_its_turn(rows: JobRows) -> None:
         assert [job.turn for job in jobs] == sorted(job.turn or 0 for job in jobs)
         assert tx.background.schedules.get(ref).runs == 4
     rows.clock.go(hours=1)
-    with pytest.raises(Conflict, match="is not over"):
+    with pytest.raises(Conflict, match="is still open"):
         backfill(rows, ref, 4)
     assert backfill(rows, ref, 4, preview=True).count == 1
     with rows.store.begin() as tx:
