@@ -46,7 +46,7 @@ def _status_text(tx: Transaction, arrival: ReceivedMessage) -> str:
 
 def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
     """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
-    head, tasks = tx.jobs.head_of(arrival.lane), _tasks(tx, arrival)
+    head, tasks = tx.jobs.lane_head(arrival.lane), _tasks(tx, arrival)
     if head is None or head.stop_requested:
         head = next(iter(tx.jobs.waiting_jobs_in(arrival.lane)), head)
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]

@@ -80,12 +80,12 @@ class AgentOperations:
         """List the edits of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
-            return version_page(tx.agents.versions.of(tx.agents.named(slug), before, limit + 1), limit)
+            return version_page(tx.agents.versions.of_agent(tx.agents.named(slug), before, limit + 1), limit)
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return an agent as it was after an edit, and its differences to the version before, or to ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.pair(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.versions_to_compare(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Make a new version with the content of an earlier one."""
@@ -118,7 +118,7 @@ class BindingOperations:
     ) -> BindingPage:
         """List the bound channels, the oldest first, of one agent if its slug is given."""
         with self._store.view() as tx:
-            return tx.agents.bound(agent, int(cursor or 0), limit)
+            return tx.agents.page_of_bindings(agent, int(cursor or 0), limit)
 
     def free(self, address: Address, actor: str) -> None:
         """Free the channel of an address; 409 for a binding of the configuration."""
@@ -153,7 +153,7 @@ class TokenOperations:
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, those that were revoked too; no token itself is stored."""
         with self._store.view() as tx:
-            return token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
+            return token_page(tx.agents.tokens.of_agent(tx.agents.named(slug), cursor, limit + 1), limit)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Make a token for an agent; it is shown only now. 409 for an archived agent."""

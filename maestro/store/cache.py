@@ -243,13 +243,13 @@ class ChangeWatcher:
         if self.state is not None:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Ask the watcher to check for changes now instead of after its interval; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
 
-    async def look(self, *, at_once: bool = True) -> None:
+    async def check(self, *, at_once: bool = True) -> None:
         """Read the state if the store was changed or a job is due, and set the events of matching subscriptions.
 
         Unless ``at_once``, the first call after a change only notes the change, and the next call reads the state.
@@ -290,12 +290,12 @@ class ChangeWatcher:
             called = self._called.is_set()
             self._called.clear()
             try:
-                await self.look(at_once=called)
+                await self.check(at_once=called)
             # A failed read must not end the watcher, because a later read may succeed.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((subscription.seconds() for subscription in self._subscriptions), default=1.0) / 2
-            # A pause of one interval limits the reads, however often ``look_soon`` is called.
+            # A pause of one interval limits the reads, however often ``check_soon`` is called.
             if called:
                 await asyncio.sleep(interval)
                 continue

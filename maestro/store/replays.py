@@ -50,15 +50,15 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | N
 
 
 def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
-    tasks = [child for child in tx.jobs.delegations.of(job.id) if child.task]
+    tasks = [child for child in tx.jobs.delegations.children_of(job.id) if child.task]
     withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
         job=job,
-        steps=tx.jobs.steps.of(job.id),
-        calls=tx.llm.calls.of(job.id),
-        deliveries=tx.deliveries.of(job.id),
-        actions=tx.jobs.actions.of(job.id),
-        tools=tx.jobs.tool_runs.of(job.id),
+        steps=tx.jobs.steps.of_job(job.id),
+        calls=tx.llm.calls.of_job(job.id),
+        deliveries=tx.deliveries.of_job(job.id),
+        actions=tx.jobs.actions.of_job(job.id),
+        tools=tx.jobs.tool_runs.of_job(job.id),
         withheld=len(withheld),
         tasks=len(tasks) - len(withheld),
     )

@@ -115,7 +115,7 @@ class JobTables(Jobs):
         Its delegated tasks may begin if the job was answered, and a delegator that waits for it resumes. ``dependents``
         are the kinds of rows that depend on the job, if the caller has read them in this transaction.
         """
-        rows = dependents or self.dependents.of(job_id)
+        rows = dependents or self.dependents.of_job(job_id)
         if rows.questions:
             self.questions.cancel_of(job_id)
         if rows.calls:
@@ -123,12 +123,12 @@ class JobTables(Jobs):
         if rows.chunks:
             self._deliveries.abandon(job_id)
         if rows.lanes:
-            self._deliveries.leave_lanes(job_id)
+            self._deliveries.release_lanes(job_id)
         ended = self.end(job_id, ending)
         if ended and (rows.tasks or rows.delegated):
             self.delegations.settle_end(job_id, ending.status)
         if ended and rows.scheduled:
-            self._schedule_runs.closed(job_id, ending.status)
+            self._schedule_runs.count_outcome(job_id, ending.status)
         if ended and ending.is_by_operator:
             self._notify_of_cancellation(self.read(job_id))
         return ended

@@ -64,10 +64,10 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
-        [cron] = tx.background.schedules.of(ada)
+        [cron] = tx.background.schedules.of_agent(ada)
         assert (ada.voice, cron.name, cron.zone, cron.created_by) == ("dry", "morning", "Europe/Berlin", "discord:1")
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
-        [version] = tx.agents.versions.of(ada, limit=5)
+        [version] = tx.agents.versions.of_agent(ada, limit=5)
         assert (version.actor, version.reason) == ("discord:1", "asked of @chief in job job")
         assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "cron-1")]
 

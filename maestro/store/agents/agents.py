@@ -114,7 +114,7 @@ class Colleagues(Repository):
     )
 
     @cached_by_version("agents")
-    def staff(self) -> AgentDirectory:
+    def active_agents(self) -> AgentDirectory:
         """Return the active agents."""
         return AgentDirectory(
             [

@@ -48,21 +48,23 @@ class AgentVersions(Repository):
             AgentVersion(agent_id=agent_id, version=number, at=self._now, actor=actor, reason=reason, snapshot=snapshot)
         )
 
-    def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
+    def of_agent(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
         """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
         versions = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
             versions = versions.where(AgentVersion.version < before)
         return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
-    def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
+    def versions_to_compare(
+        self, agent: Agent, number: int, against: int | None
+    ) -> tuple[AgentVersion, AgentVersion | None]:
         """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
             return version, self.get(agent, against)
-        return version, next(iter(self.of(agent, before=number, limit=1)), None)
+        return version, next(iter(self.of_agent(agent, before=number, limit=1)), None)
 
-    def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
+    def fields_at_moment(self, agent: Agent, moment: datetime) -> AgentFields | None:
         """Return an agent's fields at a moment, or its first fields if the agent is newer; None without versions."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
@@ -129,7 +131,7 @@ class Bindings(Agents):
         """Return a binding as an API view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
-    def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
+    def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
         """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
@@ -148,7 +150,7 @@ class Bindings(Agents):
             client=PayingClients(self._link, self._now).name_of(binding.client_id),
         )
 
-    def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
+    def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
         """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
         binding = self.binding(address) or AgentChannel(
@@ -158,7 +160,7 @@ class Bindings(Agents):
         self._put_binding(binding, new)
         return binding
 
-    def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
+    def set_configured_agent(self, platform: str, account: str, agent: Agent | None) -> None:
         """Set the agent of a platform account as the configuration says; None removes the agent."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
@@ -272,7 +274,7 @@ class AgentEdits(Bindings):
 
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent as its first version, unless it has versions already."""
-        if not AgentVersions(self._link, self._now).of(agent, limit=1):
+        if not AgentVersions(self._link, self._now).of_agent(agent, limit=1):
             self._record(agent, EARLIER, "")
 
     def _record(self, agent: Agent, actor: str, reason: str) -> None:

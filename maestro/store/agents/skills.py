@@ -54,7 +54,7 @@ class Skills(Repository):
         """Return the skill with this slug; raises ``NotFound``."""
         return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills")
 
-    def enter(self, library: SkillSet) -> None:
+    def replace_all(self, library: SkillSet) -> None:
         """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""
         self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
         for file in library.chosen.values():
@@ -63,7 +63,7 @@ class Skills(Repository):
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
         self._session.flush()
 
-    def note(self, source: str, problems: Sequence[str]) -> None:
+    def set_problems(self, source: str, problems: Sequence[str]) -> None:
         """Replace the recorded problems of one skill file."""
         self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)

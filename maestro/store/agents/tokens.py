@@ -60,7 +60,7 @@ class AgentTokens(Repository):
         self._note(actor, "token.create", agent, row)
         return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
-    def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+    def of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:

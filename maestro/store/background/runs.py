@@ -48,7 +48,7 @@ class ScheduleFollowing(Repository):
         queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
         return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
 
-    def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
+    def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
         """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
 
         If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
@@ -93,7 +93,7 @@ class ScheduleRuns(Repository):
         .limit(1)
     )
 
-    def is_instructed(self, job: Job) -> bool:
+    def runs_own_prompt(self, job: Job) -> bool:
         """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
         planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
@@ -107,7 +107,7 @@ class ScheduleRuns(Repository):
         job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
         return job_id
 
-    def began(self, job: Job) -> None:
+    def count_run(self, job: Job) -> None:
         """Count the run that a job begins; it ends a one-time schedule, unless an operator began an extra run."""
         planned = self._schedules.find(job.schedule)
         if planned is not None:
@@ -116,7 +116,7 @@ class ScheduleRuns(Repository):
             if job.slot is not None and runs_once(planned):
                 planned.ended_at = self._now
 
-    def closed(self, job_id: str, status: JobStatus) -> None:
+    def count_outcome(self, job_id: str, status: JobStatus) -> None:
         """Update the failure count of the schedule of a job that ended; no effect on a job without a schedule.
 
         A scripted run that started a model job counts as successful only after that job succeeds.
@@ -155,7 +155,7 @@ class ScheduleRuns(Repository):
             Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
         return BackfillView(preview=wish.preview, count=len(missed), times=times)
 
-    def begin_late(self, ref: str, prefix: str) -> bool:
+    def begin_missed_run(self, ref: str, prefix: str) -> bool:
         """Begin the missed run of a one-time schedule; return whether a run was missed.
 
         Temporal does not begin a run if it learns of its time too late. If it does begin the run, the job ids are
@@ -203,7 +203,7 @@ class ScheduleRuns(Repository):
         job = job_of(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
-        self.began(Jobs(self._link, self._now).add(job))
+        self.count_run(Jobs(self._link, self._now).add(job))
 
     @property
     def _schedules(self) -> Schedules:

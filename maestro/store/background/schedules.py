@@ -41,7 +41,7 @@ class Schedules(Repository):
         """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
-    def of(self, agent: Agent) -> Sequence[ScheduleColumns]:
+    def of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
         queries = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for query in queries for planned in self._session.exec(query)]
@@ -90,7 +90,7 @@ class Schedules(Repository):
             updated_at=self._now,
             **columns,
         )
-        twin = next((schedule.name for schedule in self.of(agent) if schedule.is_like(planned)), None)
+        twin = next((schedule.name for schedule in self.of_agent(agent) if schedule.is_like(planned)), None)
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
         planned.name = self._name(planned, agent)
@@ -126,7 +126,7 @@ class Schedules(Repository):
 
     def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
         """Return the name of a schedule, or a new one that no other schedule of the agent has."""
-        present = {schedule.name for schedule in self.of(agent) if schedule.ref != planned.ref}
+        present = {schedule.name for schedule in self.of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
         return planned.name or free_name(planned.unnamed, present)

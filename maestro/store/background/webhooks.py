@@ -101,7 +101,7 @@ class WebhookEndpoints(Repository):
         self._remove(webhook)
         self._note(actor, "webhook.remove", webhook)
 
-    def refused(self, webhook: Webhook, reason: str, address: str) -> None:
+    def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count an event that was refused because of an invalid signature."""
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
@@ -112,12 +112,12 @@ class WebhookEndpoints(Repository):
         delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return delivery.job_id if delivery is not None else None
 
-    def has_taken(self, webhook: Webhook, digest: str) -> bool:
+    def has_accepted(self, webhook: Webhook, digest: str) -> bool:
         """Return whether a webhook has already accepted an event with this signature."""
         of_webhook = select(WebhookDelivery.job_id).where(WebhookDelivery.webhook_id == webhook.id)
         return self._any(of_webhook.where(WebhookDelivery.digest == digest))
 
-    def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
+    def recent_rate(self, webhook: Webhook, length: timedelta) -> WebhookRate:
         """Return the number of events that a webhook accepted in the last period of this length."""
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
@@ -127,7 +127,7 @@ class WebhookEndpoints(Repository):
         )
         return WebhookRate(*self._session.exec(counted).one())
 
-    def take(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
+    def add_event(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
         """Record an accepted event, and the id of the job that it created."""
         self._save(
             WebhookDelivery(
@@ -141,12 +141,12 @@ class WebhookEndpoints(Repository):
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
 
-    def waiting(self) -> int:
+    def count_pending_jobs(self) -> int:
         """Count the pending background jobs, in which events wait to be processed."""
         waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
         return self._session.exec(waiting).one()
 
-    def forget(self, before: datetime) -> None:
+    def delete_events(self, before: datetime) -> None:
         """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (

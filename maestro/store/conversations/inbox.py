@@ -47,7 +47,7 @@ class QuotedMessages(Repository):
         select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
     )
 
-    def of(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
+    def find_quoted(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
         """Return the message to which another one replies, as this agent sees it; None if unknown.
 
         On platforms where every message of a thread refers to the first one, that reference does not count as a quote.
@@ -84,7 +84,7 @@ class MediaFiles(Repository):
         )
         self._save(file)
 
-    def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+    def of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
         """Return the files of each of these messages, in order; a file never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}

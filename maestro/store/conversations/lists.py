@@ -127,7 +127,7 @@ class ConversationLists(Repository):
             facts = facts.where(col(MemoryFact.created_at) < stretch.until)
         return self._all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
 
-    def containing(
+    def search_messages(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
@@ -173,7 +173,7 @@ class ConversationLists(Repository):
 
     def _with_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
         with_files = [authored.message.inbox_id for authored in messages if authored.message.has_files]
-        files = MediaFiles(self._link, self._now).of([number for number in with_files if number is not None])
+        files = MediaFiles(self._link, self._now).of_messages([number for number in with_files if number is not None])
         return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:

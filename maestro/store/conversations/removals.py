@@ -92,16 +92,16 @@ class Removals(Repository):
             raise NotFound(f"conversation {conversation_id} {when}")
         return conversation
 
-    def discarded(self) -> Sequence[str]:
+    def discarded_paths(self) -> Sequence[str]:
         """Return the paths of the files that wait for their removal, relative to the data folder."""
         return self._all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
-    def wanted_again(self, digest: str) -> bool:
+    def is_used_again(self, digest: str) -> bool:
         """Return whether a row has come to refer to the file with this digest again."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
-    def done_with(self, path: str) -> None:
+    def delete_discarded(self, path: str) -> None:
         """Delete the record of a path that waits for removal: its file was removed or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
@@ -166,7 +166,7 @@ class Removals(Repository):
             self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
             digests |= self._uploads([file.id for row in rows for file in row.files()])
             self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
-        self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
+        self._discard([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
 
     def _uploads(self, ids: Sequence[str]) -> set[str]:
         """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
@@ -201,7 +201,7 @@ class Removals(Repository):
                 .where(col(Job.id).in_(ids))
                 .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
             )
-        self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
+        self._discard([media_path(digest) for digest in digests if not self.is_used_again(digest)])
 
     def _forget(self, conversation: Conversation, *, facts: bool) -> None:
         """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""

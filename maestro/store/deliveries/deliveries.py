@@ -141,7 +141,7 @@ class Deliveries(Repository):
         assert row is not None
         return _start(purpose, row)
 
-    def leave_lanes(self, job_id: str) -> None:
+    def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
         self._change(self._LEAVE, of_job=job_id)
 
@@ -200,7 +200,7 @@ class Deliveries(Repository):
         new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
 
-    def repeated(self, delivery_id: int, times: int = 1) -> None:
+    def count_repeat(self, delivery_id: int, times: int = 1) -> None:
         """Count a repeated send of a chunk that the platform may already have received; -1 undoes the count."""
         again = update(Delivery).where(col(Delivery.id) == delivery_id)
         self._run(again.values(repeats=col(Delivery.repeats) + times))
@@ -254,7 +254,7 @@ class Deliveries(Repository):
         )
         return [(row, more) for row, more in rows]
 
-    def of(self, job_id: str) -> Sequence[Delivery]:
+    def of_job(self, job_id: str) -> Sequence[Delivery]:
         """Return all chunks of a job in all states."""
         return self._all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 
@@ -284,6 +284,6 @@ class JobFiles(Repository):
         """Add a file of a job, unless the job already has the same file under the same name."""
         self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
-    def of(self, job_id: str) -> Sequence[JobFile]:
+    def of_job(self, job_id: str) -> Sequence[JobFile]:
         """Return the files of a job as values, in the order in which the model requested them."""
         return self._read_all(self._OF_JOB, JobFile, of_job=job_id)

@@ -81,12 +81,12 @@ class Drafts(Repository):
         """Return the draft of a job as a value, or None if the job has none."""
         return self._read(self._FIND, Draft, of_job=job_id)
 
-    def offered(self, place: Place) -> float:
+    def edit_interval(self, place: Place) -> float:
         """Return the least number of seconds between two edits of a message of an account; 0 means no streaming."""
         seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
         return seconds or 0.0
 
-    def offer(self, place: Place, seconds: float) -> None:
+    def set_edit_interval(self, place: Place, seconds: float) -> None:
         """Store the least number of seconds between two edits that the connector of an account can make."""
         WebUsers(self._link, self._now).status(*place).edit_interval = seconds
         self._session.flush()
@@ -97,7 +97,7 @@ class Drafts(Repository):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._change(self._WRITE, **vars(draft))
 
-    def at(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
+    def on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
         """Return the drafts on these accounts, with their addresses and jobs."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
@@ -139,7 +139,7 @@ class Drafts(Repository):
         """Mark the draft of a job as no longer shown."""
         self._change(self._DROP, of_job=job_id)
 
-    def take(self, job_id: str) -> None:
+    def hand_over(self, job_id: str) -> None:
         """Let the final answer take over the message of a job's draft."""
         self._change(self._TAKE, of_job=job_id)
 

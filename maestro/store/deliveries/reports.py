@@ -61,7 +61,7 @@ class DeliveryReports(Repository):
         row = self._find(place, key)
         return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
 
-    def pressed(self, place: Address, key: str, number: int) -> str | None:
+    def button_value(self, place: Address, key: str, number: int) -> str | None:
         """Return the value of a message's button by its number, or None if the message has no such button."""
         row = self._find(place, key)
         choices = row.choices if row is not None else ()

@@ -37,7 +37,7 @@ class Actions(Repository):
         )
         self._session.flush()
 
-    def of(self, job_id: str) -> Sequence[Action]:
+    def of_job(self, job_id: str) -> Sequence[Action]:
         """Return the outcomes of the tags in a job's answer, in the order of the answer."""
         return self._all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
@@ -54,7 +54,7 @@ class Actions(Repository):
 class ToolRuns(Repository):
     """Queries for the tool calls of jobs."""
 
-    def of(self, job_id: str) -> Sequence[ToolRun]:
+    def of_job(self, job_id: str) -> Sequence[ToolRun]:
         """Return the tool calls of a job in the order in which the model made them."""
         return self._all(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
@@ -85,7 +85,7 @@ class ToolRuns(Repository):
             images[row.number, row.place] = (*images.get((row.number, row.place), ()), image)
         return images
 
-    def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
+    def store_images(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
         """Store the images that a tool call returned, for the model to see."""
         which = run.model_dump(include={"job_id", "number", "place"})
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))

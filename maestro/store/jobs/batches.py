@@ -111,19 +111,19 @@ class Batches(Repository):
         lanes = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
         return self._run(lanes).scalars().all()
 
-    def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
+    def waiting_items(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
         """Return the index and lane of the next waiting items of a batch, except items in the lanes ``but``."""
         items = select(ReplayItem.place, ReplayItem.lane).where(
             *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
         return [(place, lane) for place, lane in self._run(items.order_by(col(ReplayItem.place)).limit(limit))]
 
-    def take(self, batch_id: str, place: int) -> str | None:
+    def take_item(self, batch_id: str, place: int) -> str | None:
         """Return the job id of a waiting item to begin it, or None if the item no longer waits."""
         job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
         return job_id
 
-    def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
+    def settle_item(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
         """Store the outcome of an item; after the last item, end the batch."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
         self._run(row.values(state=state, began=began, problem=problem, at=self._now))
@@ -184,7 +184,7 @@ class BatchCandidates(Repository):
         jobs = select(Job.id).where(*conditions(wanted))
         return self._run(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
-    def of(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
+    def read_jobs(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
         """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]

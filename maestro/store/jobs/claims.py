@@ -218,7 +218,7 @@ class Claims(Repository):
             for candidate in order.choose(found, limit, room)
         ]
 
-    def enter(self, **columns: object) -> Job:
+    def add_job(self, **columns: object) -> Job:
         """Add a job with these columns at the end of its lane; return it as a value without its position.
 
         This costs a tenth of adding the job as an object.
@@ -305,7 +305,7 @@ class MergedJobs(Repository):
             return self._read_all(self._OWN, InboxRow, own=inbox_id)
         return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
-    def waiting_behind(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
+    def pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
         """Return the pending jobs that follow a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
@@ -326,9 +326,9 @@ class MergedJobs(Repository):
     def merge(self, ids: Sequence[str], host: str) -> None:
         """Merge these jobs, and all jobs that were merged into them, into the job ``host``."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
-        self.follow(ids, host)
+        self.merge_followers(ids, host)
 
-    def follow(self, ids: Sequence[str], host: str) -> None:
+    def merge_followers(self, ids: Sequence[str], host: str) -> None:
         """Merge all jobs that were merged into these jobs into the job ``host``."""
         self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
         self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))

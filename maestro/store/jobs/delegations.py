@@ -77,7 +77,7 @@ class Delegations(Repository):
             jobs.append(self._fresh(jobs[-1].parent_id))
         return jobs
 
-    def of(self, job_id: str) -> Sequence[Job]:
+    def children_of(self, job_id: str) -> Sequence[Job]:
         """Return the child jobs of a job in the order of their creation."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
@@ -86,7 +86,7 @@ class Delegations(Repository):
 
     def below(self, job_ids: Iterable[str]) -> list[Job]:
         """Return all descendants of these jobs."""
-        children = [job for job_id in job_ids for job in self.of(job_id)]
+        children = [job for job_id in job_ids for job in self.children_of(job_id)]
         return [*children, *self.below([job.id for job in children])] if children else []
 
     def newest(self, job: Job) -> Job:
@@ -103,7 +103,7 @@ class Delegations(Repository):
 
         If a task was restarted, the restart has the result.
         """
-        tasks = [task for task in self.of(job_id) if task.hears]
+        tasks = [task for task in self.children_of(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
         return [(task, self._last(task)) for task in tasks if task.id not in restarted]
 
@@ -137,7 +137,7 @@ class Delegations(Repository):
         delegator = self.delegator(job)
         if delegator is None:
             return
-        children = self.of(delegator.id)
+        children = self.children_of(delegator.id)
         if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
             self._continue(delegator)
 
@@ -173,7 +173,9 @@ class Delegations(Repository):
 
     def _is_open(self, job: Job) -> bool:
         """Return whether any job of a job's chain is open."""
-        return job.status in OPEN or any(self._is_open(child) for child in self.of(job.id) if _is_in_chain(child))
+        return job.status in OPEN or any(
+            self._is_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
+        )
 
     def _last(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the first job.
@@ -181,7 +183,7 @@ class Delegations(Repository):
         Continuations with an answer are preferred. The first answer of a job, which only says that it delegates, is not
         the result if there are continuations.
         """
-        continuations = [child for child in self.of(job.id) if not child.task]
+        continuations = [child for child in self.children_of(job.id) if not child.task]
         answered = [child for child in continuations if child.has_answer]
         last = (answered or continuations or [job])[-1]
         return last if last is job else self._last(last)

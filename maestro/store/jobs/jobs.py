@@ -135,7 +135,7 @@ class Jobs(Claims):
         if known is not None:
             self.assume(with_values(known, **values))
 
-    def note(self, job_id: str, **values: object) -> None:
+    def update_later(self, job_id: str, **values: object) -> None:
         """Update columns of a job read in this transaction; all these updates share one statement before the commit."""
         self.assume(with_values(self.read(job_id), **values))
         self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
@@ -257,7 +257,7 @@ class Jobs(Claims):
         at_address = (getattr(Job, name) == value for name, value in address.model_dump().items())
         return self._any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
 
-    def head_of(self, lane: LaneKey) -> Job | None:
+    def lane_head(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
         return self._first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))

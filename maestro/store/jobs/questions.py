@@ -64,14 +64,16 @@ class Questions(Repository):
 
     def ask(self, question: Question) -> Question:
         """Add a question of a job; if it was cancelled with the job and the job is resumed, open it again instead."""
-        before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
+        before = (
+            self.of_tool_call(question.job_id, question.number, question.place) if question.job_id is not None else None
+        )
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)
         stored = before or question
         return self._save(stored)
 
-    def of(self, job_id: str, number: int, place: int) -> Question | None:
+    def of_tool_call(self, job_id: str, number: int, place: int) -> Question | None:
         """Return the question of a tool call, given by its model call's number and its index there."""
         key = {"of_job": job_id, "its_number": number, "its_place": place}
         return self._session.exec(self._OF_KEY, params=key).first()

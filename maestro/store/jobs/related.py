@@ -111,7 +111,7 @@ class JobDependents(Repository):
         ).where(col(Job.id) == bindparam("job_id"))
     )
 
-    def of(self, job_id: str) -> DependentRows:
+    def of_job(self, job_id: str) -> DependentRows:
         """Return which kinds of rows depend on a job; none for a missing job."""
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()

@@ -327,7 +327,7 @@ class StepRecords(Repository):
         """Mark all running attempts of a job as interrupted."""
         self._change(self._ALL, of_job=job_id, at=self._now)
 
-    def of(self, job_id: str) -> Sequence[JobStep]:
+    def of_job(self, job_id: str) -> Sequence[JobStep]:
         """Return the attempts of a job in the order in which they were recorded."""
         return self._all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 

@@ -128,7 +128,7 @@ class Accounts(Repository):
         best = self._row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
-    def enter(self, accounts: Sequence[ModelAccount]) -> None:
+    def set_configured(self, accounts: Sequence[ModelAccount]) -> None:
         """Store the accounts of the configuration and environment, and delete stored ones no longer in them.
 
         Accounts that were added by the API are kept, unless a configured account has the same name. A new key, address
@@ -191,7 +191,9 @@ class Accounts(Repository):
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
-    def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
+    def begin_cooldown(
+        self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]
+    ) -> datetime | None:
         """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requested.
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
@@ -205,14 +207,14 @@ class Accounts(Repository):
         limit.strikes += 1
         return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
 
-    def quota(self, name: str, asked: timedelta | None) -> datetime | None:
+    def begin_quota_wait(self, name: str, asked: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
         account = self._failed(name, QuotaExhausted.__name__)
         if account is None:
             return None
         return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
 
-    def refused(self, account: ModelAccount) -> bool:
+    def disable_refused(self, account: ModelAccount) -> bool:
         """Disable an account with a refused key; return false if an operator changed it since the call began."""
         row = self.by_name(account.name)
         if row is None or row.updated_at != account.updated_at:

@@ -209,7 +209,7 @@ class Calls(Repository):
             params=key_values(key),
         ).one()
 
-    def of(self, job_id: str) -> Sequence[LLMCall]:
+    def of_job(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the calls of a job, in their order."""
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 

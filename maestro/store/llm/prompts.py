@@ -273,7 +273,7 @@ class ModelRequests(Repository):
         answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
         return (answers or calls)[-1].id or 0
 
-    def seen(self, job_id: str, call_id: int) -> RecordedCall:
+    def recorded_call(self, job_id: str, call_id: int) -> RecordedCall:
         """Return the request of one model call, as it was stored before it was sent.
 
         Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.

@@ -51,7 +51,7 @@ class MemoryEdits(Memory):
             raise NotFound(f"{agent.slug} has no fact {fact_id}")
         return fact
 
-    def learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
+    def fact_learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
         """Return a fact that was learned in this conversation, or None."""
         fact = self._session.get(MemoryFact, fact_id)
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
@@ -59,7 +59,7 @@ class MemoryEdits(Memory):
     def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
         """Add an operator's fact; raises ``Conflict`` if the agent already has an equal fact."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
-        fact = self.keep(
+        fact = self.save_fact(
             MemoryFact(
                 agent_id=agent.id or 0,
                 category=new.category,
@@ -81,7 +81,7 @@ class MemoryEdits(Memory):
         fact.category, fact.content = changed
         fact.confidence = fact.confidence if change.confidence is None else change.confidence
         self._note(actor, "memory.change", agent, f"fact {fact_id}")
-        return self.keep(fact)
+        return self.save_fact(fact)
 
     def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
         """Delete a fact; raises ``NotFound``."""
@@ -113,7 +113,7 @@ class MemoryEdits(Memory):
         return count
 
     def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
-        known = self.repeated(agent_id, fact, place, besides)
+        known = self.find_repeated(agent_id, fact, place, besides)
         if known is not None:
             raise Conflict(f"fact {known.id} has the same content already; change that fact instead")
 

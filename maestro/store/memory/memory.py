@@ -242,7 +242,7 @@ class Memory(States):
                 known.confidence = confirmed_confidence(known.confidence, confidence)
                 known.last_accessed = self._now
                 continue
-            stored = self.keep(
+            stored = self.save_fact(
                 MemoryFact(
                     agent_id=agent_id,
                     category=category,
@@ -289,13 +289,13 @@ class Memory(States):
         if uncounted:
             self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
 
-    def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
+    def find_repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return the stored fact that a new fact repeats, or None; the fact ``besides`` (an id) is ignored."""
         keys = self._keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
         return self._same(fact.content, keys)
 
-    def keep(self, fact: MemoryFact) -> MemoryFact:
+    def save_fact(self, fact: MemoryFact) -> MemoryFact:
         """Insert or update a fact."""
         fact.content = one_line(fact.content)
         fact.likeness, fact.words = likeness_key(fact.content), indexed(fact.content)

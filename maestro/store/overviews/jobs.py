@@ -41,7 +41,7 @@ TEXT = 400
 class JobTexts(Repository):
     """Queries for the texts of one job, such as its message and its answer."""
 
-    def of(self, job: Job) -> JobPageTexts:
+    def of_job(self, job: Job) -> JobPageTexts:
         """Return the texts of a job for its page."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
@@ -101,21 +101,21 @@ class JobLists(Repository):
         row = self._first(_listed().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        listed, calls = ListedJob(*row), Calls(self._link, self._now).of(job_id)
+        listed, calls = ListedJob(*row), Calls(self._link, self._now).of_job(job_id)
         prompts = Prompts(self._link, self._now)
         return JobRecord(
             listed=listed,
             substitution=self._substitution(listed.job, calls, cheaper),
-            steps=StepRecords(self._link, self._now).of(job_id),
+            steps=StepRecords(self._link, self._now).of_job(job_id),
             calls=calls,
-            deliveries=Deliveries(self._link, self._now).of(job_id),
-            actions=Actions(self._link, self._now).of(job_id),
-            led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
+            deliveries=Deliveries(self._link, self._now).of_job(job_id),
+            actions=Actions(self._link, self._now).of_job(job_id),
+            led_to=[job.id for job in Delegations(self._link, self._now).children_of(job_id)],
             merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
             restarts=self._all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
             tools=[
                 ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
-                for run in ToolRuns(self._link, self._now).of(job_id)
+                for run in ToolRuns(self._link, self._now).of_job(job_id)
             ],
             questions=[
                 JobQuestionView(
@@ -134,7 +134,7 @@ class JobLists(Repository):
         if answer is None or agent is None:
             return None
         accounts = Accounts(self._link, self._now)
-        then = AgentVersions(self._link, self._now).fields_then(agent, answer.started_at) or agent
+        then = AgentVersions(self._link, self._now).fields_at_moment(agent, answer.started_at) or agent
         limits = accounts.limits(answer.started_at)
         return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
 

@@ -61,7 +61,7 @@ class Bots(Repository):
         self._remove(bot)
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 
-    def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
+    def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
         """Store the accounts that the configuration names, with their agents; delete those it no longer names.
 
         An account of the same name that was added by the API becomes a configured one, and its stored secrets are

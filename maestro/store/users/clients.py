@@ -73,7 +73,7 @@ class PayingClients(Repository):
         self._remove(client)
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
-    def enter(self, new: NewClient) -> Client:
+    def set_configured(self, new: NewClient) -> Client:
         """Add or update a client as the configuration says; raises ``Conflict`` when another client has its slug."""
         client = self._of_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:

@@ -49,7 +49,7 @@ class WebUsers(Repository):
         self._session.delete(row)
         return row if row.expires_at > self._now else None
 
-    def own_channel(self, address: Address, user_id: str) -> bool:
+    def claim_channel(self, address: Address, user_id: str) -> bool:
         """Make a user the owner of a channel without an owner; return whether the user owns the channel now."""
         values = {"user_id": user_id, "opened_at": self._now, **address.model_dump(include=set(CHANNEL_KEY))}
         self._session.exec(insert(ChannelOwner).values(**values).on_conflict_do_nothing())

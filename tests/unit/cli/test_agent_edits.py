@@ -185,7 +185,7 @@ def test_a_channel_is_bound_and_freed(rows: JobRows, maestro: Maestro) -> None:
     worked(maestro("agents", "unbind", "slack", "C1"))
     assert "slack/C1 is bound to no agent" in refused(maestro("agents", "unbind", "slack", "C1"))
     with rows.store.begin() as tx:
-        tx.agents.enter_binding(tx.agents.named("ada"), NewBinding(platform="slack", channel="C2"))
+        tx.agents.set_configured_binding(tx.agents.named("ada"), NewBinding(platform="slack", channel="C2"))
     assert "under channels there" in refused(maestro("agents", "unbind", "slack", "C2"))
 
 
@@ -196,7 +196,7 @@ def test_clients_are_added_listed_changed_and_removed(rows: JobRows, maestro: Ma
     assert worked(maestro("clients", "list")).out == "There are no clients.\n"
     worked(maestro("clients", "add", "Acme & Sons", "--slug", "acme", "--plan", "monthly", "--daily-budget", "3"))
     with rows.store.begin() as tx:
-        tx.users.clients.enter(NewClient(name="Globex"))
+        tx.users.clients.set_configured(NewClient(name="Globex"))
     table = worked(maestro("clients", "list")).out.splitlines()
     assert table[1].split() == ["Acme", "&", "Sons", "acme", "monthly", "1", "3.00", "0.00", "made", "here"]
     assert table[2].split() == ["Globex", "-", "per_task", "1", "-", "0.00", "configuration"]

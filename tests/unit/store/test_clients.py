@@ -65,7 +65,7 @@ def test_only_what_is_given_changes(store: Store) -> None:
 
 def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
     with store.begin() as tx:
-        globex = tx.users.clients.enter(NewClient(name="Globex"))
+        globex = tx.users.clients.set_configured(NewClient(name="Globex"))
         for attempt in (
             lambda: tx.users.clients.change(globex, ClientChange(plan="monthly"), GRACE),
             lambda: tx.users.clients.remove(globex, GRACE),
@@ -73,7 +73,7 @@ def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
             with pytest.raises(Conflict, match="set by the configuration; change clients there"):
                 attempt()
         with pytest.raises(Conflict, match="the slug acme"):
-            tx.users.clients.enter(NewClient(name="Initech", slug="acme"))
+            tx.users.clients.set_configured(NewClient(name="Initech", slug="acme"))
 
 
 def test_a_client_that_somebody_speaks_of_stays(store: Store) -> None:

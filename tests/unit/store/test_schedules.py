@@ -72,7 +72,7 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     change(rows, of_bob, agent="ada", name="c")
     change(rows, first, name="")
     with rows.store.view() as tx:
-        assert [one.name for one in tx.background.schedules.of(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
+        assert [one.name for one in tx.background.schedules.of_agent(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
 
 
 def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
