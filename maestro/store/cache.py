@@ -255,7 +255,7 @@ class ChangeWatcher:
         Unless ``at_once``, the first call after a change only notes the change, and the next call reads the state.
         """
         try:
-            await self._renew(at_once=at_once)
+            await self._read_state(at_once=at_once)
         except StoreBusy as error:
             log.warning("store.look_postponed", reason=str(error))
             return
@@ -264,7 +264,7 @@ class ChangeWatcher:
                 if subscription.holds(self.state):
                     subscription.changed.set()
 
-    async def _renew(self, *, at_once: bool) -> None:
+    async def _read_state(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
         # A job that was not yet watched at the last read may already have been stopped by then.
         known = self._jobs.items() <= self._jobs_seen.items()
@@ -299,9 +299,9 @@ class ChangeWatcher:
             if called:
                 await asyncio.sleep(interval)
                 continue
-            await self._rest(interval)
+            await self._wait_for_call(interval)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait_for_call(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._called.wait()

@@ -115,7 +115,7 @@ class Chat(ChatSessions):
 
         Opens a session if none is open. Raises ``Forbidden`` for an author that does not take part in the chat.
         """
-        problem = author_problem(author, None if author == HUMAN else self._agent(author))
+        problem = author_problem(author, None if author == HUMAN else self._author_agent(author))
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -159,7 +159,7 @@ class Chat(ChatSessions):
         """Return the number of posts in the open session."""
         return int(self._value(self._COUNT))
 
-    def _agent(self, author: str) -> Agent | None:
+    def _author_agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:

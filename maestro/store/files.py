@@ -22,7 +22,7 @@ class MediaFolder:
 
     def take(self, source: Path) -> str:
         """Move a file into the folder, and return the SHA-256 of its content."""
-        digest = _digest(source)
+        digest = _file_digest(source)
         target = self.path(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         arriving = target.with_suffix(f".{os.getpid()}")
@@ -61,7 +61,7 @@ class MediaFolder:
         return path.read_bytes()
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     sha = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

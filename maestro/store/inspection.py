@@ -56,11 +56,11 @@ def inspect(path: Path, seconds: float) -> Inspection:
     """
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
-        damage = _damage(connection, seconds)
+        damage = _find_damage(connection, seconds)
         if damage:
             return Inspection(damage, thorough=True)
         with closing(Link(connection)) as link:
-            jobs = _jobs(link.session)
+            jobs = _count_jobs(link.session)
             return Inspection(
                 damage="",
                 thorough=damage is not None,
@@ -96,12 +96,12 @@ def stored_accounts(path: Path) -> Sequence[ModelAccount]:
             return Accounts(link, datetime.now(UTC)).all()
 
 
-def _jobs(session: Session) -> Counter[str]:
+def _count_jobs(session: Session) -> Counter[str]:
     """Count the jobs by status."""
     return Counter(dict(session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
 
 
-def _damage(connection: Connection, seconds: float) -> str | None:
+def _find_damage(connection: Connection, seconds: float) -> str | None:
     """Return SQLite's report of damage: empty without damage, None if the time did not suffice."""
     deadline = time.monotonic() + seconds
     driver = connection.connection.driver_connection

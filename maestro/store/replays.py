@@ -46,10 +46,10 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | N
     except Conflict as conflict:
         return refused_preview(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
-    return build_preview(_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
+    return build_preview(_replay_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
 
 
-def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
+def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
     tasks = [child for child in tx.jobs.delegations.children_of(job.id) if child.task]
     withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
@@ -69,14 +69,14 @@ def assign(tx: Transaction, job: Job) -> Job:
     if not is_background(job):
         return job
     chosen = chosen_agent(tx, edits_of(job))
-    agent_id = chosen.id if chosen is not None else _first(tx, job).agent_id
+    agent_id = chosen.id if chosen is not None else _original_job(tx, job).agent_id
     if agent_id != job.agent_id:
         agent = tx.agents.get(agent_id)
         job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.binding(job.address))
     return job
 
 
-def _first(tx: Transaction, job: Job) -> Job:
+def _original_job(tx: Transaction, job: Job) -> Job:
     """Return the original job of a chain of restarts, with the agent from before any operator's choice."""
     ancestors = tx.jobs.ancestors(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job

@@ -65,7 +65,7 @@ class Store:
         self._sentinel = CommitMark(path)
         self._open = local()
         self._caches: dict[str, Any] = {}
-        self.changes = ChangeWatcher(self.mark, self._state, clock)
+        self.changes = ChangeWatcher(self.mark, self._read_state, clock)
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
@@ -84,7 +84,7 @@ class Store:
         are committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when
         another program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
-        outer = self._outer
+        outer = self._outer_transaction
         if outer is not None:
             yield Transaction(outer, self._clock())
             outer.flush_objects()
@@ -105,7 +105,7 @@ class Store:
 
         Writing in it raises. Inside a writing transaction of the same thread it reads the uncommitted changes.
         """
-        outer = self._outer
+        outer = self._outer_transaction
         if outer is not None:
             yield Transaction(outer, self._clock())
             return
@@ -124,10 +124,10 @@ class Store:
     @property
     def is_writing(self) -> bool:
         """Whether the current code runs inside a writing transaction."""
-        return self._outer is not None
+        return self._outer_transaction is not None
 
     @property
-    def _outer(self) -> Link | None:
+    def _outer_transaction(self) -> Link | None:
         """The writing transaction of this thread, or None."""
         return getattr(self._open, "link", None)
 
@@ -139,7 +139,7 @@ class Store:
         with _store_failures(self.path):
             return self._sentinel.mark()
 
-    def _state(self, watched: Collection[str]) -> StoreState:
+    def _read_state(self, watched: Collection[str]) -> StoreState:
         with self.view() as tx:
             return tx.system.states.now(watched)
 
@@ -235,26 +235,26 @@ class _Commit(Generic[Result]):
                 if self._spool is not None:
                     await asyncio.wait([trying], timeout=LATE_SECONDS)
                 if self._spool is not None and not trying.done():
-                    await self._spooled(self._spool)
+                    await self._spool_in_thread(self._spool)
                 return await trying
             except StoreBusy as error:
                 if isinstance(error, StoreFull) and await asyncio.to_thread(self._store.make_room):
                     continue
                 if self._spool is not None:
-                    await self._spooled(self._spool)
+                    await self._spool_in_thread(self._spool)
                 if self.last.is_set():
                     raise
                 log.warning("store.commit_repeated", reason=str(error), pause_seconds=pause)
-            await self._wait(pause)
+            await self._wait_before_retry(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_before_retry(self, seconds: float) -> None:
         """Wait before the next attempt; a cancellation ends the wait, and one last attempt follows."""
         waiting = asyncio.create_task(self.last.wait())
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
 
-    async def _spooled(self, spool: Callable[[], object]) -> None:
+    async def _spool_in_thread(self, spool: Callable[[], object]) -> None:
         """Spool in a thread of its own, because all threads of the pool may be waiting for the database's lock."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         try:

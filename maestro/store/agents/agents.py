@@ -170,15 +170,15 @@ class RoutingSnapshots(Repository):
         is_marked = may_mention(message.content)
         address = message.address
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
-        own, agents = self._agents_of(address.platform, address.account, *others)
+        own, agents = self._candidate_agents(address.platform, address.account, *others)
         group = own and not message.is_direct
         # The first agent that a group message mentions answers it, even in a channel that is bound to another agent.
         if (own or bound) and not (group and is_marked):
             agents = [agent for agent in agents if agent.id in (own, bound)] or agents
-        takes_part = bool(group) and self._takes_part(own or 0, message, binding)
+        takes_part = bool(group) and self._answers_in_thread(own or 0, message, binding)
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
-    def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
+    def _answers_in_thread(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
         """Return whether an agent has already answered in the thread of a message, or has a job in that thread."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
@@ -189,7 +189,7 @@ class RoutingSnapshots(Repository):
         )
 
     @cached_by_version("agents", "bot_instances")
-    def _agents_of(
+    def _candidate_agents(
         self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[RoutableAgent]]:
         """Return the id of the agent of a platform account, and the agents that may answer a message there.
@@ -224,51 +224,51 @@ class Channels(Repository):
     _REASON = PreparedStatement(select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)))
     _LAST_HEARD = PreparedStatement(select(func.max(col(InboxRow.sent_at))).where(same(InboxRow, *CHANNEL_KEY)))
 
-    def last_heard(self, place: Address) -> datetime | None:
+    def last_heard(self, address: Address) -> datetime | None:
         """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
         The newest message may not be the last to arrive, because platforms redeliver unacknowledged messages.
         """
-        sent_at: datetime | None = self._value(self._LAST_HEARD, **place.model_dump())
+        sent_at: datetime | None = self._value(self._LAST_HEARD, **address.model_dump())
         return sent_at
 
-    def moved_to(self, place: Address) -> str:
+    def moved_to(self, address: Address) -> str:
         """Return the id to which the platform moved a channel; the channel's own id if it was never moved."""
-        moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
-        return moved if moved is not None else place.channel
+        moved: str | None = self._value(self._MOVED_TO, **address.model_dump())
+        return moved if moved is not None else address.channel
 
-    def cursor(self, place: Address) -> str | None:
+    def cursor(self, address: Address) -> str | None:
         """Return the id of the message up to which the inbox has all messages of a channel; None for a new channel."""
-        mark: str | None = self._value(self._MARK, **place.model_dump())
+        mark: str | None = self._value(self._MARK, **address.model_dump())
         return mark
 
-    def advance(self, place: Address, mark: str) -> None:
+    def advance(self, address: Address, mark: str) -> None:
         """Move the cursor of a channel forward to this message; the cursor never moves back."""
-        self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
+        self._change(self._ADVANCE, **address.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
-    def remember(self, place: Address, *, direct: bool) -> None:
+    def remember(self, address: Address, *, direct: bool) -> None:
         """Record that a channel exists and was active now."""
-        self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
+        self._change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
         """Return the channels and threads in which an account received messages, the most recently active first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
-    def disable(self, place: Address, reason: str) -> None:
+    def disable(self, address: Address, reason: str) -> None:
         """Disable sending to a channel until it is enabled again."""
-        key = place.model_dump(include=set(CHANNEL_KEY))
+        key = address.model_dump(include=set(CHANNEL_KEY))
         self._session.merge(DisabledChannel(**key, reason=reason, disabled_at=self._now))
         self._session.flush()
 
-    def enable(self, place: Address) -> bool:
+    def enable(self, address: Address) -> bool:
         """Enable sending to a channel again; return false if sending was not disabled."""
         of_channel = delete(DisabledChannel).where(same(DisabledChannel, *CHANNEL_KEY))
-        return self._run(of_channel, **place.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
+        return self._run(of_channel, **address.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
-    def why_disabled(self, place: Address) -> str | None:
+    def why_disabled(self, address: Address) -> str | None:
         """Return the reason why sending to a channel is disabled, or None if it is enabled."""
-        reason: str | None = self._value(self._REASON, **place.model_dump())
+        reason: str | None = self._value(self._REASON, **address.model_dump())
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:

@@ -113,7 +113,7 @@ class Bindings(Agents):
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
         """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
-        _require_ours(binding)
+        _require_not_configured(binding)
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
@@ -122,7 +122,7 @@ class Bindings(Agents):
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
         """Delete a channel's binding; raises ``Conflict`` if the configuration sets the binding."""
-        _require_ours(binding)
+        _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
         Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
@@ -185,7 +185,7 @@ def place(binding: AgentChannel) -> str:
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
 
-def _require_ours(binding: AgentChannel) -> None:
+def _require_not_configured(binding: AgentChannel) -> None:
     if binding.configured:
         raise Conflict(
             f"{place(binding)} is bound by the configuration; change it under channels there, and restart Maestro"
@@ -205,7 +205,7 @@ class AgentEdits(Bindings):
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
         put_fields(agent, with_prompt(new), self._clients.id_of(new.client))
         self.put(agent)
-        self._record(agent, actor, reason)
+        self._add_version(agent, actor, reason)
         self._audit.add(actor, "agent.create", agent.slug, reason)
         return agent
 
@@ -227,13 +227,13 @@ class AgentEdits(Bindings):
         differences = diff(before, after)
         if not differences:
             return agent
-        self._keep_a_conductor(agent, after, change.force)
+        self._require_conductor(agent, after, change.force)
         put_fields(agent, after, self._clients.id_of(after.client))
         agent.version += 1
         self.put(agent)
         if agent.status is AgentStatus.ARCHIVED:
             self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
-        self._record(agent, actor, reason)
+        self._add_version(agent, actor, reason)
         self._audit.add(actor, "agent.change", agent.slug, ", ".join(difference.field for difference in differences))
         if MODEL_FIELDS.intersection(difference.field for difference in differences):
             Jobs(self._link, self._now).wake_for_models()
@@ -275,9 +275,9 @@ class AgentEdits(Bindings):
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent as its first version, unless it has versions already."""
         if not AgentVersions(self._link, self._now).of_agent(agent, limit=1):
-            self._record(agent, EARLIER, "")
+            self._add_version(agent, EARLIER, "")
 
-    def _record(self, agent: Agent, actor: str, reason: str) -> None:
+    def _add_version(self, agent: Agent, actor: str, reason: str) -> None:
         AgentVersions(self._link, self._now).add(agent, self.fields(agent).model_dump_json(), actor, reason)
 
     def _referring_tables(self, agent: Agent) -> str:
@@ -292,7 +292,7 @@ class AgentEdits(Bindings):
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
         return ", ".join(sorted(name for name, rows in of_agent if self._first(rows.limit(1))))
 
-    def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
+    def _require_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
         others = select(func.count()).where(
             Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
         )

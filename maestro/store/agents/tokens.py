@@ -45,7 +45,7 @@ class AgentTokens(Repository):
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
-        if self._count(agent) >= MOST_TOKENS:
+        if self._count_valid(agent) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         row = AgentToken(
@@ -57,7 +57,7 @@ class AgentTokens(Repository):
             created_at=self._now,
         )
         self._save(row)
-        self._note(actor, "token.create", agent, row)
+        self._audit(actor, "token.create", agent, row)
         return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
     def of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
@@ -81,7 +81,7 @@ class AgentTokens(Repository):
         if row.revoked_at is None:
             row.revoked_at = self._now
             self._save(row)
-            self._note(actor, "token.revoke", agent, row)
+            self._audit(actor, "token.revoke", agent, row)
         return row
 
     def holder(self, token: str) -> TokenHolder | None:
@@ -97,10 +97,10 @@ class AgentTokens(Repository):
         """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
-    def _count(self, agent: Agent) -> int:
+    def _count_valid(self, agent: Agent) -> int:
         held = select(func.count()).where(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None))
         return self._session.exec(held).one()
 
-    def _note(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
+    def _audit(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
         named = f"{token.id} {token.name}".strip()
         Audit(self._link, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")

@@ -132,28 +132,28 @@ class ScheduleRuns(Repository):
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
         """Begin a run and return its job's id; raises ``Conflict`` if a run is open or the agent is not active."""
-        agent = self._ready(planned)
+        agent = self._require_runnable(planned)
         job_id = f"{planned.kind}-{ULID()}"
-        self._begin(planned, agent, job_id, None)
+        self._begin_run(planned, agent, job_id, None)
         Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
-    def backfill(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str, actor: str) -> BackfillView:
+    def backfill(self, planned: ScheduleColumns, request: BackfillRequest, prefix: str, actor: str) -> BackfillView:
         """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
 
         The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
         that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
-        wish.check(self._now)
-        times = self._times(planned, wish, prefix)
+        request.check(self._now)
+        times = self._period_times(planned, request, prefix)
         missed = [time for time in times if not time.ran]
-        if missed and not wish.preview:
-            agent = self._ready(planned)
+        if missed and not request.preview:
+            agent = self._require_runnable(planned)
             for time in missed:
-                self._begin(planned, agent, time.job_id, time.time)
+                self._begin_run(planned, agent, time.job_id, time.time)
             Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
-        return BackfillView(preview=wish.preview, count=len(missed), times=times)
+        return BackfillView(preview=request.preview, count=len(missed), times=times)
 
     def begin_missed_run(self, ref: str, prefix: str) -> bool:
         """Begin the missed run of a one-time schedule; return whether a run was missed.
@@ -166,27 +166,29 @@ class ScheduleRuns(Repository):
         agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
         if planned is None or agent is None or moment is None:
             return False
-        job_id = _job_id(prefix, moment)
+        job_id = _temporal_job_id(prefix, moment)
         if why_no_run(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
-        self._begin(planned, agent, job_id, moment)
+        self._begin_run(planned, agent, job_id, moment)
         return True
 
-    def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
+    def _period_times(
+        self, planned: ScheduleColumns, request: BackfillRequest, prefix: str
+    ) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
-        passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
+        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, request.start - _SMALLEST)
+        passed = list(islice(takewhile(lambda time: time <= request.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
             raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")
-        ids = [_job_id(prefix, time) for time in passed]
+        ids = [_temporal_job_id(prefix, time) for time in passed]
         known = set(self._session.exec(select(Job.id).where(col(Job.id).in_(ids))))
         return tuple(
             BackfilledTime(time=time, job_id=job_id, ran=job_id in known)
             for time, job_id in zip(passed, ids, strict=True)
         )
 
-    def _ready(self, planned: ScheduleColumns) -> Agent:
+    def _require_runnable(self, planned: ScheduleColumns) -> Agent:
         """Return the agent of a new run; raises ``Conflict`` if it is not active, or if another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
         # The foreign key guarantees that the agent exists.
@@ -198,7 +200,7 @@ class ScheduleRuns(Repository):
             raise Conflict(f"job {present} of {planned.ref} is still open; wait for its end, or cancel the job")
         return agent
 
-    def _begin(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
+    def _begin_run(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
         binding = Agents(self._link, self._now).binding(planned.address)
         job = job_of(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
@@ -210,6 +212,6 @@ class ScheduleRuns(Repository):
         return Schedules(self._link, self._now)
 
 
-def _job_id(prefix: str, time: datetime) -> str:
+def _temporal_job_id(prefix: str, time: datetime) -> str:
     """Return the id that Temporal gives to the job of the run at a time."""
     return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -52,7 +52,7 @@ class Schedules(Repository):
         for kind in KINDS:
             if wanted.kind not in (None, str(kind.kind)):
                 continue
-            page = _joined(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
+            page = _with_agents(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
             if wanted.agent is not None:
                 page = page.where(Agent.slug == wanted.agent)
             if wanted.state is not None:
@@ -64,7 +64,7 @@ class Schedules(Repository):
     def view(self, planned: ScheduleColumns) -> ScheduleView:
         """Return a schedule as an API view."""
         kind = type(planned)
-        row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
+        row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         planned, agent, job = row
         return schedule_view(planned, agent, job, self._now)
 
@@ -93,7 +93,7 @@ class Schedules(Repository):
         twin = next((schedule.name for schedule in self.of_agent(agent) if schedule.is_like(planned)), None)
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
-        planned.name = self._name(planned, agent)
+        planned.name = self._free_name(planned, agent)
         self._save(planned)
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
@@ -109,7 +109,7 @@ class Schedules(Repository):
         for name, value in values.items():
             setattr(planned, name, value)
         if values.keys() & {"name", "agent_id"}:
-            planned.name = self._name(planned, self._agents.get(planned.agent_id))
+            planned.name = self._free_name(planned, self._agents.get(planned.agent_id))
         if values:
             planned.updated_at = self._now
             self._session.flush()
@@ -124,7 +124,7 @@ class Schedules(Repository):
     def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
         Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
-    def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
+    def _free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
         """Return the name of a schedule, or a new one that no other schedule of the agent has."""
         present = {schedule.name for schedule in self.of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
@@ -153,7 +153,7 @@ def _after_ref(kind: type[ScheduleColumns], after: str | None) -> Iterator[Colum
         yield col(kind.id) < 0
 
 
-def _joined(kind: type[ScheduleColumns]) -> Any:
+def _with_agents(kind: type[ScheduleColumns]) -> Any:
     return (
         select(kind, Agent, Job)
         .join(Agent, col(Agent.id) == kind.agent_id)

@@ -34,11 +34,11 @@ class WebhookEndpoints(Repository):
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
-        return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks")
+        return required(self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks")
 
     def open_at(self, path: str) -> Webhook | None:
         """Return the enabled webhook at a path, or None if there is none."""
-        webhook = self._at(path)
+        webhook = self._find(path)
         return webhook if webhook is not None and webhook.enabled else None
 
     def all(self) -> Sequence[Webhook]:
@@ -58,7 +58,7 @@ class WebhookEndpoints(Repository):
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
         """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change``."""
-        if self._at(new.path) is not None:
+        if self._find(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
             **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
@@ -71,7 +71,7 @@ class WebhookEndpoints(Repository):
         )
         webhook.name = new.name or new.path
         self._put(webhook)
-        self._note(actor, "webhook.create", webhook, new.agent)
+        self._add_audit_entry(actor, "webhook.create", webhook, new.agent)
         return webhook
 
     def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
@@ -86,26 +86,26 @@ class WebhookEndpoints(Repository):
             setattr(webhook, name, values[name])
         if different:
             self._put(webhook)
-            self._note(actor, "webhook.change", webhook, ", ".join(different))
+            self._add_audit_entry(actor, "webhook.change", webhook, ", ".join(different))
         return webhook
 
     def rotate(self, webhook: Webhook, kept: StoredKey, actor: str) -> None:
         """Replace the secret of a webhook by a new one."""
         webhook.secret, webhook.last4 = kept.secret, kept.last4
         self._put(webhook)
-        self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
+        self._add_audit_entry(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
 
     def remove(self, webhook: Webhook, actor: str) -> None:
         """Delete a webhook; its jobs remain."""
         self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._remove(webhook)
-        self._note(actor, "webhook.remove", webhook)
+        self._add_audit_entry(actor, "webhook.remove", webhook)
 
     def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count an event that was refused because of an invalid signature."""
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
-        self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
+        self._add_audit_entry("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
         """Return the id of the job that an event created, or None if the event is new."""
@@ -157,7 +157,7 @@ class WebhookEndpoints(Repository):
         )
         self._run(delete(WebhookDelivery).where(key.in_(oldest)))
 
-    def _at(self, path: str) -> Webhook | None:
+    def _find(self, path: str) -> Webhook | None:
         return self._first(select(Webhook).where(Webhook.path == path))
 
     @property
@@ -168,5 +168,5 @@ class WebhookEndpoints(Repository):
         webhook.updated_at = self._now
         self._save(webhook)
 
-    def _note(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
+    def _add_audit_entry(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
         Audit(self._link, self._now).add(actor, action, webhook.path, detail)

@@ -70,13 +70,13 @@ class Compactions(Repository):
         going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
         self._session.exec(delete(Message).where(*its_own))
-        self._recount(conversation_id)
+        self._update_counters(conversation_id)
 
     def add(self, compaction: Compaction) -> Compaction:
         """Store the result of a compaction."""
         return self._save(compaction)
 
-    def _recount(self, conversation_id: int) -> None:
+    def _update_counters(self, conversation_id: int) -> None:
         """Set a conversation's counters to the sums of its remaining messages."""
         count, tokens = self._session.exec(
             select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
@@ -97,7 +97,7 @@ class ConversationMatch(NamedTuple):
     closed_by: int | None
 
 
-def _at(next_new: Subquery) -> Select[Any]:
+def _conversation_query(next_new: Subquery) -> Select[Any]:
     """Return the statement that finds a message's conversation, and the first ``/new`` after the message."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
@@ -129,7 +129,9 @@ class Conversations(Repository):
         )
     )
     _COLUMNS = tuple(column.key for column in inspect(Conversation).columns)
-    _AT, _AT_OF_USER = (PreparedStatement(_at(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF))
+    _AT, _AT_OF_USER = (
+        PreparedStatement(_conversation_query(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF)
+    )
     _RECORDED = PreparedStatement(
         union_all(
             columns(*_message_columns(Message), false()).where(col(Message.inbox_id) == bindparam("of_inbox")),
@@ -332,7 +334,7 @@ class Conversations(Repository):
         messages a prompt needs only the columns of an index.
         """
         rows = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
-        whole = {last.id: _line(last)}
+        whole = {last.id: _stored_message(last)}
         missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in asked]
         if missing != [last.id]:
             whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json_list(missing)))
@@ -346,6 +348,6 @@ class Conversations(Repository):
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 
-def _line(said: MessageColumns) -> StoredMessage:
+def _stored_message(said: MessageColumns) -> StoredMessage:
     content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
     return StoredMessage(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)

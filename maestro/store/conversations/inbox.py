@@ -55,9 +55,9 @@ class QuotedMessages(Repository):
         if not row.reply_to or row.reply_to == row.thread:
             return None
         place = {name: getattr(row, name) for name in CHANNEL_KEY}
-        return self._ours(agent_id, place | {"known_as": row.reply_to}) or self._theirs(place, row.reply_to)
+        return self._find_sent(agent_id, place | {"known_as": row.reply_to}) or self._find_received(place, row.reply_to)
 
-    def _ours(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
+    def _find_sent(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
         rows = self._rows(self._OURS, **where)
         if not rows:
             return None
@@ -65,7 +65,7 @@ class QuotedMessages(Repository):
         author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
         return RepliedMessage(words, author, message_id=answer_id) if words else None
 
-    def _theirs(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
+    def _find_received(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
         rows = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
         if not rows:
             return None

@@ -49,7 +49,7 @@ class ConversationLists(Repository):
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
-        statement = chosen.where(*_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
+        statement = chosen.where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
@@ -91,20 +91,20 @@ class ConversationLists(Repository):
         Messages are in the order of their ids, including archived ones. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
-        messages = self._among(conversation_id, limit + 1, after=after)
+        messages = self._messages_between(conversation_id, limit + 1, after=after)
         page = self._with_files(messages[:limit])
         return page, messages[limit - 1].message.id if len(messages) > limit else None
 
     def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
         """Return up to ``limit`` consecutive messages: after one id, before another, or the newest."""
         if after is not None:
-            messages = self._among(conversation_id, limit + 1, after=after)
-            older = bool(self._among(conversation_id, 1, before=after + 1))
+            messages = self._messages_between(conversation_id, limit + 1, after=after)
+            older = bool(self._messages_between(conversation_id, 1, before=after + 1))
             return MessageRange(
                 self._with_files(messages[:limit]), older, messages[limit] if len(messages) > limit else None
             )
-        messages = self._among(conversation_id, limit + 1, before=before)
-        following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
+        messages = self._messages_between(conversation_id, limit + 1, before=before)
+        following = self._messages_between(conversation_id, 1, after=before - 1) if before is not None else []
         return MessageRange(self._with_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
@@ -138,12 +138,12 @@ class ConversationLists(Repository):
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
         messages: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
-            conditions = [_contains(table.content, text), col(table.id) >= since]
+            conditions = [_contains_text(table.content, text), col(table.id) >= since]
             if before is not None:
                 conditions.append(col(table.id) < before)
             if conversation_id is not None:
                 conditions.append(col(table.conversation_id) == conversation_id)
-            messages += self._spoken(table, limit + 1, *conditions, newest_first=True)
+            messages += self._authored_messages(table, limit + 1, *conditions, newest_first=True)
         messages.sort(key=_message_id, reverse=True)
         if len(messages) > limit:
             return messages[:limit], messages[limit - 1].message.id
@@ -157,7 +157,7 @@ class ConversationLists(Repository):
         ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
         return min((number for number in ids if number is not None), default=0)
 
-    def _among(
+    def _messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
         """Return the first messages after an id, or the last messages (before an id, if given), ordered by id."""
@@ -167,7 +167,7 @@ class ConversationLists(Repository):
             conditions: list[Any] = [table.conversation_id == conversation_id]
             conditions += [col(table.id) > after] if after is not None else []
             conditions += [col(table.id) < before] if before is not None else []
-            parts.append(self._spoken(table, limit, *conditions, newest_first=backwards))
+            parts.append(self._authored_messages(table, limit, *conditions, newest_first=backwards))
         messages = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
         return messages[::-1] if backwards else messages
 
@@ -183,7 +183,7 @@ class ConversationLists(Repository):
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
         return {number: cost for number, cost in rows if number is not None}
 
-    def _spoken(
+    def _authored_messages(
         self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False
     ) -> list[AuthoredMessage]:
         order = col(table.id).desc() if newest_first else col(table.id)
@@ -210,12 +210,12 @@ def _message_id(spoken: AuthoredMessage) -> int:
     return spoken.message.id or 0
 
 
-def _contains(column: Any, text: str) -> ColumnElement[bool]:
+def _contains_text(column: Any, text: str) -> ColumnElement[bool]:
     # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return col(column).contains(text, autoescape=True)
 
 
-def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.agent is not None:
         yield col(Conversation.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
     for column, value in (
@@ -227,14 +227,14 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
         if value is not None:
             yield col(column) == value
     if wanted.q:
-        yield _mentions(wanted.q)
+        yield _text_condition(wanted.q)
 
 
-def _mentions(text: str) -> ColumnElement[bool]:
+def _text_condition(text: str) -> ColumnElement[bool]:
     """Return the condition that a text is in the user's name or in one of a conversation's newest messages."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     queries = (
-        select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)
+        select(table.conversation_id).where(_contains_text(table.content, text), col(table.id) > since)
         for table in (Message, ArchivedMessage)
     )
-    return or_(_contains(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in queries))
+    return or_(_contains_text(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in queries))

@@ -50,10 +50,10 @@ class Removals(Repository):
         Raises ``NotFound``, and ``Conflict`` while a job of the conversation is open.
         """
         self.conversation(conversation_id)
-        jobs = self._jobs(conversation_id)
-        own = self._parts(jobs)
-        marks = (self._newest(Prompt.id), self._newest(LLMCall.id))
-        used_elsewhere = self._elsewhere(own, jobs, _reference_queries())
+        jobs = self._ended_jobs(conversation_id)
+        own = self._referenced_digests(jobs)
+        marks = (self._highest_value(Prompt.id), self._highest_value(LLMCall.id))
+        used_elsewhere = self._used_by_others(own, jobs, _reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
@@ -63,13 +63,13 @@ class Removals(Repository):
         and ``Conflict`` when the conversation continued after the plan was made.
         """
         conversation = self.conversation(plan.conversation_id)
-        jobs = self._jobs(plan.conversation_id)
+        jobs = self._ended_jobs(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
             raise Conflict(
                 f"conversation {plan.conversation_id} continued meanwhile, so it was not deleted. Delete it again."
             )
-        since = self._elsewhere(plan.parts, jobs, _queries_since(plan))
-        self._forget(conversation, facts=facts)
+        since = self._used_by_others(plan.parts, jobs, _queries_since(plan))
+        self._remove_facts(conversation, facts=facts)
         self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))
         self._empty_jobs(jobs)
         for ids in batches(sorted(plan.parts - since)):
@@ -78,7 +78,7 @@ class Removals(Repository):
             self._run(delete(table).where(col(table.conversation_id) == plan.conversation_id))
         self._run(delete(Conversation).where(col(Conversation.id) == plan.conversation_id))
         self._session.add(RemovedConversation(id=plan.conversation_id, at=self._now, actor=actor))
-        self._discard([folder.format(id=plan.conversation_id) for folder in FOLDERS])
+        self._record_removal([folder.format(id=plan.conversation_id) for folder in FOLDERS])
         self._session.flush()
 
     def conversation(self, conversation_id: int) -> Conversation:
@@ -105,7 +105,7 @@ class Removals(Repository):
         """Delete the record of a path that waits for removal: its file was removed or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
-    def _jobs(self, conversation_id: int) -> set[str]:
+    def _ended_jobs(self, conversation_id: int) -> set[str]:
         """Return the ended jobs of a conversation, with jobs merged into these and tasks delegated by them."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
@@ -121,10 +121,10 @@ class Removals(Repository):
             raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel the job, or wait.")
         return {job_id for job_id, _ in rows}
 
-    def _newest(self, column: Any) -> int:
+    def _highest_value(self, column: Any) -> int:
         return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
 
-    def _parts(self, jobs: Collection[str]) -> set[str]:
+    def _referenced_digests(self, jobs: Collection[str]) -> set[str]:
         """Return the digests of all stored texts to which rows of these jobs refer."""
         digests: set[str] = set()
         for ids in batches(sorted(jobs)):
@@ -132,7 +132,7 @@ class Removals(Repository):
                 digests |= texts
         return digests
 
-    def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
+    def _used_by_others(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
         """Return those of the digests in ``wanted`` to which rows of other jobs refer."""
         digests = set[str]()
         for job_id, texts in self._references(where):
@@ -164,11 +164,11 @@ class Removals(Repository):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
             rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]"))
             self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
-            digests |= self._uploads([file.id for row in rows for file in row.files()])
+            digests |= self._delete_uploads([file.id for row in rows for file in row.files()])
             self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
-        self._discard([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
+        self._record_removal([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
 
-    def _uploads(self, ids: Sequence[str]) -> set[str]:
+    def _delete_uploads(self, ids: Sequence[str]) -> set[str]:
         """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
         rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
@@ -201,9 +201,9 @@ class Removals(Repository):
                 .where(col(Job.id).in_(ids))
                 .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
             )
-        self._discard([media_path(digest) for digest in digests if not self.is_used_again(digest)])
+        self._record_removal([media_path(digest) for digest in digests if not self.is_used_again(digest)])
 
-    def _forget(self, conversation: Conversation, *, facts: bool) -> None:
+    def _remove_facts(self, conversation: Conversation, *, facts: bool) -> None:
         """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
@@ -214,7 +214,7 @@ class Removals(Repository):
         if self._run(same_place).scalar_one() == 1:
             self._run(delete(MemoryState).where(col(MemoryState.place) == conversation.key))
 
-    def _discard(self, paths: Sequence[str]) -> None:
+    def _record_removal(self, paths: Sequence[str]) -> None:
         for path in sorted(set(paths)):
             self._session.merge(DiscardedFile(path=path, at=self._now))
 

@@ -133,13 +133,13 @@ class Deliveries(Repository):
         """Claim the outbound lane of a job's channel if it is free, and return how the delivery begins."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
-        return _start(purpose, start, has_lane=holder == job.id)
+        return _delivery_start(purpose, start, has_lane=holder == job.id)
 
     def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Return how the delivery of a job's message begins, without claiming the outbound lane."""
         row = self._row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
-        return _start(purpose, row)
+        return _delivery_start(purpose, row)
 
     def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
@@ -265,7 +265,7 @@ def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:
     return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
 
 
-def _start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
+def _delivery_start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
     closed, chunks, draft, files, asked = row
     return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
 

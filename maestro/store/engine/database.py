@@ -236,7 +236,7 @@ class Writer:
         self._given_back = 0
         self._driver: Any = None
         self.history = WriteHistory()
-        self.engine = self._opened()
+        self.engine = self._open()
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -245,7 +245,7 @@ class Writer:
         Only a transaction that changed rows counts as a successful write.
         """
         try:
-            with self._held() as connection:
+            with self._hold_connection() as connection:
                 driver = driver_of(connection)
                 before = driver.total_changes
                 with connection.begin():
@@ -255,32 +255,32 @@ class Writer:
             failure = store_failure(error, self._path)
             if failure is None:
                 raise
-            self._failed(failure)
+            self._record_failure(failure)
             raise failure from None
         if changed:
-            self._succeeded()
+            self._record_success()
 
     def probe(self) -> None:
         """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` if that fails."""
         with self.begin() as connection:
             driver_of(connection).execute("PRAGMA user_version=0")
-        self._succeeded()
+        self._record_success()
 
     def close(self) -> None:
         self.engine.dispose()
 
-    def _succeeded(self) -> None:
+    def _record_success(self) -> None:
         with self._lock:
             self.history = replace(self.history, succeeded_at=time.time())
 
-    def _failed(self, failure: StoreBusy) -> None:
+    def _record_failure(self, failure: StoreBusy) -> None:
         with self._lock:
             failures = self.history.failures + 1
             self.history = replace(self.history, failed_at=time.time(), problem=str(failure), failures=failures)
 
     @contextmanager
-    def _held(self) -> Iterator[Connection]:
-        with self._connected() as connection:
+    def _hold_connection(self) -> Iterator[Connection]:
+        with self._connect() as connection:
             self._holder = current_thread()
             try:
                 yield connection
@@ -289,24 +289,24 @@ class Writer:
                 self._given_back += 1
                 self._holder = None
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         engine, given_back = self.engine, self._given_back
         try:
             return engine.connect()
         except PoolTimeout:
-            if not self._replaced(engine, given_back):
+            if not self._replace_lost(engine, given_back):
                 raise
         return self.engine.connect()
 
-    def _opened(self) -> Engine:
+    def _open(self) -> Engine:
         engine = open_writer(self._path, self._busy_seconds)
-        event.listen(engine, "connect", self._remember)
+        event.listen(engine, "connect", self._remember_driver)
         return engine
 
-    def _remember(self, driver: Any, _record: Any) -> None:
+    def _remember_driver(self, driver: Any, _record: Any) -> None:
         self._driver = driver
 
-    def _replaced(self, waited_for: Engine, given_back: int) -> bool:
+    def _replace_lost(self, waited_for: Engine, given_back: int) -> bool:
         """Replace the engine if its connection is lost; return whether this or another thread replaced it.
 
         ``given_back`` is the count of returned connections when the thread began to wait.
@@ -322,7 +322,7 @@ class Writer:
                 self._driver.close()
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
-            self.engine = self._opened()
+            self.engine = self._open()
         return True
 
 
@@ -342,7 +342,7 @@ class CommitMark:
         """Return ``data_version`` as text."""
         with self._lock:
             if self._connection is None:
-                self._connection = self._opened()
+                self._connection = self._open()
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return str(version)
 
@@ -353,7 +353,7 @@ class CommitMark:
                 self._connection.close()
                 self._connection = None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         address = f"{self._path.absolute().as_uri()}?mode=rw"
         opened = sqlite3.connect(
             address, uri=True, timeout=MARK_BUSY_SECONDS, check_same_thread=False, isolation_level=None

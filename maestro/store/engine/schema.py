@@ -26,7 +26,7 @@ def upgrade(path: Path) -> None:
     did, and ``StoreUnreadable`` when it is no readable SQLite file.
     """
     with opened(open_writer(path), path) as connection:
-        if not _is_present(connection, path):
+        if not _has_current_tables(connection, path):
             _migrate(connection)
 
 
@@ -41,7 +41,7 @@ def check(path: Path) -> None:
 
 def require_release(connection: Connection, path: Path) -> None:
     """Require the tables of this release in an open database; raises ``OlderDatabase`` and ``NewerDatabase``."""
-    if not _is_present(connection, path):
+    if not _has_current_tables(connection, path):
         raise OlderDatabase(
             f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
             "up to date with `maestro migrate`."
@@ -56,7 +56,7 @@ def revision(path: Path) -> str:
     if not path.exists():
         return ""
     with opened(open_readers(path), path) as connection:
-        return _current(connection) or ""
+        return _recorded_revision(connection) or ""
 
 
 @contextmanager
@@ -72,12 +72,14 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        raise StoreUnreadable(_why(path, error.orig if isinstance(error, DatabaseError) else error)) from None
+        raise StoreUnreadable(
+            _failure_reason(path, error.orig if isinstance(error, DatabaseError) else error)
+        ) from None
     finally:
         engine.dispose()
 
 
-def _why(path: Path, cause: BaseException | None) -> str:
+def _failure_reason(path: Path, cause: BaseException | None) -> str:
     """Return the reason and the fix for an error of the driver as a sentence."""
     damaged = damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
@@ -87,12 +89,12 @@ def _why(path: Path, cause: BaseException | None) -> str:
     return f"{path} is not a Maestro database: {cause}. Move it away or set dataDir to another folder."
 
 
-def _is_present(connection: Connection, path: Path) -> bool:
+def _has_current_tables(connection: Connection, path: Path) -> bool:
     """Return whether the tables are those of this release, and false if they can be migrated to it.
 
     Raises ``NewerDatabase``, and ``OlderDatabase`` for tables that no migration starts from.
     """
-    found, known = _current(connection), revisions()
+    found, known = _recorded_revision(connection), revisions()
     if found is not None and found < known[0]:
         raise OlderDatabase(
             f"{path} was written by a development version of Maestro before its first release (schema {found}), and "
@@ -116,7 +118,7 @@ def _migrate(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _current(connection: Connection) -> str | None:
+def _recorded_revision(connection: Connection) -> str | None:
     """Return the revision that Alembic recorded in the database, or None."""
     if not inspect(connection).has_table("alembic_version"):
         return None

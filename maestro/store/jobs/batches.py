@@ -114,7 +114,7 @@ class Batches(Repository):
     def waiting_items(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
         """Return the index and lane of the next waiting items of a batch, except items in the lanes ``but``."""
         items = select(ReplayItem.place, ReplayItem.lane).where(
-            *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
+            *_waiting_items_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
         return [(place, lane) for place, lane in self._run(items.order_by(col(ReplayItem.place)).limit(limit))]
 
@@ -132,18 +132,18 @@ class Batches(Repository):
     def stop(self, batch_id: str) -> None:
         """Skip all waiting items of a batch, which ends the batch."""
         self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
-        waiting = update(ReplayItem).where(*_waiting_of(batch_id))
+        waiting = update(ReplayItem).where(*_waiting_items_of(batch_id))
         self._run(waiting.values(state=ItemState.SKIPPED, at=self._now))
         self.end(batch_id)
 
     def end(self, batch_id: str) -> None:
         """End a batch if none of its items waits."""
-        waiting = select(ReplayItem.place).where(*_waiting_of(batch_id))
+        waiting = select(ReplayItem.place).where(*_waiting_items_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
 
 
-def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
+def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
     return col(ReplayItem.batch_id) == batch_id, col(ReplayItem.state) == ItemState.WAITING
 
 
@@ -188,7 +188,7 @@ class BatchCandidates(Repository):
         """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
-            candidates = self._chunk(chunk)
+            candidates = self._candidates_by_id(chunk)
             yield from ((job_id, candidates.get(job_id)) for job_id in chunk)
 
     def prices(self) -> Prices:
@@ -201,19 +201,19 @@ class BatchCandidates(Repository):
         )
         rows = self._run(newest).all()
         return Prices(
-            agents=_means((agent, cost) for agent, _, cost in rows if agent is not None),
-            models=_means((model, cost) for _, model, cost in rows),
-            overall=_means(("", cost) for *_, cost in rows).get(""),
+            agents=_average_costs((agent, cost) for agent, _, cost in rows if agent is not None),
+            models=_average_costs((model, cost) for _, model, cost in rows),
+            overall=_average_costs(("", cost) for *_, cost in rows).get(""),
         )
 
-    def _chunk(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
-        jobs = {job.id: job for job in self._jobs(ids)}
+    def _candidates_by_id(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
+        jobs = {job.id: job for job in self._read_job_rows(ids)}
         newest = self._newest(jobs)
-        parents = self._those(self._PARENTS, [job.id for job in newest.values()])
-        steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
-        done = self._done([job_id for job_id, last in steps.items() if not leaves_open(*last)])
+        parents = self._matching_ids(self._PARENTS, [job.id for job in newest.values()])
+        steps = {job_id: (step, state) for job_id, step, state in self._rows_of_jobs(self._STEPS, ids)}
+        done = self._finished_steps([job_id for job_id, last in steps.items() if not leaves_open(*last)])
         calls: dict[str, list[CallAttempt]] = defaultdict(list)
-        for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
+        for job_id, purpose, number, state, asks_tools, cost in self._rows_of_jobs(self._CALLS, ids):
             calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))
         return {
             job_id: BatchCandidate(
@@ -230,10 +230,10 @@ class BatchCandidates(Repository):
     def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
         """Return, for each of these jobs, the newest job that answers the same message or does the same task."""
         ids = list(jobs)
-        answered_by = dict(self._found(self._ANSWERED_BY, ids))
+        answered_by = dict(self._rows_of_jobs(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}
-        answering = {**jobs, **{job.id: job for job in self._jobs(sorted(others))}}
-        restarted = self._those(self._RESTARTED, ids)
+        answering = {**jobs, **{job.id: job for job in self._read_job_rows(sorted(others))}}
+        restarted = self._matching_ids(self._RESTARTED, ids)
         newest = {}
         for job_id, job in jobs.items():
             if job.what_if:
@@ -245,27 +245,27 @@ class BatchCandidates(Repository):
                 newest[job_id] = self._delegations.newest(job) if passed_on else job
         return newest
 
-    def _done(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
+    def _finished_steps(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
         results: dict[str, dict[str, str]] = defaultdict(dict)
-        for job_id, step, result in self._found(self._DONE, ids):
+        for job_id, step, result in self._rows_of_jobs(self._DONE, ids):
             results[job_id][step] = result
         return results
 
-    def _jobs(self, ids: Sequence[str]) -> list[Job]:
+    def _read_job_rows(self, ids: Sequence[str]) -> list[Job]:
         return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
 
     @property
     def _delegations(self) -> Delegations:
         return Delegations(self._link, self._now)
 
-    def _found(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         return self._rows(prepared, ids=json.dumps(ids))
 
-    def _those(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset(value for (value,) in self._found(prepared, ids))
+    def _matching_ids(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(value for (value,) in self._rows_of_jobs(prepared, ids))
 
 
-def _means(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+def _average_costs(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     sums: dict[Key, list[float]] = defaultdict(list)
     for key, cost in costs:
         sums[key].append(cost)

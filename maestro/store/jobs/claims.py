@@ -60,7 +60,7 @@ class ClaimedJob:
         return self.job.id
 
 
-def _is_recent(moment: Mapped[Any]) -> ColumnElement[bool]:
+def _recency_condition(moment: Mapped[Any]) -> ColumnElement[bool]:
     """Return the condition that a moment lies between the oldest valid claim and now."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
@@ -130,14 +130,14 @@ class Claims(Repository):
         .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
         .limit(bindparam("at_most"))
     )
-    _CLAIMED_LATELY = _is_recent(col(Job.claimed_at))
+    _CLAIMED_LATELY = _recency_condition(col(Job.claimed_at))
     _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
     _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
     _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
-    _ENDED_LATELY = _STEP.where(_is_recent(col(JobStep.finished_at)))
+    _ENDED_LATELY = _STEP.where(_recency_condition(col(JobStep.finished_at)))
     _MOVES = or_(
         _CLAIMED_LATELY,
-        _is_recent(col(Job.started_at)),
+        _recency_condition(col(Job.started_at)),
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
@@ -186,7 +186,7 @@ class Claims(Repository):
         """Return whether a job can be claimed, if at most ``background`` background jobs may run."""
         first = self.claimable(1, abandoned_before)
         return bool(first) and (
-            not is_background_priority(first[0].priority) or self._running_behind(abandoned_before) < background
+            not is_background_priority(first[0].priority) or self._count_background(abandoned_before) < background
         )
 
     def any_unclaimed(self) -> bool:
@@ -195,7 +195,7 @@ class Claims(Repository):
 
     def background_full(self, limit: int) -> bool:
         """Return whether at least ``limit`` background jobs are running, or claimed and about to begin."""
-        return self._running_behind(self._now - CLAIM_LAPSES) >= limit
+        return self._count_background(self._now - CLAIM_LAPSES) >= limit
 
     def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
         """Claim up to ``limit`` jobs at the head of their lanes, as ``order`` ranks them, before other dispatchers."""
@@ -207,14 +207,14 @@ class Claims(Repository):
         if limit <= 0:
             return []
         in_background = sum(is_background_priority(candidate.priority) for candidate in found)
-        room = max(0, order.background - self._running_behind(abandoned_before)) if in_background else 0
+        room = max(0, order.background - self._count_background(abandoned_before)) if in_background else 0
         # Background jobs come last in ``found``: if it contains one, it also contains all claimable jobs of users.
         crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._candidates(self._CROWD, abandoned_before, **bounds)
         return [
-            ClaimedJob(self._claimed(candidate.id), candidate.precedence)
+            ClaimedJob(self._claim_job(candidate.id), candidate.precedence)
             for candidate in order.choose(found, limit, room)
         ]
 
@@ -252,10 +252,10 @@ class Claims(Repository):
         rows = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
         return [ClaimCandidate(*row[: len(ClaimCandidate._fields)]) for row in rows]
 
-    def _running_behind(self, abandoned_before: datetime) -> int:
+    def _count_background(self, abandoned_before: datetime) -> int:
         return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
 
-    def _claimed(self, job_id: str) -> Job:
+    def _claim_job(self, job_id: str) -> Job:
         self._change(self._CLAIM, job_id=job_id, now=self._now)
         job = self._read(self._BY_ID, Job, job_id=job_id)
         assert job is not None

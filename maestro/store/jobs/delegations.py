@@ -54,7 +54,7 @@ class Delegations(Repository):
             withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
             self._run(update(Job).where(*children).values(**withheld, completed_at=self._now))
         if parent_id is not None:
-            self._report(self._fresh(job_id))
+            self._report_to_delegator(self._reload(job_id))
 
     def restore_withheld(self, job_id: str) -> None:
         """Make withheld tasks pending again, because the failed or stopped job that delegated them is resumed."""
@@ -68,13 +68,13 @@ class Delegations(Repository):
 
     def stop_reporting(self, jobs: Sequence[Job]) -> None:
         """Let these jobs report their results to no delegator, as after a ``/stop``."""
-        self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
+        self._run(update(Job).where(col(Job.id).in_([self._original_job(job).id for job in jobs])).values(hears=False))
 
     def lineage(self, job: Job) -> list[Job]:
         """Return a job and its ancestors, the nearest first."""
         jobs = [job]
         while jobs[-1].parent_id is not None:
-            jobs.append(self._fresh(jobs[-1].parent_id))
+            jobs.append(self._reload(jobs[-1].parent_id))
         return jobs
 
     def children_of(self, job_id: str) -> Sequence[Job]:
@@ -92,7 +92,7 @@ class Delegations(Repository):
     def newest(self, job: Job) -> Job:
         """Return the job that replaces this one now: its newest restart, or the job it was merged into."""
         if job.merged_into is not None:
-            return self.newest(self._fresh(job.merged_into))
+            return self.newest(self._reload(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
         restarts = restarts.order_by(col(Job.created_at).desc())
         again = self._first(restarts)
@@ -105,7 +105,7 @@ class Delegations(Repository):
         """
         tasks = [task for task in self.children_of(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
-        return [(task, self._last(task)) for task in tasks if task.id not in restarted]
+        return [(task, self._result_job(task)) for task in tasks if task.id not in restarted]
 
     def lane_of(self, job: Job) -> str | None:
         """Return the lane of the user's message from which a task descends; the task itself has no lane."""
@@ -113,8 +113,8 @@ class Delegations(Repository):
 
     def delegator(self, job: Job) -> Job | None:
         """Return the job to which this job reports its answer, or None if the answer goes to the channel."""
-        origin = self._origin(job)
-        return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
+        origin = self._original_job(job)
+        return self._reload(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
     def background_origin(self, job: Job) -> Job | None:
         """Return the background job from which a job descends; None if a user or agent waits for its answer."""
@@ -132,16 +132,18 @@ class Delegations(Repository):
             open_jobs = open_jobs.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
         return self._all(open_jobs.order_by(col(Job.turn)))
 
-    def _report(self, job: Job) -> None:
+    def _report_to_delegator(self, job: Job) -> None:
         """Let the delegator of a job continue if all its results are complete and it has no pending continuation."""
         delegator = self.delegator(job)
         if delegator is None:
             return
         children = self.children_of(delegator.id)
-        if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
-            self._continue(delegator)
+        if not any(
+            _is_unbegun_continuation(child) or (child.hears and self._is_chain_open(child)) for child in children
+        ):
+            self._add_continuation(delegator)
 
-    def _continue(self, delegator: Job) -> None:
+    def _add_continuation(self, delegator: Job) -> None:
         """Add the job in which a delegator continues, at its old position, so that it is next in its lane.
 
         See docs/invariants.md: lanes.
@@ -165,19 +167,19 @@ class Delegations(Repository):
         )
         job.turn = turn
 
-    def _origin(self, job: Job) -> Job:
+    def _original_job(self, job: Job) -> Job:
         """Return the job that a continuation continues; any other job itself."""
         while job.parent_id is not None and not job.task:
-            job = self._fresh(job.parent_id)
+            job = self._reload(job.parent_id)
         return job
 
-    def _is_open(self, job: Job) -> bool:
+    def _is_chain_open(self, job: Job) -> bool:
         """Return whether any job of a job's chain is open."""
         return job.status in OPEN or any(
-            self._is_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
+            self._is_chain_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
         )
 
-    def _last(self, job: Job) -> Job:
+    def _result_job(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the first job.
 
         Continuations with an answer are preferred. The first answer of a job, which only says that it delegates, is not
@@ -186,9 +188,9 @@ class Delegations(Repository):
         continuations = [child for child in self.children_of(job.id) if not child.task]
         answered = [child for child in continuations if child.has_answer]
         last = (answered or continuations or [job])[-1]
-        return last if last is job else self._last(last)
+        return last if last is job else self._result_job(last)
 
-    def _fresh(self, job_id: str) -> Job:
+    def _reload(self, job_id: str) -> Job:
         return self._session.exec(select(Job).where(Job.id == job_id), execution_options=_AFRESH).one()
 
 

@@ -42,17 +42,17 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
     if wanted.until is not None:
         yield col(Job.created_at) < wanted.until
     if wanted.at is not None:
-        yield _present(wanted.at)
-    yield from _listed(wanted, unindexed if sifted else col)
-    yield from _equal(wanted)
-    yield from _related(wanted)
+        yield _around_moment(wanted.at)
+    yield from _list_conditions(wanted, unindexed if sifted else col)
+    yield from _equality_conditions(wanted)
+    yield from _relation_conditions(wanted)
     if wanted.reason is not None:
-        yield col(Job.reason).like(_like(wanted.reason), escape=_ESCAPE)
+        yield col(Job.reason).like(_like_pattern(wanted.reason), escape=_ESCAPE)
     if wanted.q:
-        yield _mentions(wanted.q)
+        yield _text_condition(wanted.q)
 
 
-def _present(at: datetime) -> ColumnElement[bool]:
+def _around_moment(at: datetime) -> ColumnElement[bool]:
     """Return the condition that a job was created around a moment, or was open then.
 
     Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
@@ -67,7 +67,7 @@ def _present(at: datetime) -> ColumnElement[bool]:
     return col(Job.id).in_(union_all(*queries))
 
 
-def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
+def _list_conditions(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions on columns in the index by which lists are sorted."""
     if wanted.status:
         # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
@@ -93,7 +93,7 @@ def failed_step() -> ScalarSelect[str]:
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
 
 
-def _equal(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _equality_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     same = (
         (Job.account, wanted.account),
         (Job.channel, wanted.channel),
@@ -104,7 +104,7 @@ def _equal(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     yield from (col(column) == value for column, value in same if value is not None)
 
 
-def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _relation_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.client is not None:
         yield col(Job.client_id) == select(Client.id).where(Client.name == wanted.client).scalar_subquery()
     if wanted.webhook is not None:
@@ -116,22 +116,22 @@ def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
         yield func.coalesce(failed_step(), "") == wanted.step
 
 
-def _like(pattern: str) -> str:
+def _like_pattern(pattern: str) -> str:
     for special in (_ESCAPE, "%", "_"):
         pattern = pattern.replace(special, f"{_ESCAPE}{special}")
     return pattern.replace(ANY, "%")
 
 
-def _mentions(text: str) -> ColumnElement[bool]:
+def _text_condition(text: str) -> ColumnElement[bool]:
     """Return the condition that a job's id, message, task, error, reason or user name contains a text.
 
     Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
     """
     has_text = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
-    messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
+    messages = select(InboxRow.id).where(or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content)))
     places = (
-        select(Job.id).where(*_containing(text, Job.id)),
-        select(Job.id).where(has_text, or_(*_containing(text, Job.error, Job.reason, Job.task))),
+        select(Job.id).where(*_jobs_containing(text, Job.id)),
+        select(Job.id).where(has_text, or_(*_jobs_containing(text, Job.error, Job.reason, Job.task))),
         select(Job.id).where(col(Job.inbox_id).in_(messages)),
     )
     return col(Job.id).in_(union_all(*places))
@@ -140,12 +140,12 @@ def _mentions(text: str) -> ColumnElement[bool]:
 def job_mentions(text: str) -> ColumnElement[bool]:
     """Return the condition of ``JobFilter.q`` for queries of few jobs, which reads each job with its message."""
     message = select(InboxRow.id).where(
-        InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
+        InboxRow.id == Job.inbox_id, or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content))
     )
-    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
+    return or_(*_jobs_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
 
 
-def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
+def _jobs_containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
     # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return (col(place).contains(text, autoescape=True) for place in places)
 

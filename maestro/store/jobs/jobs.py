@@ -108,7 +108,7 @@ class Jobs(Claims):
     def add(self, job: Job) -> Job:
         """Add a job at the end of its lane, if it has a lane."""
         job.created_at = self._now
-        job.turn = self._next_turn()
+        job.turn = self._next_position()
         return self._save(job)
 
     def get(self, job_id: str) -> Job:
@@ -175,7 +175,7 @@ class Jobs(Claims):
         job.merged_into = None
         job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
         job.told_to_wait = False
-        job.turn = self._next_turn()
+        job.turn = self._next_position()
         self._session.add(job)
         return job
 
@@ -201,17 +201,17 @@ class Jobs(Claims):
         It resumes at ``wait.wake_at``, or sooner if ``wake`` was called since its last resumption.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
-        at = self._spread(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
+        at = self._spread_wake_time(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
         sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
         parked = waits.values(
             status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
         )
         if self._run(parked).rowcount and wait.reason is not WaitReason.PERSON:
-            self._keep_order(job_id)
+            self._delay_later_jobs(job_id)
 
     def wake(self, job_id: str) -> None:
         """Resume a job that waits or is about to wait; no effect on any other job."""
-        self._wake(col(Job.id) == job_id)
+        self._wake_jobs(col(Job.id) == job_id)
 
     def wake_for_models(self, *reasons: WaitReason) -> None:
         """Resume jobs that wait, or are about to wait, for a model (with ``reasons``: only for these reasons).
@@ -219,7 +219,7 @@ class Jobs(Claims):
         Called when accounts or budgets were changed or a provider has recovered; a job that still finds no model waits
         again.
         """
-        self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
+        self._wake_jobs(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def any_due(self) -> bool:
         """Return whether any waiting job is due."""
@@ -283,17 +283,17 @@ class Jobs(Claims):
             earlier = self.get(earlier).restarted_from
         return ancestors
 
-    def _next_turn(self) -> int:
+    def _next_position(self) -> int:
         return int(self._value(self._LAST_TURN) or 0) + 1
 
-    def _spread(self, wait: Wait) -> datetime | None:
+    def _spread_wake_time(self, wait: Wait) -> datetime | None:
         """Return when a job should resume after a provider failed, so that waiting jobs do not resume all at once."""
         if wait.wake_at is None:
             return None
         waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
         return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
 
-    def _keep_order(self, job_id: str) -> None:
+    def _delay_later_jobs(self, job_id: str) -> None:
         """Delay later jobs of a lane that wait for a model, so that none resumes before this job."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
         for lane, turn, wake_at in self._run(job).all():
@@ -301,6 +301,6 @@ class Jobs(Claims):
             waiting = col(Job.status) == JobStatus.WAITING, col(Job.waits_for).in_(MODEL_WAITS)
             self._run(update(Job).where(*later, *waiting).values(wake_at=wake_at))
 
-    def _wake(self, which: ColumnElement[bool]) -> None:
+    def _wake_jobs(self, which: ColumnElement[bool]) -> None:
         open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))
         self._run(update(Job).where(which, open_ones).values(wake_at=self._now))

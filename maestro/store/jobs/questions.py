@@ -102,7 +102,7 @@ class Questions(Repository):
 
     def get(self, question_id: int) -> QuestionRecord:
         """Return a question with its agent and job; raises ``NotFound``."""
-        row = self._first(_records().where(Question.id == question_id))
+        row = self._first(_records_query().where(Question.id == question_id))
         if row is None:
             raise NotFound(f"there is no question {question_id}")
         return QuestionRecord(*row)
@@ -113,12 +113,16 @@ class Questions(Repository):
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that users may have received, and so can answer."""
-        return [question for question in waiting if self._sent(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+        return [
+            question
+            for question in waiting
+            if self._has_sent_chunk(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))
+        ]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return that of these questions which was sent as this platform message, or None."""
         known = col(Delivery.platform_message_id) == platform_message_id
-        return next((question for question in waiting if self._sent(question, known)), None)
+        return next((question for question in waiting if self._has_sent_chunk(question, known)), None)
 
     def question_of(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users; None for any other job."""
@@ -158,7 +162,7 @@ class Questions(Repository):
 
         Without ``wanted``, questions of every status are returned.
         """
-        page = _records().order_by(col(Question.id).desc()).limit(limit + 1)
+        page = _records_query().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
             page = page.where(col(Question.id) < before)
         if wanted:
@@ -169,7 +173,7 @@ class Questions(Repository):
     def waiting(self, limit: int) -> Sequence[QuestionRecord]:
         """Return up to ``limit`` open questions, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
-        query = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
+        query = _records_query().where(*waiting).order_by(col(Question.id)).limit(limit)
         return [QuestionRecord(*row) for row in self._session.exec(query)]
 
     def count_waiting(self, most: int) -> int:
@@ -177,7 +181,7 @@ class Questions(Repository):
         waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
-    def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
+    def _has_sent_chunk(self, question: Question, what: ColumnElement[bool]) -> bool:
         """Return whether the notice of a question has a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
@@ -192,7 +196,7 @@ class Questions(Repository):
         return col(Question.status) == status
 
 
-def _records() -> Any:
+def _records_query() -> Any:
     return (
         select(Question, Agent.slug, Job)
         .outerjoin(Job, col(Job.id) == Question.job_id)

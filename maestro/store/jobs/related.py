@@ -63,7 +63,7 @@ class DeliveryProgress:
     waiting: bool
 
 
-def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has_row(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(column).where(column == Job.id, *conditions).exists()
 
 
@@ -72,14 +72,14 @@ class JobDependents(Repository):
 
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
-        _has(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
+        _has_row(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
         or_(
-            _has(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
-            _has(col(Reservation.job_id)),
+            _has_row(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
+            _has_row(col(Reservation.job_id)),
         ),
-        _has(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
-        _has(col(OutboundLane.job_id)),
-        _has(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
+        _has_row(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
+        _has_row(col(OutboundLane.job_id)),
+        _has_row(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
         col(Job.parent_id).is_not(None),
         col(Job.schedule).is_not(None),
     )
@@ -103,8 +103,8 @@ class JobDependents(Repository):
             col(Job.stop_requested),
             _OWN_STATE,
             select(func.count(col(Delivery.id))).where(col(Delivery.job_id) == Job.id, _OF_PURPOSE).scalar_subquery(),
-            _has(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
-            _has(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
+            _has_row(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
+            _has_row(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
             select(col(_BEHIND.id))
             .where(col(_BEHIND.lane) == col(Job.lane), col(_BEHIND.status) == JobStatus.PENDING)
             .exists(),
@@ -157,7 +157,7 @@ class _CallerRow:
     spent: Mapping[BudgetScope, SpendingLevel]
 
 
-def _joined() -> Select[Any]:
+def _caller_query() -> Select[Any]:
     """Return the statement that joins a job with its agent, client, prompt, connector and spending today."""
     query = (
         columns(
@@ -194,17 +194,17 @@ def _joined() -> Select[Any]:
 class ModelCallers(Repository):
     """Queries for the job that calls a model, for its first step and the middleware of model calls."""
 
-    _OF_JOB = PreparedStatement(_joined())
+    _OF_JOB = PreparedStatement(_caller_query())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
     def load(self, job_id: str) -> None:
         """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
-        self._of(job_id)
+        self._caller_row(job_id)
 
     def read(self, job_id: str) -> ModelCaller:
         """Return a job with its agent and prompt as the caller of a model; raises ``NotFound``."""
-        row = self._of(job_id)
+        row = self._caller_row(job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         job = row.job
@@ -217,7 +217,7 @@ class ModelCallers(Repository):
 
     def payer(self, job_id: str) -> Payer:
         """Return the client, agent and conversation that pay for a job's calls; an empty payer for a missing job."""
-        row = self._of(job_id)
+        row = self._caller_row(job_id)
         if row is None:
             return Payer()
         job, agent = row.job, row.agent
@@ -233,7 +233,7 @@ class ModelCallers(Repository):
 
     def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
         """Return what each scope of a job's payer has spent and reserved today, before changes by this transaction."""
-        row = self._of(job_id)
+        row = self._caller_row(job_id)
         if row is None:
             return {}
         return {(scope, subject): row.spent[scope] for scope, subject in self.payer(job_id).scopes}
@@ -243,7 +243,7 @@ class ModelCallers(Repository):
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once
-    def _of(self, job_id: str) -> _CallerRow | None:
+    def _caller_row(self, job_id: str) -> _CallerRow | None:
         self._link.write_noted(Jobs.__name__)
         row = self._row(self._OF_JOB, of_job=job_id, today=day_of(self._now))
         if row is None:

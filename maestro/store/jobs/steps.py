@@ -149,7 +149,7 @@ def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
 
 
 @cache
-def _insert_of(count: int) -> PreparedStatement:
+def _insert_statement(count: int) -> PreparedStatement:
     """Return the statement that adds ``count`` attempts; its parameters are called ``<name>_<number>``."""
     types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
     # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
@@ -212,7 +212,7 @@ class StepRecords(Repository):
         """Cache these attempts as all attempts of the job for this transaction, as the caller has read.
 
         The cached attempts hold until the end of an attempt shows that another process has written: see
-        ``_keep_known``.
+        ``_keep_cached``.
         """
         self._known()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
@@ -285,7 +285,7 @@ class StepRecords(Repository):
         Raises ``StepTaken`` when another attempt has finished first, so that the effects of this attempt are rolled
         back.
         """
-        if not self._close(ref, state=StepState.DONE, result=result.model_dump_json()):
+        if not self._end_attempt(ref, state=StepState.DONE, result=result.model_dump_json()):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
         return result
 
@@ -295,11 +295,13 @@ class StepRecords(Repository):
         Returns false for an attempt that was refused before it began, as after a stop: it has no row. The row of a
         newer attempt that took over stays unchanged.
         """
-        return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
+        return self._end_attempt(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
         """End the current attempt because its step has to wait, for example for a user's answer."""
-        self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
+        self._end_attempt(
+            ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail
+        )
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
         """Return the waits of these steps of a job, from their newest attempts."""
@@ -331,7 +333,7 @@ class StepRecords(Repository):
         """Return the attempts of a job in the order in which they were recorded."""
         return self._all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 
-    def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
+    def _end_attempt(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
         """End the running attempt at a step; with ``own``, only if the current code runs in that attempt."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
@@ -345,10 +347,10 @@ class StepRecords(Repository):
         else:
             ended = self._returned(self._ENDED, **values)
         if known is not None:
-            self._keep_known(ref, known, [number for (number,) in ended], state, says.get("result", ""))
+            self._keep_cached(ref, known, [number for (number,) in ended], state, says.get("result", ""))
         return bool(ended)
 
-    def _keep_known(
+    def _keep_cached(
         self, ref: StepRef, known: dict[str, list[StepAttempt]], ended: list[int], state: StepState, result: str
     ) -> None:
         """Keep the cached attempts of a job if the ended attempt is the one that they show as running.
@@ -389,4 +391,4 @@ class StepRecords(Repository):
     def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add the rows of several attempts in one statement, which costs less than one statement for each."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
-        self._change(_insert_of(len(rows)), **values)
+        self._change(_insert_statement(len(rows)), **values)

@@ -139,14 +139,14 @@ class Accounts(Repository):
             if former.source is not AccountSource.API and former.name not in named:
                 self._delete(self.get(former.name))
         for account in accounts:
-            self._enter(account)
+            self._set_configured(account)
 
     def add(self, account: ModelAccount) -> ModelAccount:
         """Add an account; raises ``Conflict`` when its name is in use."""
         if self.by_name(account.name) is not None:
             raise Conflict(f"there is an account {account.name!r} already; choose another name")
         self._put(account)
-        self._wake()
+        self._wake_waiting_jobs()
         return account
 
     def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
@@ -156,7 +156,7 @@ class Accounts(Repository):
         """
         account = self.get(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
-            raise Conflict(_comes_from(account, "change it there and restart"))
+            raise Conflict(_origin_refusal(account, "change it there and restart"))
         for column, value in changes.items():
             setattr(account, column, value)
         if "secret" in changes and "status" not in changes:
@@ -164,16 +164,16 @@ class Accounts(Repository):
         if changes.get("status") is AccountStatus.DISABLED:
             account.last_error = ""  # a new key reverts a refusal, but not an operator's decision to disable
         elif {"status", "secret"} & set(changes):
-            self._forgive(account)
+            self._end_cooldowns(account)
         self._put(account)
-        self._wake()
+        self._wake_waiting_jobs()
         return account
 
     def remove(self, name: str) -> None:
         """Remove an account that was added by the API; raises ``Conflict`` for any other."""
         account = self.get(name)
         if account.source is not AccountSource.API:
-            raise Conflict(_comes_from(account, "take it out there and restart, or disable it"))
+            raise Conflict(_origin_refusal(account, "take it out there and restart, or disable it"))
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
@@ -198,41 +198,41 @@ class Accounts(Repository):
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
         """
-        account = self._failed(name, RateLimited.__name__)
+        account = self._set_error(name, RateLimited.__name__)
         if account is None:
             return None
-        limit = self._limit(account, model)
+        limit = self._cooldown_row(account, model)
         if limit.strikes and limit.holds(self._now):
-            return self._hold(account, limit, asked or timedelta())
+            return self._extend_cooldown(account, limit, asked or timedelta())
         limit.strikes += 1
-        return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
+        return self._extend_cooldown(account, limit, cool_down(limit.strikes, asked, ladder))
 
     def begin_quota_wait(self, name: str, asked: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
-        account = self._failed(name, QuotaExhausted.__name__)
+        account = self._set_error(name, QuotaExhausted.__name__)
         if account is None:
             return None
-        return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
+        return self._extend_cooldown(account, self._cooldown_row(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
 
     def disable_refused(self, account: ModelAccount) -> bool:
         """Disable an account with a refused key; return false if an operator changed it since the call began."""
         row = self.by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
-        self._failed(account.name, AuthenticationFailed.__name__)
+        self._set_error(account.name, AuthenticationFailed.__name__)
         row.status = AccountStatus.DISABLED
         self._save(row)
         return True
 
     def failed(self, name: str, error: str) -> None:
         """Store the name of an error as the last error of an account."""
-        self._failed(name, error)
+        self._set_error(name, error)
 
-    def _enter(self, account: ModelAccount) -> None:
+    def _set_configured(self, account: ModelAccount) -> None:
         row = self.by_name(account.name)
         if row is None:
             self._put(account)
-            self._wake()
+            self._wake_waiting_jobs()
             return
         renewed = row.fingerprint != account.fingerprint
         if not renewed and all(getattr(row, name) == getattr(account, name) for name in _CONFIGURED):
@@ -242,32 +242,32 @@ class Accounts(Repository):
         if renewed and row.last_error == AuthenticationFailed.__name__:
             row.status = AccountStatus.ACTIVE
         if renewed:
-            self._forgive(row)
+            self._end_cooldowns(row)
         self._put(row)
-        self._wake()
+        self._wake_waiting_jobs()
 
     def _put(self, account: ModelAccount) -> None:
         account.updated_at = self._now
         self._save(account)
 
     def _delete(self, account: ModelAccount) -> None:
-        self._forgive(account)
+        self._end_cooldowns(account)
         self._remove(account)
         # Nothing else would resume a job that waits for the deleted account.
-        self._wake()
+        self._wake_waiting_jobs()
 
-    def _forgive(self, account: ModelAccount) -> None:
+    def _end_cooldowns(self, account: ModelAccount) -> None:
         """End all cool-downs of an account, and reset the counts of failures that lengthen cool-downs."""
         self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
-    def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
+    def _cooldown_row(self, account: ModelAccount, model: str) -> AccountLimit:
         """Return the row for the cool-down of a model, or a new row with an expired cool-down."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
-    def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
+    def _extend_cooldown(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
         """Extend a cool-down to at least ``wait`` from now, store it as the account's latest, and return its end."""
         until = self._now + wait
         if limit.holds(self._now):
@@ -279,7 +279,7 @@ class Accounts(Repository):
         self._save(account, limit)
         return limit.limited_until
 
-    def _failed(self, name: str, error: str) -> ModelAccount | None:
+    def _set_error(self, name: str, error: str) -> ModelAccount | None:
         """Store an error of an account; return the account, or None if it was removed."""
         account = self.by_name(name)
         if account is not None:
@@ -287,10 +287,10 @@ class Accounts(Repository):
             self._save(account)
         return account
 
-    def _wake(self) -> None:
+    def _wake_waiting_jobs(self) -> None:
         Jobs(self._link, self._now).wake_for_models()
 
 
-def _comes_from(account: ModelAccount, fix: str) -> str:
+def _origin_refusal(account: ModelAccount, fix: str) -> str:
     origin = "the environment" if account.source is AccountSource.ENVIRONMENT else "the configuration (llm.accounts)"
     return f"the account {account.name!r} comes from {origin}; {fix}"

@@ -204,7 +204,7 @@ class Budgets(Repository):
         if not self._change(self._RESERVE, **vars(reservation)):
             self.release(key)
             self._add(reservation)
-        levels = self._count(self.today, payer.scopes, reserved_usd=amount_usd)
+        levels = self._add_amounts(self.today, payer.scopes, reserved_usd=amount_usd)
         return exceeded_limit(
             limits,
             {scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()},
@@ -212,18 +212,18 @@ class Budgets(Repository):
 
     def release(self, key: CallKey) -> None:
         """Release the reservation of a call, if the call has one."""
-        self._give_back(self._returned(self._TAKE, **key_values(key)))
+        self._subtract_reserved(self._returned(self._TAKE, **key_values(key)))
 
     def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Replace the reservation of a call by its cost, on the day of the reservation.
 
         ``payer`` is the call's payer, if the caller has read it in this transaction.
         """
-        reservations = [_held(row) for row in self._returned(self._TAKE, **key_values(key))]
+        reservations = [_reserved_amount(row) for row in self._returned(self._TAKE, **key_values(key))]
         for held in reservations:
-            self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
+            self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._count(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
+            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
@@ -233,13 +233,15 @@ class Budgets(Repository):
         if not cost_usd:
             return
         row = self._row(self._HELD, **key_values(key))
-        held = _held(row) if row is not None else None
-        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
-        self._count(day, scopes, spent_usd=cost_usd)
+        held = _reserved_amount(row) if row is not None else None
+        day, scopes = (
+            (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
+        )
+        self._add_amounts(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
         """Release all reservations of a job that ends, such as those left by a crash."""
-        self._give_back(self._returned(self._TAKE_ALL, of_job=job_id))
+        self._subtract_reserved(self._returned(self._TAKE_ALL, of_job=job_id))
 
     def clients(self) -> Sequence[Client]:
         """Return all clients by name."""
@@ -253,27 +255,27 @@ class Budgets(Repository):
         """Return a client as an API view, with the amounts spent and reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
-    def _payer(self, key: CallKey) -> Payer:
+    def _read_payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).payer(key.job_id)
 
-    def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
+    def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
         """Subtract deleted reservations from the reserved amounts of their scopes."""
-        for held in map(_held, reservations):
-            self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
+        for held in map(_reserved_amount, reservations):
+            self._add_amounts(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
-    def _count(
+    def _add_amounts(
         self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
     ) -> Mapping[Scope, SpendingLevel]:
         """Add amounts to the spending of these scopes on a day; return the new amounts."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        return _levels_by_scope(self._returned(_spending(len(scopes)), **values, **_numbered(scopes)))
+        return _levels_by_scope(self._returned(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes)))
 
     def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
-        return _levels_by_scope(self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes)))
+        return _levels_by_scope(self._rows(_levels_statement(len(scopes)), day=self.today, **_scope_parameters(scopes)))
 
 
 @cache
-def _spending(count: int) -> PreparedStatement:
+def _spending_statement(count: int) -> PreparedStatement:
     """Return the statement that adds amounts to ``count`` scopes; ``scope_0`` and ``subject_0`` are the first."""
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
@@ -298,7 +300,7 @@ def _spending(count: int) -> PreparedStatement:
 
 
 @cache
-def _levels(count: int) -> PreparedStatement:
+def _levels_statement(count: int) -> PreparedStatement:
     """Return the statement that reads the spending of ``count`` scopes on a day."""
     # Each scope has its own query, because with a combined condition SQLite reads all rows of the day.
     return PreparedStatement(
@@ -315,12 +317,12 @@ def _levels(count: int) -> PreparedStatement:
     )
 
 
-def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:
+def _scope_parameters(scopes: Sequence[Scope]) -> dict[str, object]:
     named = enumerate(scopes)
     return {f"{name}_{place}": value for place, scope in named for name, value in zip(_PARTS, scope, strict=True)}
 
 
-def _held(row: tuple[Any, ...]) -> ReservedAmount:
+def _reserved_amount(row: tuple[Any, ...]) -> ReservedAmount:
     day, amount_usd, scopes = row
     words = (word.partition(":") for word in scopes.split())
     return ReservedAmount(day, amount_usd, tuple((BudgetScope(scope), subject) for scope, _, subject in words))

@@ -119,7 +119,7 @@ class Calls(Repository):
                 stored.add(digest)
             else:
                 step_state = StepState(state)
-        self._known()["_last", (key,)] = last
+        self._known()["_last_attempt", (key,)] = last
         if own is not None:
             StepRecords(self._link, self._now).assume_state(own, step_state)
         return frozenset(stored)
@@ -133,7 +133,7 @@ class Calls(Repository):
         #maestro: the request contains the posts after the first, up to the second.
         """
         StepRecords(self._link, self._now).require_newest()
-        last = self._last(key)
+        last = self._last_attempt(key)
         if last is not None and last.state is CallState.SENT:
             self.interrupted(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
@@ -162,7 +162,7 @@ class Calls(Repository):
 
         After a failure the request is built anew, so that an operator's correction takes effect.
         """
-        last = self._last(key)
+        last = self._last_attempt(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
@@ -177,7 +177,7 @@ class Calls(Repository):
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
-        charge = self._end(key, attempt, values, payer, unless=CallState.ANSWERED)
+        charge = self._end_attempt(key, attempt, values, payer, unless=CallState.ANSWERED)
         if charge is None:
             return None
         self._budgets.settle(key, charge.cost_usd, charge.payer)
@@ -186,15 +186,15 @@ class Calls(Repository):
     def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
         """End an attempt as failed; ``error`` is the name of the error's class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
-        self._unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
+        self._end_unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
     def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
         """End an attempt as interrupted before its answer; its estimated cost counts as spent."""
-        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
+        self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
     def unsent(self, key: CallKey, attempt: int) -> None:
         """End an attempt as interrupted before its request was sent, at no cost."""
-        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
+        self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
     def close(self, job_id: str) -> None:
         """End all open attempts of a job that ends, and release the job's reservations."""
@@ -217,22 +217,22 @@ class Calls(Repository):
     def _budgets(self) -> Budgets:
         return Budgets(self._link, self._now)
 
-    def _unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
+    def _end_unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
         """End an attempt without an answer, and count its cost.
 
         If its estimate was counted before and the attempt cost less, the counted difference is negative.
         """
-        charge = self._end(key, attempt, values)
+        charge = self._end_attempt(key, attempt, values)
         if charge is not None and charge.cost_usd:
             self._budgets.spend(key, charge.cost_usd, charge.payer)
             Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
     @read_once
-    def _last(self, key: CallKey) -> LastAttempt | None:
+    def _last_attempt(self, key: CallKey) -> LastAttempt | None:
         row = self._row(self._LAST, **key_values(key))
         return LastAttempt(*row) if row else None
 
-    def _end(
+    def _end_attempt(
         self,
         key: CallKey,
         attempt: int,
@@ -249,18 +249,18 @@ class Calls(Repository):
         which |= {f"new_{name}": value for name, value in values.items()}
         names, counted = ("finished_at", *values), 0.0
         usage = UsageLog(self._link, self._now)
-        call = self._ended(_ending(names, CallState.SENT), key, which)
+        call = self._run_ending(_ending_statement(names, CallState.SENT), key, which)
         if call is None:
             # A newer attempt has already marked this one as interrupted, and counted its estimate as spent.
-            call = self._ended(_ending(names, unless, is_open=False), key, which)
+            call = self._run_ending(_ending_statement(names, unless, is_open=False), key, which)
             if call is None:
                 return None
             counted = usage.forget(key, attempt)
         charge = usage.note(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
-    def _ended(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
-        """Run a statement of ``_ending`` and return the ended attempt, or None if it ended no attempt."""
+    def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
+        """Run a statement of ``_ending_statement`` and return the ended attempt, or None if it ended no attempt."""
         for row in self._returned(prepared, **values):
             call = prepared.made(LLMCall, row)
             # No earlier attempt can have an answer, so this answer is the one to cache.
@@ -271,7 +271,7 @@ class Calls(Repository):
 
 
 @cache
-def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
+def _ending_statement(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
     """Return the statement that ends an attempt whose state is ``state``, or (without ``is_open``) is another one.
 
     The statement returns the whole row after the change.

@@ -63,7 +63,7 @@ class Prompts(Repository):
         """Store a text unless it is stored already; return its SHA-256."""
         texts = TextsByDigest()
         digest = texts.add(text)
-        self._keep(texts)
+        self._keep_texts(texts)
         return digest
 
     def text(self, digest: str) -> str:
@@ -81,19 +81,19 @@ class Prompts(Repository):
 
         ``kept`` are its texts that are stored already, if the caller has read that in this transaction.
         """
-        self._keep(packed.texts, kept)
+        self._keep_texts(packed.texts, kept)
         return packed.digest
 
     def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
         """Restore the messages of a prompt from their references; raises ``NotFound`` if a part was deleted."""
-        texts = self._texts(turns)
-        return tuple(_unpacked(turn, texts) for turn in turns)
+        texts = self._read_texts(turns)
+        return tuple(_unpacked_message(turn, texts) for turn in turns)
 
     def add(self, job_id: str, composed: Composition) -> int:
         """Store the prompt of a job and return its id."""
         texts = TextsByDigest()
-        turns = [_reference(turn, texts) for turn in composed.messages]
-        self._keep(texts)
+        turns = [_turn_reference(turn, texts) for turn in composed.messages]
+        self._keep_texts(texts)
         return self._insert(
             self._ADD,
             id=None,
@@ -113,7 +113,7 @@ class Prompts(Repository):
         sizes = self._first(select(Prompt.layers).where(Prompt.job_id == job_id))
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
-    def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
+    def _keep_texts(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
         """Store the texts that are not stored yet.
 
         Most texts of a prompt are stored already, and need not be compressed again.
@@ -124,7 +124,7 @@ class Prompts(Repository):
             if digest not in kept:
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
-    def _texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
+    def _read_texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
         """Return the texts to which these references point; raises ``NotFound`` if a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
@@ -173,7 +173,7 @@ def packed_request(request: LLMRequest) -> PackedRequest:
         model=request.model,
         account=request.account,
         max_output_tokens=request.max_output_tokens,
-        turns=tuple(_packed(message, texts) for message in request.messages),
+        turns=tuple(_packed_message(message, texts) for message in request.messages),
         tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
         final=request.final,
         never_empty=request.never_empty,
@@ -197,7 +197,7 @@ class PromptTexts:
         return zlib.decompress(body).decode()
 
 
-def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
+def _turn_reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
     """Return those fields of a turn for storage that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
@@ -211,7 +211,7 @@ def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
     return stored
 
 
-def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
+def _packed_message(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
     return StoredTurn(
         role=message.role,
         images=message.images,
@@ -226,7 +226,7 @@ def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
     )
 
 
-def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
+def _unpacked_message(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
     stable = texts.part(turn.stable) if turn.stable else ""
     rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
     return PromptMessage(
@@ -259,7 +259,7 @@ class ModelRequests(Repository):
 
     def calls(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the model calls of a job, in their order."""
-        self._job(job_id)
+        self._require_job(job_id)
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def last(self, job_id: str) -> int:
@@ -278,7 +278,7 @@ class ModelRequests(Repository):
 
         Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.
         """
-        job, call = self._job(job_id), self._session.get(LLMCall, call_id)
+        job, call = self._require_job(job_id), self._session.get(LLMCall, call_id)
         if call is None or call.job_id != job_id:
             raise NotFound(f"job {job_id} has no model call {call_id}; `maestro jobs show {job_id}` shows its calls")
         if job.erased:
@@ -293,5 +293,5 @@ class ModelRequests(Repository):
             layers=prompts.layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
         )
 
-    def _job(self, job_id: str) -> Job:
+    def _require_job(self, job_id: str) -> Job:
         return required(self._session.get(Job, job_id), f"job {job_id} does not exist")

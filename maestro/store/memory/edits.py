@@ -25,7 +25,7 @@ class MemoryEdits(Memory):
 
         Facts are sorted newest first. A search returns the best matches first, on a single page.
         """
-        words, conditions = search_terms(chosen.q or ""), tuple(_conditions(chosen))
+        words, conditions = search_terms(chosen.q or ""), tuple(_filter_conditions(chosen))
         if words:
             return self._all(found_by(words, agent.id or 0).where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
@@ -69,7 +69,7 @@ class MemoryEdits(Memory):
                 created_at=self._now,
             )
         )
-        self._note(actor, "memory.add", agent, f"fact {fact.id}")
+        self._add_audit_entry(actor, "memory.add", agent, f"fact {fact.id}")
         return fact
 
     def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
@@ -80,13 +80,13 @@ class MemoryEdits(Memory):
             self._refuse_repeat(fact.agent_id, changed, fact.place, besides=fact_id)
         fact.category, fact.content = changed
         fact.confidence = fact.confidence if change.confidence is None else change.confidence
-        self._note(actor, "memory.change", agent, f"fact {fact_id}")
+        self._add_audit_entry(actor, "memory.change", agent, f"fact {fact_id}")
         return self.save_fact(fact)
 
     def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
         """Delete a fact; raises ``NotFound``."""
         self._remove(self.fact(agent, fact_id))
-        self._note(actor, "memory.forget", agent, f"fact {fact_id}")
+        self._add_audit_entry(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
         """Set the value of a key; raises ``Conflict`` with the reason if the value is refused."""
@@ -94,7 +94,7 @@ class MemoryEdits(Memory):
         state = self.state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
             raise Conflict(problem or "the value is empty; forget the key instead")
-        self._note(actor, "memory.state.set", agent, f"state {state.id}")
+        self._add_audit_entry(actor, "memory.state.set", agent, f"state {state.id}")
         return state
 
     def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
@@ -103,13 +103,13 @@ class MemoryEdits(Memory):
         if state is None:
             raise NotFound(f"{agent.slug} has no state with this key")
         self.forget_state(agent.id or 0, key, place)
-        self._note(actor, "memory.state.forget", agent, f"state {state.id}")
+        self._add_audit_entry(actor, "memory.state.forget", agent, f"state {state.id}")
 
     def clear(self, agent: Agent, actor: str) -> int:
         """Delete all facts and states of an agent; return the number of facts deleted."""
         self.forget_states(agent.id or 0)
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
-        self._note(actor, "memory.clear", agent, f"{count} facts")
+        self._add_audit_entry(actor, "memory.clear", agent, f"{count} facts")
         return count
 
     def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
@@ -117,11 +117,11 @@ class MemoryEdits(Memory):
         if known is not None:
             raise Conflict(f"fact {known.id} has the same content already; change that fact instead")
 
-    def _note(self, actor: str, action: str, agent: Agent, detail: str) -> None:
+    def _add_audit_entry(self, actor: str, action: str, agent: Agent, detail: str) -> None:
         Audit(self._link, self._now).add(actor, action, agent.slug, detail)
 
 
-def _conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
     if chosen.category is not None:
         yield col(MemoryFact.category) == chosen.category
     if chosen.place is not None:

@@ -64,18 +64,18 @@ def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     return (
         select(MemoryFact)
         .join(index, index.c.rowid == col(MemoryFact.id))
-        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match(words, agent_id)))
+        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match_expression(words, agent_id)))
         .order_by(rank * (1 + col(MemoryFact.confidence)), col(MemoryFact.confidence).desc(), col(MemoryFact.id).desc())
     )
 
 
-def _match(words: Sequence[str], agent_id: int) -> str:
+def _match_expression(words: Sequence[str], agent_id: int) -> str:
     """Return words as an FTS5 MATCH expression, with each word quoted, so that none counts as syntax."""
-    terms = " OR ".join(term for word in words for term in _terms(word))
+    terms = " OR ".join(term for word in words for term in _match_terms(word))
     return f'agent_id : "{agent_id}" AND words : ({terms})'
 
 
-def _terms(word: str) -> Sequence[str]:
+def _match_terms(word: str) -> Sequence[str]:
     quoted = '"' + word.replace('"', '""') + '"'
     begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
     return (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
@@ -108,7 +108,7 @@ class States(Repository):
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
         """Return the state of a key in this scope, ignoring global states."""
         return self._session.exec(
-            select(MemoryState).where(*_under(agent_id, place), MemoryState.key == key)
+            select(MemoryState).where(*_scope_condition(agent_id, place), MemoryState.key == key)
         ).one_or_none()
 
     def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
@@ -133,7 +133,7 @@ class States(Repository):
 
     def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
         """Delete a key in this scope only; return false if it had no value."""
-        states = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
+        states = delete(MemoryState).where(*_scope_condition(agent_id, place), col(MemoryState.key) == key)
         return self._session.exec(states).rowcount > 0
 
     def forget_states(self, agent_id: int) -> None:
@@ -141,10 +141,10 @@ class States(Repository):
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
 
     def _count(self, agent_id: int, place: str) -> int:
-        return self._session.exec(select(func.count()).where(*_under(agent_id, place))).one()
+        return self._session.exec(select(func.count()).where(*_scope_condition(agent_id, place))).one()
 
 
-def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
+def _scope_condition(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
     return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == place
 
 
@@ -233,11 +233,11 @@ class Memory(States):
         """
         new = 0
         keys = {
-            category: self._keys(agent_id, place, [fact for fact in facts if fact.category is category])
+            category: self._likeness_keys(agent_id, place, [fact for fact in facts if fact.category is category])
             for category in {fact.category for fact in facts}
         }
         for category, content in facts:
-            known = self._same(content, keys[category])
+            known = self._find_same(content, keys[category])
             if known is not None:
                 known.confidence = confirmed_confidence(known.confidence, confidence)
                 known.last_accessed = self._now
@@ -269,7 +269,7 @@ class Memory(States):
                 sticky.append(fact)
             else:
                 written.append((fact, is_fresh))
-        return [*sticky, *self._surest(written, others, of)]
+        return [*sticky, *self._best_others(written, others, of)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
         """Return the facts that match the text of a user or a model, best match first.
@@ -279,7 +279,7 @@ class Memory(States):
         """
         words = search_terms(query)
         if not words:
-            return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
+            return self._load_facts([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
         return self._all(found_by(words, agent_id).where(seen).limit(limit))
 
@@ -291,9 +291,9 @@ class Memory(States):
 
     def find_repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return the stored fact that a new fact repeats, or None; the fact ``besides`` (an id) is ignored."""
-        keys = self._keys(agent_id, place, [fact])
+        keys = self._likeness_keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
-        return self._same(fact.content, keys)
+        return self._find_same(fact.content, keys)
 
     def save_fact(self, fact: MemoryFact) -> MemoryFact:
         """Insert or update a fact."""
@@ -301,7 +301,7 @@ class Memory(States):
         fact.likeness, fact.words = likeness_key(fact.content), indexed(fact.content)
         return self._save(fact)
 
-    def _surest(
+    def _best_others(
         self, written: Sequence[tuple[RecalledFact, bool]], count: int, of: Mapping[str, object]
     ) -> list[RecalledFact]:
         """Return the best facts that are not sticky; ``written`` has facts by stored confidence, each with freshness.
@@ -316,17 +316,17 @@ class Memory(States):
         facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [facts[fact_id] for fact_id in ids]
 
-    def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+    def _likeness_keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
         """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
         least, most = key_lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
 
-    def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
-        near = self._loaded(similar_facts(content, keys))
+    def _find_same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
+        near = self._load_facts(similar_facts(content, keys))
         return next((known for known in near if say_the_same(content, known.content)), None)
 
-    def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
+    def _load_facts(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts as objects that can be changed, in the order of the given ids."""
         if not ids:
             return []

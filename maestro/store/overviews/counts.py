@@ -73,11 +73,11 @@ class Overview(Repository):
         statuses: list[JobStatus] = list(self._run(recent).scalars())
         return WorkOverview(
             any_job=self._first(select(Job.id).limit(1)) is not None,
-            open=self._open(),
+            open=self._count_open(),
             ended={status: count for status, count in Counter(statuses[:MOST]).items() if status.ended},
             capped=len(statuses) > MOST,
             oldest=[*self._oldest_pending(), *self._oldest_waiting()],
-            pending=self._pending(),
+            pending=self._count_pending(),
         )
 
     def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
@@ -123,7 +123,7 @@ class Overview(Repository):
             FailureRecord(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)
         ]
 
-    def _open(self) -> Mapping[JobStatus, int]:
+    def _count_open(self) -> Mapping[JobStatus, int]:
         counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
         return dict(self._run(counted).all())
 
@@ -140,6 +140,6 @@ class Overview(Repository):
         )
         return [OldestJob(*row) for row in self._run(waiting)]
 
-    def _pending(self) -> Mapping[tuple[str, str], int]:
+    def _count_pending(self) -> Mapping[tuple[str, str], int]:
         pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
         return Counter((platform, account) for platform, account in self._run(pending))

@@ -37,10 +37,10 @@ class MonitoringFigures(Repository):
     def marks(self) -> MetricMarks:
         """Return the id of the last row in each table; the next query reads the rows after it."""
         return MetricMarks(
-            inbox=self._last(col(InboxRow.id)),
-            position=self._last(col(Job.turn)),
-            call=self._last(col(LLMCall.id)),
-            delivery=self._last(col(Delivery.id)),
+            inbox=self._last_key(col(InboxRow.id)),
+            position=self._last_key(col(Job.turn)),
+            call=self._last_key(col(LLMCall.id)),
+            delivery=self._last_key(col(Delivery.id)),
         )
 
     def open_jobs(self) -> OpenJobs:
@@ -122,7 +122,7 @@ class MonitoringFigures(Repository):
         )
         return [ConnectorSample(*row) for row in rows]
 
-    def _last(self, key: Mapped[int | None]) -> int:
+    def _last_key(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0
 
     def _new_or_known(

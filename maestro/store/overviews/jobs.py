@@ -47,7 +47,7 @@ class JobTexts(Repository):
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
             layers=Prompts(self._link, self._now).layers(job.id),
-            ahead=self._ahead(job),
+            ahead=self._job_ahead(job),
         )
 
     def answer(self, job: Job) -> RecordedAnswer | None:
@@ -57,7 +57,7 @@ class JobTexts(Repository):
         message = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
         return RecordedAnswer(message.content, message.created_at, message.superseded) if message is not None else None
 
-    def _ahead(self, job: Job) -> str:
+    def _job_ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
         # A waiting job has freed its lane, so it blocks no other job.
@@ -84,21 +84,21 @@ class JobLists(Repository):
             newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
             others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
             page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
-            listed = self._page(page, limit)
+            listed = self._read_page(page, limit)
         if len(listed) <= limit:
-            listed = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+            listed = self._read_page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
         last = listed[limit - 1].job if len(listed) > limit else None
         return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
-    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
+    def _read_page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
         # A subquery selects the page before the joins: with 100,000 jobs, joining first takes ten times as long.
         chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
-        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
+        rows = self._session.exec(_list_query().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
         return [ListedJob(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> JobRecord:
         """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used when a budget is used up."""
-        row = self._first(_listed().where(Job.id == job_id))
+        row = self._first(_list_query().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         listed, calls = ListedJob(*row), Calls(self._link, self._now).of_job(job_id)
@@ -139,7 +139,7 @@ class JobLists(Repository):
         return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
 
 
-def _listed() -> Any:
+def _list_query() -> Any:
     text = func.substr(func.coalesce(InboxRow.content, Job.task), 1, TEXT)
     return (
         select(Job, Agent.slug, InboxRow.user_name, text)

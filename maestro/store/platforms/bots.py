@@ -107,41 +107,43 @@ class ChannelMoves(Repository):
         at = {"platform": place.platform, "account": place.account}
         self._run(
             update(MovedChannel)
-            .where(*self._in(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
+            .where(*self._channel_condition(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
             .values(moved_to=to)
         )
         self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
         self._session.flush()
-        self._run(delete(DisabledChannel).where(*self._of(DisabledChannel, place)))
-        self._bindings(place, to)
-        self._conversations(place, to)
+        self._run(delete(DisabledChannel).where(*self._channel_values(DisabledChannel, place)))
+        self._move_bindings(place, to)
+        self._move_conversations(place, to)
         for table in POSTING:
-            self._run(update(table).where(*self._of(table, place)).values(channel=to))
+            self._run(update(table).where(*self._channel_values(table, place)).values(channel=to))
         Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
         return True
 
-    def _bindings(self, place: Address, to: str) -> None:
-        taken = select(AgentChannel.id).where(*self._of(AgentChannel, place.model_copy(update={"channel": to})))
+    def _move_bindings(self, place: Address, to: str) -> None:
+        taken = select(AgentChannel.id).where(
+            *self._channel_values(AgentChannel, place.model_copy(update={"channel": to}))
+        )
         if not self._any(taken):
-            self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
+            self._run(update(AgentChannel).where(*self._channel_values(AgentChannel, place)).values(channel=to))
 
-    def _conversations(self, place: Address, to: str) -> None:
+    def _move_conversations(self, place: Address, to: str) -> None:
         """Move conversations with their facts, and close those for which the new channel already has one."""
-        for row in self._all(select(Conversation).where(*self._of(Conversation, place))):
+        for row in self._all(select(Conversation).where(*self._channel_values(Conversation, place))):
             key = row.key_in(to)
-            if row.status is ConversationStatus.ACTIVE and self._has_active(key):
+            if row.status is ConversationStatus.ACTIVE and self._has_active_conversation(key):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):
                 self._run(update(table).where(col(table.place) == row.key).values(place=key))
             row.channel, row.key = to, key
             self._save(row)
 
-    def _has_active(self, key: str) -> bool:
+    def _has_active_conversation(self, key: str) -> bool:
         active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
         return self._any(active.where(Conversation.key == key))
 
-    def _in(self, table: Any, place: Address) -> tuple[Any, ...]:
+    def _channel_condition(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (col(table.platform) == place.platform, col(table.account) == place.account)
 
-    def _of(self, table: Any, place: Address) -> tuple[Any, ...]:
-        return (*self._in(table, place), col(table.channel) == place.channel)
+    def _channel_values(self, table: Any, place: Address) -> tuple[Any, ...]:
+        return (*self._channel_condition(table, place), col(table.channel) == place.channel)

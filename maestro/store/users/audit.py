@@ -53,13 +53,13 @@ class Audit(Repository):
         """Return up to ``limit`` audit entries after a cursor, newest first."""
         # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
-        page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
+        page = select(AuditEntry).where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:
             page = page.where(tuple_(AuditEntry.at, AuditEntry.id) < after)
         return self._all(page)
 
 
-def _conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
     whole: tuple[tuple[Any, str | None], ...] = (
         (AuditEntry.actor, wanted.actor),
         (AuditEntry.action, wanted.action),

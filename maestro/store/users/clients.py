@@ -20,14 +20,14 @@ class PayingClients(Repository):
 
     def get(self, name: str) -> Client:
         """Return the client with this name or slug; raises ``NotFound``."""
-        return required(self._of_name(name) or self._of_slug(name), f"there is no client {name!r}")
+        return required(self._find_by_name(name) or self._find_by_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
         """Return the id of the client with this name or slug; raises ``InvalidEdit``.
 
         An empty name returns None.
         """
-        client = self._of_name(name) or self._of_slug(name) if name else None
+        client = self._find_by_name(name) or self._find_by_slug(name) if name else None
         if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
         return client.id if client is not None else None
@@ -39,9 +39,9 @@ class PayingClients(Repository):
 
     def create(self, new: NewClient, actor: str) -> Client:
         """Add a client; raises ``Conflict`` when its name or slug is in use."""
-        if self._of_name(new.name) is not None:
+        if self._find_by_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
-        if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
+        if new.name != new.slug and (other := self._find_by_slug(new.name)) is not None:
             raise Conflict(f"{new.name} is the slug of the client {other.name!r}; choose another name")
         self._require_free(new.slug, new.name)
         client = Client(**new.model_dump(by_alias=False))
@@ -51,7 +51,7 @@ class PayingClients(Repository):
 
     def change(self, client: Client, change: ClientChange, actor: str) -> Client:
         """Change a client; raises ``Conflict`` if the configuration names the client, or the slug is in use."""
-        _require_ours(client)
+        _require_not_configured(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_free(change.slug, client.name)
         different = sorted(name for name in change.model_fields_set if getattr(client, name) != getattr(change, name))
@@ -66,8 +66,8 @@ class PayingClients(Repository):
 
     def remove(self, client: Client, actor: str) -> None:
         """Remove a client to which no rows refer; raises ``Conflict`` with the reason otherwise."""
-        _require_ours(client)
-        used = self._uses(client)
+        _require_not_configured(client)
+        used = self._reason_to_keep(client)
         if used:
             raise Conflict(f"client {client.name!r} cannot be removed: {used}")
         self._remove(client)
@@ -75,7 +75,7 @@ class PayingClients(Repository):
 
     def set_configured(self, new: NewClient) -> Client:
         """Add or update a client as the configuration says; raises ``Conflict`` when another client has its slug."""
-        client = self._of_name(new.name) or Client(name=new.name)
+        client = self._find_by_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_free(new.slug, new.name)
         for name, value in new.model_dump(by_alias=False).items():
@@ -91,7 +91,7 @@ class PayingClients(Repository):
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
                 self._save(gone)
 
-    def _uses(self, client: Client) -> str:
+    def _reason_to_keep(self, client: Client) -> str:
         agent = self._first(select(Agent.slug).where(Agent.client_id == client.id))
         if agent is not None:
             return f"the agent {agent} names this client; give the agent another client first"
@@ -103,19 +103,19 @@ class PayingClients(Repository):
                 return "there are jobs or usage of this client; remove its budget instead"
         return ""
 
-    def _of_name(self, name: str) -> Client | None:
+    def _find_by_name(self, name: str) -> Client | None:
         return self._first(select(Client).where(Client.name == name))
 
-    def _of_slug(self, slug: str) -> Client | None:
+    def _find_by_slug(self, slug: str) -> Client | None:
         return self._first(select(Client).where(Client.slug == slug, Client.slug != ""))
 
     def _require_free(self, slug: str, name: str) -> None:
         """Raise ``Conflict`` if a slug belongs to a client with another name."""
-        taken = self._of_slug(slug) or self._of_name(slug)
+        taken = self._find_by_slug(slug) or self._find_by_name(slug)
         if taken is not None and taken.name != name:
             raise Conflict(f"the slug {slug} belongs to the client {taken.name!r}; choose another slug")
 
 
-def _require_ours(client: Client) -> None:
+def _require_not_configured(client: Client) -> None:
     if client.configured:
         raise Conflict(f"client {client.name!r} is set by the configuration; change clients there, and restart Maestro")

@@ -33,7 +33,7 @@ class WebUsers(Repository):
         self._session.exec(delete(WebTicket).where(col(WebTicket.expires_at) < self._now))
         self._session.add(
             WebTicket(
-                digest=_digest(ticket),
+                digest=_ticket_digest(ticket),
                 user_id=user_id,
                 user_name=user_name,
                 role=role,
@@ -43,7 +43,7 @@ class WebUsers(Repository):
 
     def take_ticket(self, ticket: str) -> WebTicket | None:
         """Use up a login ticket; return None if it is unknown, used or expired."""
-        row = self._session.get(WebTicket, _digest(ticket))
+        row = self._session.get(WebTicket, _ticket_digest(ticket))
         if row is None:
             return None
         self._session.delete(row)
@@ -75,7 +75,7 @@ class WebUsers(Repository):
 
     def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
         """Record that a connector received an event now, and how old the event was."""
-        status = _starting(platform, account, self._now)
+        status = _starting_status(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
         self._change(self._EVENT, **vars(status))
 
@@ -83,7 +83,7 @@ class WebUsers(Repository):
         """Return the last reported state of a connector; before its first report, a connector is starting."""
         status = self._session.get(ConnectorStatus, (platform, account))
         if status is None:
-            status = _starting(platform, account, self._now)
+            status = _starting_status(platform, account, self._now)
             self._session.add(status)
         return status
 
@@ -92,11 +92,11 @@ class WebUsers(Repository):
         return self._all(select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account))
 
 
-def _starting(platform: str, account: str, now: datetime) -> ConnectorStatus:
+def _starting_status(platform: str, account: str, now: datetime) -> ConnectorStatus:
     return ConnectorStatus(platform=platform, account=account, state="starting", changed_at=now)
 
 
-def _digest(ticket: str) -> str:
+def _ticket_digest(ticket: str) -> str:
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
