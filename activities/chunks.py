@@ -126,7 +126,7 @@ def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> Outgoin
     buttons = question.buttons() if question is not None else ()
     if start.purpose is not DeliveryPurpose.ANSWER:
         return OutgoingContent(job.notice or FAILURE_NOTICE, (), buttons)
-    files = tx.deliveries.files.of(job.id) if start.files and not job.notice else ()
+    files = tx.deliveries.files.of_job(job.id) if start.files and not job.notice else ()
     text = tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
     return OutgoingContent(text, files, buttons)
 
@@ -149,7 +149,7 @@ def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     if not draft.platform_message_id or not isinstance(connector, EditsMessages):
         tx.deliveries.drafts.forget(job.id)
         return ""
-    tx.deliveries.drafts.take(job.id)
+    tx.deliveries.drafts.hand_over(job.id)
     return draft.platform_message_id
 
 
@@ -197,7 +197,7 @@ class ChunkQueue:
         """Return the action for an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
         action = action_in_doubt(chunk, connector)
         if action is SendAction.RESEND:
-            tx.deliveries.repeated(chunk.id)
+            tx.deliveries.count_repeat(chunk.id)
         else:
             tx.deliveries.unconfirmed(chunk.id)
         return action

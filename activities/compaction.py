@@ -162,7 +162,7 @@ def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> E
     """Choose the messages to archive; messages of which an earlier job stored only the facts come first."""
     answered = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
     removable = removable_messages(tx.conversations.all_of(job.conversation_id or 0), answered)
-    files = tx.inbox.media.of([message.inbox_id for message in removable if message.inbox_id is not None])
+    files = tx.inbox.media.of_messages([message.inbox_id for message in removable if message.inbox_id is not None])
     texts = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in removable]
     facts = tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:

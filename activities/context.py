@@ -102,7 +102,7 @@ def _last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -
     """Return the outcomes of the tags in the agent's last answer; empty if that answer had no tags to report."""
     answers = (message for message in newest_first if message.role is Role.ASSISTANT and message.agent_id is None)
     last = next(answers, None)
-    return outcomes_note(tx.jobs.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
+    return outcomes_note(tx.jobs.actions.of_job(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
 def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
@@ -115,7 +115,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     conversation_id = last.conversation_id if last is not None else _find_conversation(tx, job, rows[-1])
     newest = tx.conversations.newest(conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
-    files = tx.inbox.media.of([row.id or 0 for row in rows])
+    files = tx.inbox.media.of_messages([row.id or 0 for row in rows])
     quotes = _quoted_texts(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
     for row in rows:
@@ -135,7 +135,7 @@ def _quoted_texts(
 
     A quote that the prompt contains anyway is left out: a message of the same turn, or one in the recent history.
     """
-    quotes = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in rows if row.reply_to)
+    quotes = ((row.id, tx.inbox.quotes.find_quoted(row, job.agent_id)) for row in rows if row.reply_to)
     answered = {row.id for row in rows}
     return {
         row_id: quotation_text(quote)
@@ -179,7 +179,7 @@ def _conversation_owner(tx: Transaction, job: Job) -> int | None:
 def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
     """Return the messages as entries of a history, with their files; a message of another agent names its author."""
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
-    files = tx.inbox.media.of(with_files)
+    files = tx.inbox.media.of_messages(with_files)
     owner = _conversation_owner(tx, job)
     # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]
@@ -267,7 +267,7 @@ class ContextActivities:
         circle = None
         if job.depth < MAX_DEPTH:  # a task at the greatest depth cannot be delegated further, so no agent is offered
             sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
-            circle = tx.agents.colleagues.staff().circle(sender)
+            circle = tx.agents.colleagues.active_agents().circle(sender)
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, prompt_input, knowledge, tx.now.date(), budget)
 
@@ -276,7 +276,7 @@ class ContextActivities:
 
         def build() -> Persona:
             agent_id, circle = agent.id or 0, key.circle
-            colleagues = tx.agents.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
+            colleagues = tx.agents.colleagues.active_agents().colleagues(agent_id, circle) if circle is not None else ()
             return build_persona(agent, key.tools, colleagues, key.budget)
 
         if not tx.system.versions.are_cacheable:

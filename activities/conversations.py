@@ -55,7 +55,7 @@ class ConversationActivities:
             agent = tx.agents.read(job.agent_id)
             for row in tx.jobs.merged.answered_messages(job):  # oldest first
                 message = tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
-            tx.jobs.note(job.id, conversation_id=message.conversation_id)
+            tx.jobs.update_later(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.llm.accounts.default_model())
             outcome = ConversationOutcome(
                 conversation_id=message.conversation_id,
@@ -74,7 +74,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
         # A voice message without a transcript is only mentioned, and is not transcribed later either.
         for voice in tx.inbox.media.untranscribed([row.id or 0]):
             tx.inbox.media.set_transcript(voice.id, "")
-        content = add_transcripts(content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
+        content = add_transcripts(content, tx.inbox.media.of_messages([row.id or 0]).get(row.id or 0, ()))
     return tx.conversations.add(
         MessageColumns(
             conversation_id=conversation.id or 0,
@@ -293,11 +293,11 @@ def _input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     """
     request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
     turns = [turn for turn in request.turns if turn.role is Role.USER]
-    if tx.background.runs.is_instructed(job):
+    if tx.background.runs.runs_own_prompt(job):
         turns = [turn for turn in turns if turn.chat]
     own = _earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
     yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in turns if turn.message_id not in own]))
-    yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of(job.id) if run.result)
+    yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of_job(job.id) if run.result)
 
 
 def _earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:

@@ -298,7 +298,7 @@ class DeliveryActivities:
         with self._store.begin() as tx:
             tx.jobs.steps.require_newest()  # only the newest attempt may change the row of the chunk
             if due.action is SendAction.RESEND and failure.surely_unsent:
-                tx.deliveries.repeated(chunk.id, -1)
+                tx.deliveries.count_repeat(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
             if scope is FailureScope.CHANNEL:

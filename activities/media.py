@@ -59,7 +59,7 @@ class MediaActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             messages = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
-            files = [file for files in tx.inbox.media.of(list(messages)).values() for file in files]
+            files = [file for files in tx.inbox.media.of_messages(list(messages)).values() for file in files]
             missing = tuple(
                 (
                     MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename),

@@ -141,7 +141,7 @@ class LLMActivities:
         window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
         tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
-        runs, pictures = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
+        runs, pictures = tx.jobs.tool_runs.of_job(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
         rounds = []
         for number in range(1, step.number):
             call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))

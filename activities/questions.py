@@ -100,7 +100,7 @@ def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
 
     A question that was cancelled with its job is ignored, so that the resumed job asks again.
     """
-    question = tx.jobs.questions.of(step.job_id, step.number, step.place)
+    question = tx.jobs.questions.of_tool_call(step.job_id, step.number, step.place)
     if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
         question.status = QuestionStatus.EXPIRED
     return None if question is not None and question.status is QuestionStatus.CANCELLED else question

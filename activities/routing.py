@@ -78,7 +78,7 @@ class RoutingActivities:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
         payer = payer_of(agent, binding)
-        tx.jobs.note(job.id, agent_id=agent.id, client_id=payer, priority=priority)
+        tx.jobs.update_later(job.id, agent_id=agent.id, client_id=payer, priority=priority)
         merged = merge_waiting_jobs(
             tx,
             job,
@@ -156,7 +156,7 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
     if mode is BusyMode.QUEUE or host.edits:
         return 0
     row = tx.inbox.read(host.inbox_id)
-    waiting = tx.jobs.merged.waiting_behind(host, MOST_MERGED)
+    waiting = tx.jobs.merged.pending_after(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
     joining = [candidate.job.id for candidate in jobs_to_merge(row, waiting, ends_at, has_same_agent)]
     for job_id in joining:

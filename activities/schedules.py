@@ -83,7 +83,7 @@ class ScheduleActivities:
             payer = payer_of(agent, tx.agents.binding(planned.address))
             job = new_run_job(planned, payer, firing.job_id, firing.slot)
             is_full = tx.jobs.background_full(self._jobs().background_concurrency)
-            tx.background.runs.began(tx.jobs.add(job))
+            tx.background.runs.count_run(tx.jobs.add(job))
             if is_full:
                 return RunAdmission(begun=False, reason=TOO_MANY_RUN)
             step = StepRef(job_id=job.id, step=StepKind.ENTER)

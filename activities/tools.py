@@ -123,7 +123,7 @@ class ToolActivities:
     def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self._store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
-            runs = tx.jobs.tool_runs.of(job.id)
+            runs = tx.jobs.tool_runs.of_job(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
                 job_id=job.id,
@@ -199,7 +199,7 @@ class ToolActivities:
             row.state, row.result = ready.state, tx.llm.prompts.keep(storable(text))
             row.error = row.result if ready.state is ToolState.FAILED else ""
             tx.jobs.tool_runs.put(row)
-            tx.jobs.tool_runs.show(row, images)
+            tx.jobs.tool_runs.store_images(row, images)
             return tx.jobs.steps.done(step, ToolOutcome(state=ready.state))
 
 

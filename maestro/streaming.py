@@ -295,13 +295,13 @@ class DraftStreamer:
     def _record_offers(self, offers: Mapping[Place, float]) -> None:
         """Record which accounts stream, for the processes that call models."""
         with self._store.view() as tx:
-            recorded = {account: tx.deliveries.drafts.offered(account) for account in offers}
+            recorded = {account: tx.deliveries.drafts.edit_interval(account) for account in offers}
         if offers != recorded:
             with self._store.begin() as tx:
                 for account, seconds in offers.items():
-                    tx.deliveries.drafts.offer(account, seconds)
+                    tx.deliveries.drafts.set_edit_interval(account, seconds)
         self._offers = dict(offers)
 
     def _read_drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
-            return tx.deliveries.drafts.at(places)
+            return tx.deliveries.drafts.on_accounts(places)

@@ -145,7 +145,7 @@ class Dispatcher:
         if self._left_behind:
             self.wake()
         else:
-            self._store.changes.look_soon()
+            self._store.changes.check_soon()
 
     def pause(self) -> None:
         """Start no more jobs; jobs that are pending then start after the next start of the process."""

@@ -127,7 +127,7 @@ class Reconciler:
     def _free_outbound_lanes(self) -> None:
         with self._store.begin() as tx:
             for job_id in tx.deliveries.held_by_ended_jobs():
-                tx.deliveries.leave_lanes(job_id)
+                tx.deliveries.release_lanes(job_id)
 
 
 def _same_run(present: Job, seen: Job) -> bool:

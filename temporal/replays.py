@@ -116,29 +116,31 @@ class BatchWork:
         except Exception as error:
             log.exception("batches.job_failed", batch=batch.id, place=index)
             with self._store.begin() as tx:
-                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
+                tx.jobs.batches.settle_item(
+                    batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})"
+                )
             return None
 
     def _process(self, batch: ReplayBatch, index: int) -> str | None:
         with coming_from(batch.origin), self._store.begin() as tx:
-            job_id = tx.jobs.batches.take(batch.id, index)
+            job_id = tx.jobs.batches.take_item(batch.id, index)
             if job_id is None:
                 return None
             result = in_savepoint(tx, lambda: _replay_or_stop(tx, batch, job_id))
             if isinstance(result, MaestroError):
-                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=str(result))
+                tx.jobs.batches.settle_item(batch.id, index, ItemState.REFUSED, problem=str(result))
                 return None
             began, has_workflow = result
-            tx.jobs.batches.settle(batch.id, index, ItemState.BEGUN, began=began)
+            tx.jobs.batches.settle_item(batch.id, index, ItemState.BEGUN, began=began)
             return began if has_workflow else None
 
 
 def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
     if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so all items may begin
-        return [index for index, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
+        return [index for index, _ in tx.jobs.batches.waiting_items(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
-    waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)
+    waiting = tx.jobs.batches.waiting_items(batch.id, AT_ONCE, but=full)
     items = next_positions(waiting, lanes)
     lanes += [lane for item, lane in waiting if item in items]
     return items

@@ -186,7 +186,7 @@ class ScheduleKeeper:
                 log.warning("schedule.not_followed", schedule=outcome.planned.ref, reason=outcome.error)
         if changed:
             with self._store.begin() as tx:
-                tx.background.following.note(changed)
+                tx.background.following.store_results(changed)
 
     def _start_overdue(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""
@@ -195,7 +195,7 @@ class ScheduleKeeper:
         ]
         if once:
             with self._store.begin() as tx:
-                begun = [ref for ref, temporal_id in once if tx.background.runs.begin_late(ref, temporal_id)]
+                begun = [ref for ref, temporal_id in once if tx.background.runs.begin_missed_run(ref, temporal_id)]
             for ref in begun:
                 log.info("schedule.late", schedule=ref)
 

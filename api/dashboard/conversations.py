@@ -194,7 +194,7 @@ def room_for_each(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
 
 def _position_of_fact(tx: Transaction, number: int, fact_id: int) -> int | None:
     """Return the id before which to list, so that the learned fact's messages appear; None for the newest."""
-    fact = tx.memory.learned_in(number, fact_id)
+    fact = tx.memory.fact_learned_in(number, fact_id)
     last = tx.conversations.lists.last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
 
@@ -202,7 +202,7 @@ def _position_of_fact(tx: Transaction, number: int, fact_id: int) -> int | None:
 def _find_messages(tx: Transaction, number: int, query: MessagesQuery) -> Mapping[str, object]:
     """Return the search results in the conversation, newest first."""
     text = query.q or ""
-    found, following = tx.conversations.lists.containing(text, query.cursor, MESSAGES, number)
+    found, following = tx.conversations.lists.search_messages(text, query.cursor, MESSAGES, number)
     hits = [(message_view(listed), excerpt_around(listed.message.content, text)) for listed in found]
     return {"entries": (), "hits": hits, "older": None, "newer": None, "following": following}
 

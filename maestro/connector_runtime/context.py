@@ -82,7 +82,7 @@ class StoreContext(AccountIntake):
 
     async def pressed(self, key: str, number: int) -> str | None:
         """Return the text of the button that a user pressed, None if the button does not exist."""
-        return await self._read(lambda tx: tx.deliveries.reports.pressed(self._address(""), key, number))
+        return await self._read(lambda tx: tx.deliveries.reports.button_value(self._address(""), key, number))
 
     async def moved(self, channel: str, to: str) -> None:
         """Move the bindings and conversations of a channel to the channel's new id on the platform."""
@@ -94,7 +94,7 @@ class StoreContext(AccountIntake):
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Make this user the owner of a channel without an owner; return whether the user owns the channel now."""
-        return await self._change(lambda tx: tx.users.own_channel(address, user_id))
+        return await self._change(lambda tx: tx.users.claim_channel(address, user_id))
 
     async def redeem(self, ticket: str) -> Identity | None:
         """Exchange a one-time ticket for the identity of its user; None if it is unknown, used or expired."""

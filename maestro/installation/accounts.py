@@ -18,7 +18,7 @@ def enter_accounts(
     """Write the accounts of the configuration into the store, and return all accounts in the store."""
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
-        tx.llm.accounts.enter([_account_row(account, source, keys, tx.now) for account in own])
+        tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in own])
         tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may have raised a budget since the last start
         return tx.llm.accounts.all()
 

@@ -39,7 +39,7 @@ def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None
     Raises ``Conflict`` when an operator created a client with the same slug.
     """
     for client in settings:
-        tx.users.clients.enter(NewClient.model_validate(client.model_dump(by_alias=False)))
+        tx.users.clients.set_configured(NewClient.model_validate(client.model_dump(by_alias=False)))
     tx.users.clients.leave_out({client.name for client in settings})
 
 
@@ -70,9 +70,9 @@ def enter(tx: Transaction, settings: Settings) -> None:
         if binding.configured and binding.id not in configured:
             tx.agents.unbind(binding)
     web_agent = _require_agent(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
-    tx.agents.enter_instance("web", DEFAULT_ACCOUNT, web_agent)
+    tx.agents.set_configured_agent("web", DEFAULT_ACCOUNT, web_agent)
     bots = {(bot.platform, bot.account): bot.agent for bot in configured_bots(settings)}
-    tx.bots.keep_configured(
+    tx.bots.set_configured(
         {
             bot: _require_agent(tx, slug, f"the connector {'/'.join(bot)} names").id if slug else None
             for bot, slug in bots.items()
@@ -122,7 +122,7 @@ def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
     if agent.status is AgentStatus.ARCHIVED:
         return None
     fields = settings.model_dump(by_alias=False, exclude={"agent", "permissions"})
-    return tx.agents.enter_binding(agent, read(NewBinding, {**fields, "permission": settings.permissions})).id
+    return tx.agents.set_configured_binding(agent, read(NewBinding, {**fields, "permission": settings.permissions})).id
 
 
 def _require_agent(tx: Transaction, slug: str, subject: str) -> Agent:

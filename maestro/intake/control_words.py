@@ -46,7 +46,7 @@ def _status_text(tx: Transaction, received: ReceivedMessage) -> str:
 
 def _stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
     """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
-    head, tasks = tx.jobs.head_of(received.lane), _delegated_tasks(tx, received)
+    head, tasks = tx.jobs.lane_head(received.lane), _delegated_tasks(tx, received)
     if head is None or head.stop_requested:
         head = next(iter(tx.jobs.waiting_jobs_in(received.lane)), head)
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]

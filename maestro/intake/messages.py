@@ -213,7 +213,9 @@ class Intake:
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
-            waiting -= tx.background.webhooks.waiting()  # webhook jobs do not count against the limit for users
+            waiting -= (
+                tx.background.webhooks.count_pending_jobs()
+            )  # webhook jobs do not count against the limit for users
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(
@@ -266,7 +268,7 @@ class Intake:
         row = tx.inbox.add(received.message, job_id)
         if busy_mode_of(received.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
             told_to_wait = self._interrupt(tx, received, job_id, row)
-        return tx.jobs.enter(
+        return tx.jobs.add_job(
             id=job_id,
             priority=priority_of(owner=received.person.is_owner),
             lane=received.lane,

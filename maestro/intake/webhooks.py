@@ -70,7 +70,7 @@ class WebhookIntake:
     def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count a refused event."""
         with self._store.begin() as tx:
-            tx.background.webhooks.refused(webhook, reason, address)
+            tx.background.webhooks.count_refused(webhook, reason, address)
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Commit an event and its job; a repeated event changes nothing.
@@ -87,7 +87,7 @@ class WebhookIntake:
             job_id = tx.background.webhooks.job_of(present, delivery.delivery_id)
             if job_id is not None:
                 return DeliveryResult(job_id=job_id, duplicate=True)
-            if tx.background.webhooks.has_taken(present, delivery.digest):  # GitHub does not sign the delivery id
+            if tx.background.webhooks.has_accepted(present, delivery.digest):  # GitHub does not sign the delivery id
                 raise BadSignature("This body was delivered already, under another id.")
             self._require_capacity(tx, present)
             # An inactive agent does not prevent the job: operators see the job fail, and can restart the job.
@@ -105,17 +105,17 @@ class WebhookIntake:
                     **present.address.model_dump(),
                 )
             )
-            tx.background.webhooks.take(present, delivery, job.id)
-            tx.background.webhooks.forget(tx.now - timedelta(days=self.settings().keep_days))
+            tx.background.webhooks.add_event(present, delivery, job.id)
+            tx.background.webhooks.delete_events(tx.now - timedelta(days=self.settings().keep_days))
             return DeliveryResult(job_id=job.id, duplicate=False)
 
     def _require_capacity(self, tx: Transaction, webhook: Webhook) -> None:
-        rush = tx.background.webhooks.rush(webhook, MINUTE)
+        rush = tx.background.webhooks.recent_rate(webhook, MINUTE)
         if rush.count >= webhook.per_minute:
             too_many = TooManyDeliveries(f"This webhook accepts {webhook.per_minute} deliveries a minute.")
             too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise too_many
-        waiting = tx.background.webhooks.waiting()
+        waiting = tx.background.webhooks.count_pending_jobs()
         if waiting >= self._jobs().max_pending:
             full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not accepted.")
             full.retry_after = MINUTE

@@ -214,13 +214,13 @@ class AccountBook:
                 case RateLimited():
                     # A subscription has one limit for all its models.
                     model = WHOLE_ACCOUNT if account.type is AccountType.CLI else choice.model
-                    until = tx.llm.accounts.limited(account.name, model, failure.retry_after, self._ladder())
+                    until = tx.llm.accounts.begin_cooldown(account.name, model, failure.retry_after, self._ladder())
                     event, facts = "account limited", {"model": choice.model, "until": until and until.isoformat()}
                 case QuotaExhausted():
-                    until = tx.llm.accounts.quota(account.name, failure.retry_after)
+                    until = tx.llm.accounts.begin_quota_wait(account.name, failure.retry_after)
                     event, facts = "account out of credit", {"until": until and until.isoformat()}
                 case AuthenticationFailed():
-                    event = "account disabled: its key is refused" if tx.llm.accounts.refused(account) else ""
+                    event = "account disabled: its key is refused" if tx.llm.accounts.disable_refused(account) else ""
                 case _:
                     tx.llm.accounts.failed(account.name, type(failure).__name__)
                     event, facts = "account failed", {"model": choice.model}

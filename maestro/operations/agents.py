@@ -80,12 +80,12 @@ class AgentOperations:
         """List the versions of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
-            return version_page(tx.agents.versions.of(tx.agents.named(slug), before, limit + 1), limit)
+            return version_page(tx.agents.versions.of_agent(tx.agents.named(slug), before, limit + 1), limit)
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return a version of an agent, and its differences from the version before, or from ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.pair(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.versions_to_compare(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Create a new version with the content of an earlier version."""
@@ -118,7 +118,7 @@ class BindingOperations:
     ) -> BindingPage:
         """List the bindings, oldest first, of one agent if its slug is given."""
         with self._store.view() as tx:
-            return tx.agents.bound(agent, int(cursor or 0), limit)
+            return tx.agents.page_of_bindings(agent, int(cursor or 0), limit)
 
     def free(self, address: Address, actor: str) -> None:
         """Remove the binding of the channel at an address; 409 for a binding of the configuration."""
@@ -153,7 +153,7 @@ class TokenOperations:
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
         with self._store.view() as tx:
-            return token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
+            return token_page(tx.agents.tokens.of_agent(tx.agents.named(slug), cursor, limit + 1), limit)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""

@@ -128,7 +128,7 @@ def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
     chosen_agent(tx, request.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
     previews = JobPreviews(request.action, tx.jobs.candidates.prices(), request.changes, agents)
-    found = tx.jobs.candidates.of(_selected_ids(tx, request))
+    found = tx.jobs.candidates.read_jobs(_selected_ids(tx, request))
     return [
         previews.preview_job(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
         for job_id, job in found

@@ -79,7 +79,7 @@ class ConversationOperations:
         """
         with self._store.view() as tx:
             return _message_page(
-                tx.conversations.lists.containing(query.q, query.cursor, query.limit, query.conversation)
+                tx.conversations.lists.search_messages(query.q, query.cursor, query.limit, query.conversation)
             )
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
@@ -123,12 +123,12 @@ def remove_discarded_files(store: Store, data_dir: Path) -> None:
     A file stays if a user sent it again; the transaction keeps it from being sent during the check.
     """
     with store.view() as tx:
-        paths = tx.conversations.removals.discarded()
+        paths = tx.conversations.removals.discarded_paths()
     for path in paths:
         file, is_media = data_dir / path, path.startswith(f"{MEDIA}/")
         if not is_media:
             shutil.rmtree(file, ignore_errors=True)
         with store.begin() as tx:
-            if is_media and not tx.conversations.removals.wanted_again(file.name):
+            if is_media and not tx.conversations.removals.is_used_again(file.name):
                 file.unlink(missing_ok=True)
-            tx.conversations.removals.done_with(path)
+            tx.conversations.removals.delete_discarded(path)

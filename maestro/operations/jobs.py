@@ -106,12 +106,12 @@ class JobOperations:
     def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
         """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
         with self.store.view() as tx:
-            return recorded_call_view(tx.llm.requests.seen(job_id, call_id))
+            return recorded_call_view(tx.llm.requests.recorded_call(job_id, call_id))
 
     def last_prompt(self, job_id: str) -> RecordedCallView:
         """Return what the model saw in the last answered call, and the answer."""
         with self.store.view() as tx:
-            return recorded_call_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
+            return recorded_call_view(tx.llm.requests.recorded_call(job_id, tx.llm.requests.last(job_id)))
 
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
         """Return what a replay would do now; ``problem`` says why a replay is impossible. Raises ``InvalidEdit``."""
@@ -196,5 +196,5 @@ def _resume_job(tx: Transaction, job: Job) -> str:
 def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
     again = tx.jobs.add(assign(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
-        tx.jobs.merged.follow([newest.id], again.id)
+        tx.jobs.merged.merge_followers([newest.id], again.id)
     return again.id

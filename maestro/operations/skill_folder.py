@@ -144,7 +144,7 @@ class SkillLoader:
         files = self._folder.read()
         with self._store.begin() as tx:
             library = choose_files(files, tx.agents.skills.sources())
-            tx.agents.skills.enter(library)
+            tx.agents.skills.replace_all(library)
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:
             log.warning("skills.problem", file=source, problem=problem)

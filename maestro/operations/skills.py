@@ -80,7 +80,7 @@ class SkillOperations:
             before = tx.agents.skills.by_slug(skill.slug)
             path = self._own_path(skill.slug, before, replace)
             row = tx.agents.skills.put(SkillSource(str(path), shipped=False, skill=skill))
-            tx.agents.skills.note(row.source, skill.problems)
+            tx.agents.skills.set_problems(row.source, skill.problems)
             tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
             self._folder.write(path, data)
             return _skill_detail(tx, row)
@@ -102,7 +102,7 @@ class SkillOperations:
                 raise Conflict(f"the skill {slug!r} comes with Maestro; disable it instead")
             path = self._existing_path(row)
             shipped = self._folder.shipped(slug)
-            tx.agents.skills.note(row.source, ())
+            tx.agents.skills.set_problems(row.source, ())
             if shipped is None:
                 tx.agents.skills.remove(slug)
             else:

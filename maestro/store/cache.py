@@ -1,4 +1,4 @@
-"""The cache of rows by their versions, and the watcher that reports changes of the store to a process's loops."""
+"""A cache of query results, valid for one version of the rows, and a watcher that reports changes of the store."""
 
 import asyncio
 import itertools
@@ -29,13 +29,13 @@ Made = TypeVar("Made")
 Query = TypeVar("Query", bound=Callable[..., Any])
 
 MAX_CACHED = 1_000
-"""The most cached values of one query."""
+"""The most values that are cached for one query."""
 
 log = structlog.get_logger(__name__)
 
 
 class CachedRows(Generic[Key, Made]):
-    """A cache of values derived from rows, valid as long as the version of these rows is the same.
+    """A cache of values derived from rows, valid while the version of these rows stays the same.
 
     A transaction that changes the rows also changes their version, in whatever process it runs. A transaction that
     reads a version before the rows reads both consistently, so a value cached under a version equals a value derived
@@ -49,7 +49,7 @@ class CachedRows(Generic[Key, Made]):
         self._cached: tuple[object, dict[Key, Made]] = (None, {})
 
     def get(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the value of this key, deriving it now unless it is cached under this version."""
+        """Return the value cached for this key under this version, or derive and cache the value."""
         cached_version, values = self._cached
         if key in values and cached_version == version:
             return values[key]
@@ -61,18 +61,18 @@ class CachedRows(Generic[Key, Made]):
 
 
 class RowVersionReader(Repository):
-    """Reads the versions of all cached tables; accounts get a new one only when the order of failover changes."""
+    """Reads the versions of all cached tables; accounts get a new version only when their order of failover changes."""
 
     _ALL = PreparedStatement(select(RowVersion.name, RowVersion.stamp))
 
     @property
     def are_cacheable(self) -> bool:
-        """Whether this transaction may cache values: it has changed no row of a cached table."""
+        """Whether values may be cached: this transaction has changed no row of a cached table."""
         return self._link.reads_cached
 
     @read_once
     def now(self) -> RowVersions:
-        """Return all versions as of this transaction's first read of them.
+        """Return all versions as of the time when this transaction first read them.
 
         Values derived from rows may be cached under these versions if the rows were read later, before this transaction
         changes any.
@@ -82,9 +82,9 @@ class RowVersionReader(Repository):
 
 
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
-    """Cache the results of a query for later transactions, until a transaction changes these tables.
+    """Decorate a query to cache its results across transactions until a row of these tables changes.
 
-    A transaction that may have changed rows of a cached table itself does not use the cache (``Link.reads_cached``).
+    The cache is not used in a transaction that may have changed rows of a cached table (``Link.reads_cached``).
     """
 
     def cached(method: Query) -> Query:
@@ -103,12 +103,12 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
 
 
 class StoreState(NamedTuple):
-    """The state of the store that the loops of a process wait for, read at one moment.
+    """The state of the store at one moment, for the loops that wait for changes.
 
     ``settings`` is the newest version of the overrides; ``agents``, ``bot_instances`` and ``schedules`` are row
     versions. Further fields say whether a batch is open, a pending job unclaimed, a waiting job due, and a running job
-    asked to stop. ``unwanted`` are those watched jobs that were asked to stop, or ended. ``next_at`` is when the next
-    job is due or the next claim lapses. ``number`` counts the reads.
+    asked to stop. ``unwanted`` are the watched jobs that were asked to stop or have ended. ``next_at`` is when the next
+    job is due or the next claim lapses. ``number`` counts the reads of the state.
     """
 
     settings: int
@@ -125,10 +125,10 @@ class StoreState(NamedTuple):
 
 
 class StoreStates(Repository):
-    """The query for a ``StoreState``, in one statement."""
+    """The query that reads a ``StoreState`` in one statement."""
 
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
-    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
+    # SQLite uses the partial index of waiting jobs only if the status is a literal in the SQL, not a parameter.
     _WAITING = (text("queue.status = 'waiting'"),)
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
@@ -165,7 +165,7 @@ class StoreStates(Repository):
     )
 
     def now(self, watched: Collection[str]) -> StoreState:
-        """Return the state of the store; ``watched`` are the ids of jobs with a task under way in this process."""
+        """Return the state of the store; ``watched`` are the ids of jobs with an asyncio task in this process."""
         values = {"watched": json_list(watched), "now": self._now, "abandoned_before": self._now - CLAIM_LAPSES}
         row = self._row(self._STATE, **values)
         assert row is not None
@@ -177,7 +177,7 @@ class StoreStates(Repository):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeSubscription:
-    """The subscription of a loop: an event that is set whenever ``holds`` is true of the newest state."""
+    """A loop's subscription: an event that is set whenever ``holds`` is true of a newly read state."""
 
     holds: Callable[[StoreState], bool]
     seconds: Callable[[], float]
@@ -187,14 +187,14 @@ class ChangeSubscription:
 class ChangeWatcher:
     """Watches the store for all loops of a process, and reads nothing while no process commits a change.
 
-    SQLite reports within microseconds whether anything was committed. A read follows half an interval after the first
-    sign of a commit, so that one read covers all commits of a message, or at once on request.
+    SQLite reports within microseconds whether any process has committed. A read follows half an interval after the
+    first sign of a commit, so that one read covers all commits of a message, or at once on request.
     """
 
     def __init__(
         self, mark: Callable[[], str], read: Callable[[Collection[str]], StoreState], clock: Callable[[], datetime]
     ) -> None:
-        """``mark`` returns a text that differs after each commit; ``read`` reads the store and returns its state."""
+        """``mark`` returns a text that differs after each commit; ``read`` returns the state of the store."""
         self._mark_now = mark
         self._read = read
         self._clock = clock
@@ -215,9 +215,9 @@ class ChangeWatcher:
     def subscribed(
         self, holds: Callable[[StoreState], bool], seconds: Callable[[], float], changed: asyncio.Event | None = None
     ) -> Iterator[asyncio.Event]:
-        """Yield an event that is set each time ``holds`` is true of the newest state.
+        """Subscribe a loop within the block: yield an event that is set when ``holds`` is true of a newly read state.
 
-        ``seconds`` is the longest delay between a change and its detection.
+        ``seconds`` returns the longest acceptable delay between a change and its detection.
         """
         subscription = ChangeSubscription(holds, seconds, changed or asyncio.Event())
         self._subscriptions.append(subscription)
@@ -233,7 +233,7 @@ class ChangeWatcher:
                 self._looking.cancel()
 
     def watch(self, job_id: str) -> None:
-        """From the next read on, report whether this job was asked to stop or has ended."""
+        """Include this job in later reads, which report whether it was asked to stop or has ended."""
         if job_id not in self._jobs:
             self._jobs[job_id] = next(self._watches)
 
@@ -243,19 +243,19 @@ class ChangeWatcher:
         if self.state is not None:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
-    def look_soon(self) -> None:
-        """Make the watcher read a change of the store without waiting for its interval; any thread may call this."""
+    def check_soon(self) -> None:
+        """Ask the watcher to check for changes now instead of after its interval; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
 
-    async def look(self, *, at_once: bool = True) -> None:
+    async def check(self, *, at_once: bool = True) -> None:
         """Read the state if the store was changed or a job is due, and set the events of matching subscriptions.
 
-        Unless ``at_once``, the first sign of a change is only noted, and the next call reads.
+        Unless ``at_once``, the first call after a change only notes the change, and the next call reads the state.
         """
         try:
-            await self._renew(at_once=at_once)
+            await self._read_state(at_once=at_once)
         except StoreBusy as error:
             log.warning("store.look_postponed", reason=str(error))
             return
@@ -264,9 +264,9 @@ class ChangeWatcher:
                 if subscription.holds(self.state):
                     subscription.changed.set()
 
-    async def _renew(self, *, at_once: bool) -> None:
+    async def _read_state(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        # A job that is watched only since the last read may have been stopped before that read.
+        # A job that was not yet watched at the last read may already have been stopped by then.
         known = self._jobs.items() <= self._jobs_seen.items()
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
@@ -281,7 +281,7 @@ class ChangeWatcher:
         self._mark, self._jobs_seen, self._looked_at, self._noticed = mark, jobs, now, False
 
     def _is_due(self, now: datetime) -> bool:
-        """Return whether the ``next_at`` of the last read has come; also true after the clock was set back."""
+        """Return whether ``next_at`` of the last read has passed, or the clock was set back since that read."""
         next_at = self.state.next_at if self.state is not None else None
         return now < self._looked_at or (next_at is not None and next_at <= now)
 
@@ -290,17 +290,18 @@ class ChangeWatcher:
             called = self._called.is_set()
             self._called.clear()
             try:
-                await self.look(at_once=called)
-            # A failed read must not end the watcher: the next change may repair the cause.
+                await self.check(at_once=called)
+            # A failed read must not end the watcher, because a later read may succeed.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((subscription.seconds() for subscription in self._subscriptions), default=1.0) / 2
-            if called:  # limits reads to one per interval, even after many calls of ``look_soon``
+            # A pause of one interval limits the reads, however often ``check_soon`` is called.
+            if called:
                 await asyncio.sleep(interval)
                 continue
-            await self._rest(interval)
+            await self._wait_for_call(interval)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait_for_call(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._called.wait()

@@ -1,4 +1,4 @@
-"""Queries for the posts of #maestro, its sessions and its reminders.
+"""Queries for the agent chat (#maestro): its posts, sessions and reminders.
 
 See docs/decisions.md: chat sessions.
 """
@@ -30,7 +30,7 @@ from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greates
 
 
 class ChatSessions(Repository):
-    """Queries for the sessions of the chat; at most one is open, as writing transactions exclude each other."""
+    """Queries for the sessions of the agent chat, of which at most one is open."""
 
     _IS_OPEN = col(ChatSession.ended_at).is_(None)
     _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
@@ -42,36 +42,36 @@ class ChatSessions(Repository):
     _BY_ID = PreparedStatement(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
 
     def current(self) -> str | None:
-        """Return the id of the open session, None when there is none."""
+        """Return the id of the open session, or None if none is open."""
         session_id: str | None = self._value(self._CURRENT)
         return session_id
 
     def join(self, pinned: str = "") -> str:
-        """Return the id of the open session; opens ``pinned`` if it is not open, or a new session if none is."""
+        """Return the id of the open session; open ``pinned`` first if given, or a new session if none is open."""
         current = self.current()
         if current is not None and pinned in ("", current):
             return current
         return self.open(pinned or str(uuid4()))
 
     def open(self, session_id: str) -> str:
-        """Open this new or earlier session, end any other, and return its id."""
+        """Open a new or earlier session under this id, end any other open session, and return the id."""
         self._change(self._END_OTHERS, but=session_id, at=self._now)
         self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
     def end(self) -> str | None:
-        """End the open session and return its id, None when there was none; the next post opens a new one."""
+        """End the open session and return its id, or None if none was open; the next post opens a new session."""
         current = self.current()
         self._change(self._END_OTHERS, but="", at=self._now)
         return current
 
     def session(self, session_id: str) -> ChatSession | None:
-        """Return the session with this id as a value, None when there is none."""
+        """Return the session with this id as a value, or None if there is none."""
         return self._read(self._BY_ID, ChatSession, session_id=session_id)
 
 
 class Chat(ChatSessions):
-    """Queries for posts, and for the cursors of agents that read them."""
+    """Queries for posts, and for the cursors up to which agents have read them."""
 
     _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
     _AGENT = PreparedStatement(select(Agent).where(Agent.slug == bindparam("slug")))
@@ -91,7 +91,7 @@ class Chat(ChatSessions):
         .limit(bindparam("at_most"))
         .subquery()
     )
-    # Each row has the cursor and a post; without new posts, a single row has only the cursor.
+    # Each row contains the cursor and a new post; without new posts, a single row contains only the cursor.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
     _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
@@ -111,55 +111,55 @@ class Chat(ChatSessions):
     )
 
     def post(self, author: str, text: str) -> int:
-        """Add a post, which was already scanned and shortened, to the open session, and return its id.
+        """Add a post to the open session and return the post's id; ``text`` is already scanned and shortened.
 
         Opens a session if none is open. Raises ``Forbidden`` for an author that does not take part in the chat.
         """
-        problem = author_problem(author, None if author == HUMAN else self._agent(author))
+        problem = author_problem(author, None if author == HUMAN else self._author_agent(author))
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
     def unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
-        """Return an agent's unread posts of the open session, including its own; with a limit, only the oldest."""
+        """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest."""
         return self._unread(slug, limit)
 
     def news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
-        """Return an agent's oldest unread posts, and whether the next model call of this job needs a reminder."""
+        """Return an agent's oldest unread posts, and whether a reminder is due in the next model call of this job."""
         rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
         due = has_reminders and ChatReminders(self._link, self._now).due(slug, job_id)
         return _unread([row[:-1] for row in rows]), due
 
     def mark_read(self, slug: str, pointer: int) -> None:
-        """Move the cursor of an agent to a post; a cursor never moves back."""
+        """Move the cursor of an agent forward to a post; the cursor never moves back."""
         self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
     def offer(self, slug: str) -> UnreadPosts:
-        """Return the unread posts for an external agent; its request confirms the posts of its previous request."""
+        """Return an external agent's unread posts; those that its previous request returned now count as read."""
         unread = self._unread(slug, with_offered=True)
         self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
-        """Return the posts of the open session, oldest first; with a limit, only the newest."""
+        """Return the posts of the open session, oldest first; ``limit`` keeps the newest."""
         rows = self._rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
     def newest(self) -> int:
-        """Return the id of the last post of the open session, 0 when there is none."""
+        """Return the id of the last post of the open session, or 0 if there is none."""
         return int(self._value(self._NEWEST) or 0)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Assign only ids above ``floor`` from now on."""
+        """Assign only ids above ``floor`` to new posts."""
         self._begin_ids_after(ChatMessage, floor)
 
     def count(self) -> int:
         """Return the number of posts in the open session."""
         return int(self._value(self._COUNT))
 
-    def _agent(self, author: str) -> Agent | None:
+    def _author_agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
@@ -169,15 +169,14 @@ class Chat(ChatSessions):
 
 
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:
-    """Return the posts and the cursor of an agent from joined rows, each of which contains the cursor."""
+    """Build an agent's unread posts from joined rows, each of which contains the cursor and at most one post."""
     return UnreadPosts([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
 
 
 class ChatReminders(Repository):
     """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
 
-    The next model call of that job shows the reminder; if the job ended without another call, the next call of any job
-    of the agent does.
+    The job's next model call shows the reminder; if the job has ended, the next call of any job of the agent does.
     """
 
     _DUE = (
@@ -192,13 +191,13 @@ class ChatReminders(Repository):
     _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
     def due(self, slug: str, job_id: str) -> bool:
-        """Return whether the next model call of this job shows a reminder."""
+        """Return whether a reminder is due in the next model call of this job."""
         return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
     def clear(self, slug: str, job_id: str) -> None:
-        """Delete the reminder of a job, because a call that showed it was answered."""
+        """Delete the reminder of a job after a model answered the call that showed the reminder."""
         self._change(self._SHOWN, of_agent=slug, for_job=job_id)
 
     def remind(self, slug: str, job_id: str) -> None:
-        """Store a reminder for the next call."""
+        """Store a reminder for the next model call of a job."""
         self._change(self._REMIND, agent_id=slug, job_id=job_id)

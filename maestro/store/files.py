@@ -15,14 +15,14 @@ ARRIVING = "arriving-"
 
 
 class MediaFolder:
-    """The media folder; a file appears in it complete or not at all."""
+    """The folder of media files, in which a file appears complete or not at all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def take(self, source: Path) -> str:
-        """Move a file into the folder and return its digest."""
-        digest = _digest(source)
+        """Move a file into the folder, and return the SHA-256 of its content."""
+        digest = _file_digest(source)
         target = self.path(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         arriving = target.with_suffix(f".{os.getpid()}")
@@ -31,37 +31,37 @@ class MediaFolder:
         return digest
 
     def put(self, content: bytes) -> str:
-        """Store these bytes and return their digest."""
+        """Store content as a file, and return its SHA-256."""
         with self.arriving() as folder:
             (folder / "content").write_bytes(content)
             return self.take(folder / "content")
 
     @contextmanager
     def arriving(self) -> Iterator[Path]:
-        """Yield a temporary folder on the same file system, from which ``take`` moves files without copying."""
+        """Yield a temporary folder for new files, on the same file system, so that ``take`` need not copy them."""
         self._root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     def sweep(self, until: float) -> None:
-        """Delete incomplete files of a killed process, those last changed at ``until`` or before."""
+        """Delete temporary folders of killed processes last changed at ``until`` (seconds since 1970) or earlier."""
         for folder in self._root.glob(f"{ARRIVING}*"):
             if folder.stat().st_mtime <= until:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, digest: str) -> Path:
-        """Return the path of the file with this digest, whether or not it exists."""
+        """Return the path for the file with this digest, whether or not the file exists."""
         return self._root / digest[:2] / digest
 
     def read(self, digest: str) -> bytes:
-        """Return the content of a file; raises ``NotFound``."""
+        """Return the content of the file with this digest; raises ``NotFound``."""
         path = self.path(digest)
         if not path.is_file():
             raise NotFound(f"the file {digest} is not in the media folder")
         return path.read_bytes()
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     sha = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

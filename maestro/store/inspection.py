@@ -29,14 +29,14 @@ from maestro.store.platforms.bots import Bots
 from maestro.store.users.web import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
-"""The SQLite instructions between two checks whether the time is over."""
+"""The number of SQLite instructions between two checks of the time limit."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The content and condition of the store; ``damage`` is SQLite's report, empty when nothing was found.
+    """The content and condition of the store; ``damage`` is SQLite's report, empty if SQLite found no damage.
 
-    ``thorough`` is false when the time did not suffice to check every page.
+    ``thorough`` is false if the time did not suffice to check every page.
     """
 
     damage: str
@@ -50,17 +50,17 @@ class Inspection:
 
 
 def inspect(path: Path, seconds: float) -> Inspection:
-    """Inspect the database; the check of all pages stops after ``seconds``.
+    """Inspect the database; the check of its pages stops after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
-        damage = _damage(connection, seconds)
+        damage = _find_damage(connection, seconds)
         if damage:
             return Inspection(damage, thorough=True)
         with closing(Link(connection)) as link:
-            jobs = _jobs(link.session)
+            jobs = _count_jobs(link.session)
             return Inspection(
                 damage="",
                 thorough=damage is not None,
@@ -74,7 +74,7 @@ def inspect(path: Path, seconds: float) -> Inspection:
 
 
 def is_locked(path: Path, seconds: float) -> bool:
-    """Return whether another program holds the write lock for the whole timeout.
+    """Return whether another program holds the database's write lock for at least ``seconds``.
 
     Call this only while Maestro uses the database, because closing the last connection changes the database's files.
     """
@@ -89,20 +89,20 @@ def is_locked(path: Path, seconds: float) -> bool:
 
 
 def stored_accounts(path: Path) -> Sequence[ModelAccount]:
-    """Return the model accounts in the store; raises the errors of ``inspect``."""
+    """Return the stored accounts of model providers; raises the errors of ``inspect``."""
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
         with closing(Link(connection)) as link:
             return Accounts(link, datetime.now(UTC)).all()
 
 
-def _jobs(session: Session) -> Counter[str]:
-    """Count the jobs of each status."""
+def _count_jobs(session: Session) -> Counter[str]:
+    """Count the jobs by status."""
     return Counter(dict(session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
 
 
-def _damage(connection: Connection, seconds: float) -> str | None:
-    """Return SQLite's report of damage: empty for none, None when the time did not suffice."""
+def _find_damage(connection: Connection, seconds: float) -> str | None:
+    """Return SQLite's report of damage: empty without damage, None if the time did not suffice."""
     deadline = time.monotonic() + seconds
     driver = connection.connection.driver_connection
     assert driver is not None

@@ -1,4 +1,4 @@
-"""Settings overridden at run time, version by version."""
+"""Queries for settings that operators override while Maestro runs, stored as numbered versions."""
 
 import json
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from maestro.store.engine.repository import Repository
 
 
 class SettingsOverrides(Repository):
-    """All versions of the overrides; the newest one is in effect."""
+    """Queries for the versions of the overrides, of which the newest is in effect."""
 
     def version(self) -> int:
-        """Return the number of the newest version, 0 when nothing was ever overridden."""
+        """Return the number of the newest version, or 0 if no setting was ever overridden."""
         return self._session.exec(select(func.max(SettingsVersion.version))).one() or 0
 
     def values(self) -> Mapping[str, object]:
@@ -24,7 +24,7 @@ class SettingsOverrides(Repository):
         return values
 
     def add(self, values: Mapping[str, object], actor: str) -> int:
-        """Put these overrides in effect, and return the number of the version."""
+        """Store these overrides as a new version, which takes effect; return the version's number."""
         version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
         self._save(version)
         return version.version or 0

@@ -1,4 +1,4 @@
-"""Checks and previews of replays: which agent answers the same input now, and whether edits fit."""
+"""Checks and previews of replays: which job a replay repeats, with which agent and edits, and at what cost."""
 
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
@@ -10,7 +10,7 @@ from maestro.store.transaction import Transaction
 
 
 def newest_of(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest."""
+    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest job."""
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
@@ -19,7 +19,7 @@ def newest_of(tx: Transaction, job: Job) -> Job:
 
 
 def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
-    """Return the newest job of the same message or task, which a replay would repeat.
+    """Return the newest job of the same message or task, after checking that it can be replayed.
 
     Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits; stored edits are checked as
     well, because the chosen agent may have been deleted.
@@ -32,62 +32,63 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
-    if mode is not ReplayMode.RESUME:  # a resume keeps its agent
+    # A resumed job keeps its agent, so an operator's choice matters only in the other modes.
+    if mode is not ReplayMode.RESUME:
         chosen_agent(tx, effective_edits(job, newest, mode, edits))
     return newest
 
 
 def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-    """Return the preview of a replay without any change; raises ``NotFound`` and ``InvalidEdit``."""
+    """Return the preview of a replay, without any change; raises ``NotFound`` and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = judged(tx, job, mode, edits)
     except Conflict as conflict:
         return refused_preview(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
-    return build_preview(_evidence(tx, of), mode, effective_edits(job, newest, mode, edits))
+    return build_preview(_replay_evidence(tx, of), mode, effective_edits(job, newest, mode, edits))
 
 
-def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
-    tasks = [child for child in tx.jobs.delegations.of(job.id) if child.task]
+def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
+    tasks = [child for child in tx.jobs.delegations.children_of(job.id) if child.task]
     withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
         job=job,
-        steps=tx.jobs.steps.of(job.id),
-        calls=tx.llm.calls.of(job.id),
-        deliveries=tx.deliveries.of(job.id),
-        actions=tx.jobs.actions.of(job.id),
-        tools=tx.jobs.tool_runs.of(job.id),
+        steps=tx.jobs.steps.of_job(job.id),
+        calls=tx.llm.calls.of_job(job.id),
+        deliveries=tx.deliveries.of_job(job.id),
+        actions=tx.jobs.actions.of_job(job.id),
+        tools=tx.jobs.tool_runs.of_job(job.id),
         withheld=len(withheld),
         tasks=len(tasks) - len(withheld),
     )
 
 
 def assign(tx: Transaction, job: Job) -> Job:
-    """Set the agent of a new job that no message routes, where an operator chose one, or withdrew the choice."""
+    """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
     if not is_background(job):
         return job
     chosen = chosen_agent(tx, edits_of(job))
-    agent_id = chosen.id if chosen is not None else _first(tx, job).agent_id
+    agent_id = chosen.id if chosen is not None else _original_job(tx, job).agent_id
     if agent_id != job.agent_id:
         agent = tx.agents.get(agent_id)
         job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.binding(job.address))
     return job
 
 
-def _first(tx: Transaction, job: Job) -> Job:
-    """Return the original of all restarts, with the agent that it had before an operator chose."""
+def _original_job(tx: Transaction, job: Job) -> Job:
+    """Return the original job of a chain of restarts, with the agent from before any operator's choice."""
     ancestors = tx.jobs.ancestors(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 
 
 def chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
-    """Return the agent that an operator chose, None for none; raises ``InvalidEdit`` for one that cannot answer."""
+    """Return the agent that an operator chose, or None; raises ``InvalidEdit`` for an agent that cannot answer."""
     if edits.agent is None:
         return None
     agent = tx.agents.by_slug(edits.agent)
     if agent is None or agent.status is AgentStatus.ARCHIVED:
-        raise InvalidEdit(f"agent: there is no agent {edits.agent}; see which there are with: maestro agents list")
+        raise InvalidEdit(f"agent: there is no agent {edits.agent}; `maestro agents list` shows all agents")
     if agent.status is not AgentStatus.ACTIVE:
-        raise InvalidEdit(f"agent: {edits.agent} is {agent.status}; make it active first, or choose another")
+        raise InvalidEdit(f"agent: {edits.agent} is {agent.status}; make it active first, or choose another agent")
     return agent

@@ -1,4 +1,4 @@
-"""The store: all durable data of Maestro, read and written in two kinds of transaction."""
+"""The store: all durable data of Maestro, accessed in writing or read-only transactions."""
 
 import asyncio
 import time
@@ -31,16 +31,16 @@ from maestro.store.transaction import Transaction
 Clock = Callable[[], datetime]
 
 PROVEN_SECONDS = 10.0
-"""How long a successful write proves that the store can be written."""
+"""The seconds for which a successful write proves that the store can be written."""
 NO_ROOM = (
-    "the disk of the store is nearly full: what was kept free on it for answers that are paid for has been given up. "
+    "the disk of the store is nearly full: the space reserved for paid answers was released. "
     "Free some space on its disk."
 )
 
 Result = TypeVar("Result")
 
 LATE_SECONDS = 1.0
-"""How long a commit may take before its content is spooled to a file: the process may die while it waits."""
+"""The seconds after which a commit's content is spooled to a file, in case the process dies before the commit."""
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 
@@ -48,15 +48,15 @@ log = structlog.get_logger(__name__)
 
 
 def utc_now() -> datetime:
-    """Return the present time, with its zone."""
+    """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
 class Store:
-    """The database of one data folder; safe to share between threads."""
+    """The database of one data folder, which threads may share."""
 
     def __init__(self, path: Path, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
-        """``busy_seconds`` is how long a write waits for the lock before it fails."""
+        """``busy_seconds`` is how long a write waits for the database's lock before it fails."""
         self._clock = clock
         self.path = path
         self._writer = Writer(path, busy_seconds)
@@ -65,11 +65,11 @@ class Store:
         self._sentinel = CommitMark(path)
         self._open = local()
         self._caches: dict[str, Any] = {}
-        self.changes = ChangeWatcher(self.mark, self._state, clock)
+        self.changes = ChangeWatcher(self.mark, self._read_state, clock)
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
-        """Open the store and migrate its tables to this release.
+        """Open the store, and migrate its tables to this release.
 
         Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, each with the fix.
         """
@@ -84,7 +84,7 @@ class Store:
         are committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when
         another program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
-        outer = self._outer
+        outer = self._outer_transaction
         if outer is not None:
             yield Transaction(outer, self._clock())
             outer.flush_objects()
@@ -105,7 +105,7 @@ class Store:
 
         Writing in it raises. Inside a writing transaction of the same thread it reads the uncommitted changes.
         """
-        outer = self._outer
+        outer = self._outer_transaction
         if outer is not None:
             yield Transaction(outer, self._clock())
             return
@@ -118,38 +118,38 @@ class Store:
 
     @property
     def now(self) -> datetime:
-        """The time by the clock of the store."""
+        """The current time by the store's clock."""
         return self._clock()
 
     @property
     def is_writing(self) -> bool:
         """Whether the current code runs inside a writing transaction."""
-        return self._outer is not None
+        return self._outer_transaction is not None
 
     @property
-    def _outer(self) -> Link | None:
-        """The writing transaction of this thread, if there is one."""
+    def _outer_transaction(self) -> Link | None:
+        """The writing transaction of this thread, or None."""
         return getattr(self._open, "link", None)
 
     def mark(self) -> str:
-        """Return a text that differs after every commit of any process; reads no table.
+        """Return a text that differs after every commit of any process, without reading a table.
 
         It is comparable within this store object only, as long as it is open.
         """
         with _store_failures(self.path):
             return self._sentinel.mark()
 
-    def _state(self, watched: Collection[str]) -> StoreState:
+    def _read_state(self, watched: Collection[str]) -> StoreState:
         with self.view() as tx:
             return tx.system.states.now(watched)
 
     @property
     def writes(self) -> WriteHistory:
-        """The outcomes of writes in this process."""
+        """The outcomes of this process's writes to the database."""
         return self._writer.history
 
     def problem(self) -> str | None:
-        """Return why the store cannot be read or written, or None.
+        """Return why the store cannot be read or written, or None if it can.
 
         A test write is made where no write succeeded lately, or the last one failed.
         """
@@ -164,15 +164,14 @@ class Store:
         return NO_ROOM if self._reserve.missing else None
 
     def keep_reserve(self) -> None:
-        """Create a reserve file, for answers that must be committed when the disk is full."""
+        """Maintain a reserve file, whose space lets answers be committed when the disk is full."""
         self._reserve.want()
 
     def make_room(self) -> bool:
-        """Release the reserve; false when it was already released."""
+        """Release the reserve file; return false if it was already released."""
         return self._reserve.give_up()
 
     def close(self) -> None:
-        """Close every connection."""
         self._writer.close()
         self._readers.dispose()
         self._sentinel.close()
@@ -180,7 +179,7 @@ class Store:
 
 @contextmanager
 def _store_failures(path: Path) -> Iterator[None]:
-    """Raise errors of the driver as errors of the store, without the statement that met them."""
+    """Raise errors of the database driver as errors of the store, without the SQL statement."""
     try:
         yield
     except DATABASE_ERRORS as error:
@@ -190,9 +189,9 @@ def _store_failures(path: Path) -> Iterator[None]:
 
 
 async def committed(store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None) -> Result:
-    """Return the result of ``commit``, repeated until the store accepts it; both callables run in threads.
+    """Call ``commit`` in a thread until the store accepts it, and return its result.
 
-    When the disk is full, the store's reserve is released. ``spool`` writes the content to a file, and is called once
+    When the disk is full, the store's reserve is released. ``spool`` writes the content to a file, in a thread, once
     the commit is late or has failed. On a cancellation the current attempt ends first; then the cancellation is raised,
     whether the attempt succeeded or not.
     """
@@ -208,17 +207,19 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
         work.last.set()
         await asyncio.wait([trying])
         if not trying.cancelled():
-            trying.exception()  # read, or asyncio warns; the caller gets the cancellation instead
+            # asyncio warns of an exception that was never read; the caller gets the cancellation instead.
+            trying.exception()
         raise
     except StoreBusy:
-        raise asyncio.CancelledError from None  # StoreBusy is raised only by the last attempt after a cancellation
+        # Only the last attempt, after a cancellation, raises StoreBusy.
+        raise asyncio.CancelledError from None
     if cancelled:
         raise asyncio.CancelledError
     return result
 
 
 class _Commit(Generic[Result]):
-    """A commit that is repeated until it succeeds or ``last`` is set."""
+    """A commit that is repeated until it succeeds, or until ``last`` makes the next attempt the last."""
 
     def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
         self._store = store
@@ -234,27 +235,27 @@ class _Commit(Generic[Result]):
                 if self._spool is not None:
                     await asyncio.wait([trying], timeout=LATE_SECONDS)
                 if self._spool is not None and not trying.done():
-                    await self._spooled(self._spool)
+                    await self._spool_in_thread(self._spool)
                 return await trying
             except StoreBusy as error:
                 if isinstance(error, StoreFull) and await asyncio.to_thread(self._store.make_room):
                     continue
                 if self._spool is not None:
-                    await self._spooled(self._spool)
+                    await self._spool_in_thread(self._spool)
                 if self.last.is_set():
                     raise
                 log.warning("store.commit_repeated", reason=str(error), pause_seconds=pause)
-            await self._wait(pause)
+            await self._wait_before_retry(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_before_retry(self, seconds: float) -> None:
         """Wait before the next attempt; a cancellation ends the wait, and one last attempt follows."""
         waiting = asyncio.create_task(self.last.wait())
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
 
-    async def _spooled(self, spool: Callable[[], object]) -> None:
-        """Spool in a separate thread: all threads of the pool may be waiting for the lock of the database."""
+    async def _spool_in_thread(self, spool: Callable[[], object]) -> None:
+        """Spool in a thread of its own, because all threads of the pool may be waiting for the database's lock."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         try:
             await asyncio.get_running_loop().run_in_executor(thread, spool)
@@ -266,7 +267,7 @@ class _Commit(Generic[Result]):
 
 
 async def finished(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of an awaitable even when cancelled meanwhile, so that the caller can commit the result.
+    """Return the result of a coroutine even if the caller is cancelled meanwhile, so that it can commit the result.
 
     ``maestro.store.store.committed`` raises the cancellation afterwards.
     """

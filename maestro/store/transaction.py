@@ -1,4 +1,4 @@
-"""A transaction, its repositories by noun, and the changes that involve several repositories."""
+"""A transaction with its repositories, and the changes that involve several repositories."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ from maestro.store.users.clients import PayingClients
 from maestro.store.users.web import EndedLogins, WebUsers
 
 metadata = SQLModel.metadata
-"""The tables of all repositories, which are imported above."""
+"""The table definitions of the modules imported above."""
 
 Done = TypeVar("Done")
 Kind = TypeVar("Kind")
@@ -71,14 +71,14 @@ class LazyRepository(Generic[Kind]):
         self._name = name
 
     def __get__(self, holder: Any, owner: type[Any]) -> Kind:
-        # Stored in the instance dict, so that the next access does not call ``__get__``.
+        # The repository is stored in the instance's ``__dict__``, so that the next access does not call ``__get__``.
         made: Kind = self._kind(holder._link, holder._now)
         holder.__dict__[self._name] = made
         return made
 
 
 class InboxTables(Inbox):
-    """Received messages, with their files, their quotes, and counts of ignored ones."""
+    """Queries for the inbox, files and quotes of messages, and counts of ignored messages."""
 
     media = LazyRepository(MediaFiles)
     quotes = LazyRepository(QuotedMessages)
@@ -86,7 +86,7 @@ class InboxTables(Inbox):
 
 
 class JobTables(Jobs):
-    """Jobs and their positions in lanes, with everything that happens in a job."""
+    """Queries for jobs and their lanes, with the rows of everything that happens in a job."""
 
     _noun = Jobs.__name__
 
@@ -110,12 +110,12 @@ class JobTables(Jobs):
     _audit = LazyRepository(Audit)
 
     def close(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
-        """End a job, release its inbound and outbound lanes, and cancel its questions; false when it had ended.
+        """End a job, release its inbound and outbound lanes, and cancel its questions; return false if it had ended.
 
         Its delegated tasks may begin if the job was answered, and a delegator that waits for it resumes. ``dependents``
         are the kinds of rows that depend on the job, if the caller has read them in this transaction.
         """
-        rows = dependents or self.dependents.of(job_id)
+        rows = dependents or self.dependents.of_job(job_id)
         if rows.questions:
             self.questions.cancel_of(job_id)
         if rows.calls:
@@ -123,28 +123,30 @@ class JobTables(Jobs):
         if rows.chunks:
             self._deliveries.abandon(job_id)
         if rows.lanes:
-            self._deliveries.leave_lanes(job_id)
+            self._deliveries.release_lanes(job_id)
         ended = self.end(job_id, ending)
         if ended and (rows.tasks or rows.delegated):
             self.delegations.settle_end(job_id, ending.status)
         if ended and rows.scheduled:
-            self._schedule_runs.closed(job_id, ending.status)
+            self._schedule_runs.count_outcome(job_id, ending.status)
         if ended and ending.is_by_operator:
             self._notify_of_cancellation(self.read(job_id))
         return ended
 
     def _notify_of_cancellation(self, job: Job) -> None:
-        """Notify the user of a message once, however many messages of a channel are cancelled together."""
+        """Notify the user that a message was cancelled; one notice covers all cancelled messages of an address."""
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
         if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
             notice = new_notice_job(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
-            notice.inbox_id = None  # this notice is no answer; the message may be restarted
+            # Without an inbox id, the notice does not count as an answer, so an operator can still restart the message.
+            notice.inbox_id = None
             self.add(notice)
 
     def answer_question(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
-        """Store the answer of a user, ``platform:userId``, or of the operator to a question, and resume its job.
+        """Store an answer to a question by a user (``platform:userId``) or the operator, and resume the question's job.
 
-        ``inbox_id`` is the message that contains it. Returns false, and changes nothing, when the question is not open.
+        ``inbox_id`` is the message that contains the answer. Returns false, and changes nothing, when the question is
+        not open.
         """
         is_open = self.questions.settle(answer, by, inbox_id)
         if is_open:
@@ -156,7 +158,7 @@ class JobTables(Jobs):
     def interrupt(
         self, newer_id: str, lane: LaneKey, row: InboxRow, agent_id: int | None, user_id: str | None = None
     ) -> bool:
-        """Let a newer message, which ``agent_id`` would answer, end the jobs of that agent for the same user.
+        """Let a newer message of a user end the jobs in which ``agent_id`` answers earlier messages of that user.
 
         The job ``newer_id`` of the newer message answers in their place (docs/decisions.md: busy agents). A running job
         stops at its next step; a chunk that is being sent is sent. Returns whether the user was already notified of a
@@ -177,7 +179,7 @@ class JobTables(Jobs):
 
 
 class ConversationTables(Conversations):
-    """Conversations and messages, with their lists for operators, compactions and deletion."""
+    """Queries for conversations and messages, their lists for operators, compactions, and removals."""
 
     lists = LazyRepository(ConversationLists)
     compactions = LazyRepository(Compactions)
@@ -185,7 +187,7 @@ class ConversationTables(Conversations):
 
 
 class AgentTables(AgentEdits):
-    """Agents and their channels, with their versions, tokens and skills, and the rows that routing decides by."""
+    """Queries for agents, their channels, versions, tokens and skills, and for routing."""
 
     versions = LazyRepository(AgentVersions)
     tokens = LazyRepository(AgentTokens)
@@ -195,7 +197,7 @@ class AgentTables(AgentEdits):
 
 
 class DeliveryTables(Deliveries):
-    """Chunks and outbound lanes, with files, drafts and the reports of platforms."""
+    """Queries for chunks and outbound lanes, files, drafts, and the reports of platforms."""
 
     files = LazyRepository(JobFiles)
     drafts = LazyRepository(Drafts)
@@ -203,7 +205,7 @@ class DeliveryTables(Deliveries):
 
 
 class ModelTables(Repository):
-    """Accounts of model providers, prompts, model calls, and their cost."""
+    """Queries for accounts of model providers, prompts, model calls, and their costs."""
 
     accounts = LazyRepository(Accounts)
     prompts = LazyRepository(Prompts)
@@ -214,14 +216,14 @@ class ModelTables(Repository):
 
 
 class BotTables(Bots):
-    """Accounts on platforms, with their channels, and the channels that a platform moved."""
+    """Queries for accounts on platforms, their channels, and channels that a platform moved."""
 
     channels = LazyRepository(Channels)
     moves = LazyRepository(ChannelMoves)
 
 
 class UserTables(WebUsers):
-    """Users of the web connector, with owners, pairings, ended logins, and the clients who pay."""
+    """Queries for web users, owners, pairings, ended logins, and paying clients."""
 
     owners = LazyRepository(Owners)
     pairings = LazyRepository(Pairings)
@@ -230,7 +232,7 @@ class UserTables(WebUsers):
 
 
 class BackgroundTables(Repository):
-    """Heartbeats, crons and webhooks, and the runs that they begin."""
+    """Queries for heartbeats, crons and webhooks, and for the runs that they begin."""
 
     schedules = LazyRepository(Schedules)
     runs = LazyRepository(ScheduleRuns)
@@ -239,13 +241,13 @@ class BackgroundTables(Repository):
 
 
 class ChatTables(Chat):
-    """The posts of #maestro, their readers and sessions, with reminders for agents."""
+    """Queries for the posts of #maestro, its sessions, and reminders for agents."""
 
     reminders = LazyRepository(ChatReminders)
 
 
 class SystemTables(Repository):
-    """The audit log, changed settings, versions of cached rows, and figures for operators and monitoring."""
+    """Queries for the audit log, overridden settings, row versions, and metrics."""
 
     audit = LazyRepository(Audit)
     settings = LazyRepository(SettingsOverrides)
@@ -257,7 +259,7 @@ class SystemTables(Repository):
 
 
 class Transaction:
-    """One transaction, with its repositories by noun; ``now`` is the same for everything in it."""
+    """One transaction with its repositories; ``now`` is the same moment for all of them."""
 
     inbox = LazyRepository(InboxTables)
     jobs = LazyRepository(JobTables)
@@ -277,23 +279,23 @@ class Transaction:
         self._link = link
 
     def when_committed(self, call: Callable[[], None]) -> None:
-        """Register a call for after the commit of the outermost transaction; dropped on a rollback."""
+        """Register a call to be made after the commit of the outermost transaction; a rollback drops the call."""
         self._link.when_committed.append(call)
 
     def flush(self) -> None:
-        """Write all pending rows, so that their errors are raised here and not at the commit."""
+        """Write all pending rows now, so that their errors are raised here and not at the commit."""
         self._link.flush()
 
 
 @contextmanager
 def savepoint(tx: Transaction) -> Iterator[None]:
-    """Roll back only the changes of the block when the block raises."""
+    """Roll back only the changes of the block if it raises."""
     with tx._link.savepoint():
         yield
 
 
 def in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
-    """Make a change completely or not at all; return the error, with its reason and fix, instead of raising it."""
+    """Make a change completely or not at all; return its error, with reason and fix, instead of raising it."""
     try:
         with savepoint(tx):
             return change()

@@ -229,7 +229,7 @@ class SendFile:
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         sizes = [
             other.size
-            for other in tx.deliveries.files.of(caller.job_id)
+            for other in tx.deliveries.files.of_job(caller.job_id)
             if (other.digest, other.filename) != (file.digest, file.filename)
         ]
         if len(sizes) >= MOST_FILES:

@@ -39,7 +39,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def configured(rows: JobRows, name: str = "main", source: AccountSource = AccountSource.CONFIGURATION) -> None:
     """Enter an account as a start of Maestro does."""
     with rows.store.begin() as tx:
-        tx.llm.accounts.enter(
+        tx.llm.accounts.set_configured(
             [
                 ModelAccount(
                     name=name,
@@ -140,8 +140,8 @@ async def test_state_limits_spend_and_last_error_are_shown(http: httpx.AsyncClie
     await added(http)
     with rows.store.begin() as tx:
         tx.llm.accounts.succeeded("mine", "gpt-4o-mini", 0.25)
-        tx.llm.accounts.limited("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
-        tx.llm.accounts.quota("mine", timedelta(minutes=10))
+        tx.llm.accounts.begin_cooldown("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
+        tx.llm.accounts.begin_quota_wait("mine", timedelta(minutes=10))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["status"]) == ("limited", "active")
     assert shown["limits"] == [
@@ -290,7 +290,7 @@ async def test_an_account_of_the_configuration_is_disabled_and_enabled_but_not_c
 async def test_a_new_key_enables_an_account_whose_key_was_refused(http: httpx.AsyncClient, rows: JobRows) -> None:
     await added(http)
     with rows.store.begin() as tx:
-        assert tx.llm.accounts.refused(tx.llm.accounts.get("mine"))
+        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get("mine"))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["lastError"]) == ("disabled", "AuthenticationFailed")
     answer = await http.patch("/api/accounts/mine", json={"apiKey": OTHER_KEY})

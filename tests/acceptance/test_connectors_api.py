@@ -119,7 +119,7 @@ async def test_a_token_goes_nowhere_it_was_not_meant_for(rows: JobRows, http: ht
 
 async def test_one_of_the_configuration_can_only_be_switched(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.bots.keep_configured({("discord", "mine"): None})
+        tx.bots.set_configured({("discord", "mine"): None})
     refused = await http.patch(MINE, json={"secrets": {"token": TOKEN}})
     assert (refused.status_code, "change it there" in refused.json()["message"]) == (HTTPStatus.CONFLICT, True)
     assert (await http.delete(MINE)).status_code == HTTPStatus.CONFLICT

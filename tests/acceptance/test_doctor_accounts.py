@@ -36,8 +36,8 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
         mine = row("mine", secret="env:MY_KEY", base_url=openai.url)
         store = stored(tmp_path, row("main", AccountSource.CONFIGURATION), mine)
         with store.begin() as tx:
-            tx.llm.accounts.refused(tx.llm.accounts.get("main"))
-            until = tx.llm.accounts.limited("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
+            tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
+            until = tx.llm.accounts.begin_cooldown("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
         report = await doctor(tmp_path, environment={"MY_KEY": KEY})
         report.is_fine()
         assert "not known" in report.of("model openai/m").found

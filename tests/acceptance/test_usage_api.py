@@ -178,7 +178,7 @@ async def test_filters_go_with_whatever_it_is_added_up_by(query: str, calls: int
 async def test_a_file_for_a_spreadsheet_has_every_line_and_no_formula(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        evil = tx.users.clients.enter(NewClient(name='=HYPERLINK("http://evil.example")'))
+        evil = tx.users.clients.set_configured(NewClient(name='=HYPERLINK("http://evil.example")'))
         tx.jobs.update(job_id, client_id=evil.id)
     answered(rows, job_id, 2)
     answer = await http.get("/api/usage.csv?by=client")

@@ -127,7 +127,7 @@ async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None
             await at.unfold("Tell it a fact")
             await fill(at.page.locator("#tell form"), content=f"{words} {HOSTILE}")
             await at.press("Tell it")
-            await (at.said("The agent knows it") if outcome else at.warned("says the same already"))
+            await (at.said("The agent knows it") if outcome else at.warned("has the same content already"))
         await expect(at.page.locator("#tell textarea")).to_have_value(f"Grace likes oolong {HOSTILE}")
         await at.follow("user preference 2")
         await expect(at.page.locator("#facts tbody tr")).to_have_count(2)

@@ -88,7 +88,7 @@ def own(*rows: ModelAccount) -> list[Account]:
 def book(store: Store, rows: Sequence[ModelAccount], reveal: Callable[[str], SecretStr] = SecretStr) -> AccountBook:
     """Enter the accounts and return the book of a process that has all their keys."""
     with store.begin() as tx:
-        tx.llm.accounts.enter([one for one in rows if one.source is AccountSource.CONFIGURATION])
+        tx.llm.accounts.set_configured([one for one in rows if one.source is AccountSource.CONFIGURATION])
     return AccountBook(store, own(*rows), reveal, lambda: LADDER)
 
 

@@ -231,7 +231,7 @@ async def test_a_bot_of_the_configuration_has_its_secrets_from_there(
 ) -> None:
     async with benched(tmp_path, monkeypatch) as bench:
         with bench.store.begin() as tx:
-            tx.bots.keep_configured({("discord", "ours"): None, ("discord", "theirs"): None})
+            tx.bots.set_configured({("discord", "ours"): None, ("discord", "theirs"): None})
         await until(lambda: "ours" in bench.running, what="the bot")
         await until(lambda: ConnectorState.FAILED in bench.states("theirs"), what="the state")
         assert bench.begun == ["token-of-the-configuration"]

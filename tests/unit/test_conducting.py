@@ -64,10 +64,10 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
-        [cron] = tx.background.schedules.of(ada)
+        [cron] = tx.background.schedules.of_agent(ada)
         assert (ada.voice, cron.name, cron.zone, cron.created_by) == ("dry", "morning", "Europe/Berlin", "discord:1")
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
-        [version] = tx.agents.versions.of(ada, limit=5)
+        [version] = tx.agents.versions.of_agent(ada, limit=5)
         assert (version.actor, version.reason) == ("discord:1", "requested from @chief in job job")
         assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "cron-1")]
 
@@ -195,7 +195,7 @@ def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> Non
     again = plan("CREATE_CRON", "b")
     assert (again.state, again.detail) == (
         FAILED,
-        "The cron was not created: the agent bob has just that planned already, as 'Cron Job 2'; give this one a name.",
+        "The cron was not created: the agent bob has the same schedule already: 'Cron Job 2'; give this one a name.",
     )
     with store.view() as tx:
         assert [one.name for one in tx.background.schedules.all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]

@@ -81,7 +81,7 @@ async def test_the_same_store_makes_the_same_bytes(spoken: Spoken, tmp_path: Pat
         await one.answered("what do you know of me?")
         job_id = await one.answered("and what else?")
         with one.rows.store.view() as tx:
-            [call] = tx.llm.calls.of(job_id)
+            [call] = tx.llm.calls.of_job(job_id)
             kept.append((tx.llm.prompts.text(call.request), system(one, job_id), one.prompt(job_id).layers))
     other.store.close()
     assert kept[0] == kept[1]
@@ -105,7 +105,7 @@ async def test_what_is_known_stands_in_the_prompt(spoken: Spoken) -> None:
 
 async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
     with spoken.rows.store.begin() as tx:
-        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.agents.colleagues.staff()
+        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.agents.colleagues.active_agents()
 
     def heard_of(person: Person | None) -> list[str]:
         return [one.slug for one in staff.colleagues(ada, staff.circle(person))]

@@ -145,7 +145,7 @@ def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
             **place.model_dump(),
         )
         key = tx.deliveries.add(chunk).key
-        pressed = tx.deliveries.reports.pressed
+        pressed = tx.deliveries.reports.button_value
         assert [pressed(place, key, number) for number in (0, 1, -1, 10**30)] == ["Red #7", None, None, None]
         assert pressed(place, hostile, 0) is None
         assert pressed(place.model_copy(update={"account": "another"}), key, 0) is None

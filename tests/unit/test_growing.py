@@ -159,7 +159,7 @@ async def test_it_is_placed_without_a_word_and_then_written(bench: Bench) -> Non
 async def test_processes_that_call_models_are_told_where_answers_grow(bench: Bench) -> None:
     def offered() -> float:
         with bench.rows.store.view() as tx:
-            return tx.deliveries.drafts.offered((ADDRESS.platform, ADDRESS.account))
+            return tx.deliveries.drafts.edit_interval((ADDRESS.platform, ADDRESS.account))
 
     assert offered() == 0
     async with bench.showing():
@@ -184,7 +184,7 @@ async def test_nothing_new_is_put_between_the_messages_of_another(bench: Bench) 
         await asyncio.sleep(0.1)
         assert bench.screen.calls == []
         with bench.rows.store.begin() as tx:
-            tx.deliveries.leave_lanes(other)
+            tx.deliveries.release_lanes(other)
         await bench.shows("one")
 
 

@@ -128,7 +128,7 @@ def test_keys_of_the_environment_count_when_no_account_is_configured(store: Stor
 def test_another_key_for_a_refused_account_makes_it_active_again(store: Store, tmp_path: Path) -> None:
     built(store, tmp_path, OPENAI_API_KEY="old")
     with store.begin() as tx:
-        tx.llm.accounts.refused(tx.llm.accounts.get("openai"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get("openai"))
     built(store, tmp_path, OPENAI_API_KEY="old")
     assert rows(store)["openai"].status is AccountStatus.DISABLED
     built(store, tmp_path, OPENAI_API_KEY="new")

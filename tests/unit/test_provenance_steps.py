@@ -151,7 +151,7 @@ async def test_a_conductor_waits_after_reading_unless_the_owners_do_not_want_tha
     else:
         await spoken.answer(job_id, answer)
     with spoken.rows.store.view() as tx:
-        [action] = tx.jobs.actions.of(job_id)
+        [action] = tx.jobs.actions.of_job(job_id)
         assert (action.state, is_created(tx)) == (state, not asks)
         assert ("no approver answered in time" in action.detail) is asks
 
@@ -173,7 +173,7 @@ async def test_what_a_page_said_is_asked_about_when_a_later_answer_repeats_it(sp
     else:
         await spoken.answer(again, planted)
     with spoken.rows.store.view() as tx:
-        assert [action.state for action in tx.jobs.actions.of(first)] == [ActionState.REFUSED]
+        assert [action.state for action in tx.jobs.actions.of_job(first)] == [ActionState.REFUSED]
         assert is_created(tx) is not outside
 
 

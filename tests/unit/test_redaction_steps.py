@@ -96,7 +96,7 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     await RequestChanges(recorder(rows, inner), Redaction(lambda: without)).complete(request)
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
-        (call,) = tx.llm.calls.of(job_id)
+        (call,) = tx.llm.calls.of_job(job_id)
         kept = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
         assert tx.llm.prompts.unpack(kept.turns) == inner.asked[0].messages
 

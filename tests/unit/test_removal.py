@@ -144,15 +144,15 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
                 state=ToolState.DONE,
                 started_at=tx.now,
             )
-            tx.jobs.tool_runs.show(call, [ImageRef(digest=digest, content_type="image/png")])
+            tx.jobs.tool_runs.store_images(call, [ImageRef(digest=digest, content_type="image/png")])
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert (tx.deliveries.files.of(first), len(tx.deliveries.files.of(second))) == ([], 1)
-        assert [tx.conversations.removals.wanted_again(digest) for digest in ("only-here", "shown-here")] == [
+        assert (tx.deliveries.files.of_job(first), len(tx.deliveries.files.of_job(second))) == ([], 1)
+        assert [tx.conversations.removals.is_used_again(digest) for digest in ("only-here", "shown-here")] == [
             False,
             False,
         ]
-        assert [tx.conversations.removals.wanted_again(digest) for digest in ("there-too", "shown-there")] == [
+        assert [tx.conversations.removals.is_used_again(digest) for digest in ("there-too", "shown-there")] == [
             True,
             True,
         ]
@@ -180,12 +180,12 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
     with rows.store.begin() as tx:
         reply = IncomingMessage(id="r-1", address=place, user_id="u-1", sent_at=tx.now, reply_to="m-7")
         row = tx.inbox.get(tx.inbox.add(reply, later).id)
-        quoted = tx.inbox.quotes.of(row, None)
+        quoted = tx.inbox.quotes.find_quoted(row, None)
         assert quoted is not None
         assert quoted.text == name
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert tx.inbox.quotes.of(row, None) is None
+        assert tx.inbox.quotes.find_quoted(row, None) is None
         assert tx.deliveries.sent_since(place, 0, 10) == []
     assert b"pelican" not in everything(tmp_path)
 
@@ -329,7 +329,7 @@ async def test_files_go_unless_somebody_else_sent_the_same(
     assert [path.exists() for path in (alone, shared, workspace)] == [False, True, False]
     with rows.store.view() as tx:
         assert set(tx.users.uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
-        assert tx.conversations.removals.discarded() == []
+        assert tx.conversations.removals.discarded_paths() == []
 
 
 async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: JobRows, tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: Job
     remove_discarded_files(rows.store, tmp_path)
     assert not path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.discarded() == []
+        assert tx.conversations.removals.discarded_paths() == []
 
 
 async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
     remove_discarded_files(rows.store, tmp_path)
     assert path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.discarded() == []
+        assert tx.conversations.removals.discarded_paths() == []
 
 
 async def test_the_other_conversation_of_a_place_keeps_its_states(

@@ -124,7 +124,7 @@ def test_only_the_agents_that_can_be_chosen_are_read(
         agents = {agent.slug: agent for agent in tx.agents.all()}
         owner = agents[bound].id or 0 if bound else 0
         binding = AgentChannel(agent_id=owner, platform="slack", account="default", channel="c") if bound else None
-        tx.agents.enter_instance("slack", "default", agents[account] if account else None)
+        tx.agents.set_configured_agent("slack", "default", agents[account] if account else None)
         found = tx.agents.routing.snapshot(message(content), binding, RULES)
     assert [agent.slug for agent in found.agents] == read
 

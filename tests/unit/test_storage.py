@@ -111,7 +111,7 @@ def edit(store: Store, slug: str, **fields: object) -> None:
 def history(store: Store, slug: str) -> list[str]:
     """Return who made each version of an agent, the first one first."""
     with store.view() as tx:
-        return [version.actor for version in tx.agents.versions.of(tx.agents.named(slug))][::-1]
+        return [version.actor for version in tx.agents.versions.of_agent(tx.agents.named(slug))][::-1]
 
 
 def agent(store: Store, slug: str) -> Agent:

@@ -39,7 +39,7 @@ async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(r
     with pytest.raises(Stopped):
         TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None).record_answer(step)
     with rows.store.view() as tx:
-        assert [task.task for task in tx.jobs.delegations.of(job_id)] == ["one"]
+        assert [task.task for task in tx.jobs.delegations.children_of(job_id)] == ["one"]
 
 
 async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_a_conversation_is_noted(

@@ -78,7 +78,7 @@ def continued(rows: JobRows, by: str) -> str:
     """Let a task end of which its delegator hears, and return the job in which that one goes on."""
     rows.end(given(rows, by, hears=True), JobStatus.FAILED)
     with rows.store.begin() as tx:
-        (job_id,) = (job.id for job in tx.jobs.delegations.of(by) if not job.task)
+        (job_id,) = (job.id for job in tx.jobs.delegations.children_of(by) if not job.task)
         tx.jobs.mark_started(job_id)
     return job_id
 

@@ -38,7 +38,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def offer(rows: JobRows, platform: str = "web", seconds: float = EVERY) -> None:
     """Let a connector of a platform show answers as they grow."""
     with rows.store.begin() as tx:
-        tx.deliveries.drafts.offer((platform, "default"), seconds)
+        tx.deliveries.drafts.set_edit_interval((platform, "default"), seconds)
 
 
 async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object) -> float:

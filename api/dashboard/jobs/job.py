@@ -137,7 +137,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     """Show one model call as the model saw it; ``turn``, counted from 1, is shown in full."""
     try:
         with parts.store.view() as tx:
-            call = recorded_call_view(tx.llm.requests.seen(job_id, call_id))
+            call = recorded_call_view(tx.llm.requests.recorded_call(job_id, call_id))
     except NotFound as error:
         return gone(request, str(error), job_id)
     return render(
@@ -157,7 +157,7 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
     return JobContent(
         job=job,
         row=row,
-        texts=tx.jobs.texts.of(row),
+        texts=tx.jobs.texts.of_job(row),
         timeline=build_timeline(record, job, tx.now),
         step=current_step(job),
         original=_read_original(tx, row),
@@ -208,7 +208,7 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
-    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.of(original.id)]
+    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.of_job(original.id)]
     return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
 
 

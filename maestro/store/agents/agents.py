@@ -1,4 +1,4 @@
-"""Queries for agents, the channels bound to them, routing snapshots, and channel cursors."""
+"""Queries for agents, the channels bound to them, the rows for routing decisions, and channel cursors."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ MOST_KNOWN = 10_000
 
 
 class Agents(Repository):
-    """Queries for agents and for the bindings of channels to them."""
+    """Queries for agents, and for the bindings that connect channels to agents."""
 
     _OF_CHANNEL = select(AgentChannel).where(same(AgentChannel, *CHANNEL_KEY))
     _BINDING = PreparedStatement(_OF_CHANNEL)
@@ -37,24 +37,24 @@ class Agents(Repository):
         return self._all(select(Agent).order_by(Agent.slug))
 
     def slugs(self) -> Sequence[str]:
-        """Return the sorted slugs of all agents; reads no other column."""
+        """Return the sorted slugs of all agents, without reading any other column."""
         return self._all(select(Agent.slug).order_by(Agent.slug))
 
     def active(self) -> Sequence[Agent]:
-        """Return the agents that may answer, oldest first."""
+        """Return the agents with the status active, oldest first."""
         return self._all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
 
     def get(self, agent_id: int | None) -> Agent:
-        """Return an agent that must exist."""
+        """Return the agent with this id; raises ``NotFound``."""
         return required(self._session.get(Agent, agent_id), f"agent {agent_id} does not exist")
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
-        """Return an agent that must exist as a read-only value, which is cheaper than ``get``."""
+        """Return the agent with this id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(self._read(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist")
 
     def by_slug(self, slug: str) -> Agent | None:
-        """Return the agent with this slug, None when there is none."""
+        """Return the agent with this slug, or None if no agent has it."""
         return self._first(select(Agent).where(Agent.slug == slug))
 
     def put(self, agent: Agent) -> Agent:
@@ -63,11 +63,11 @@ class Agents(Repository):
         return self._save(agent)
 
     def binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel, None when it has none."""
+        """Return the binding of a channel, or None if the channel has none."""
         return self._session.exec(self._OF_CHANNEL, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``."""
+        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``; None without one."""
         return self._binding(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
@@ -91,14 +91,14 @@ class Agents(Repository):
         return required(self.by_slug(slug), f"there is no agent {slug!r}")
 
     def unarchived(self, slug: str) -> Agent:
-        """Return the agent with this slug; raises ``NotFound``, and ``Conflict`` for an archived one."""
+        """Return the agent with this slug; raises ``NotFound``, or ``Conflict`` if the agent is archived."""
         agent = self.named(slug)
         require_unarchived(agent)
         return agent
 
 
 def require_unarchived(agent: Agent) -> None:
-    """Raise ``Conflict`` for an archived agent."""
+    """Raise ``Conflict`` if an agent is archived."""
     if agent.status is AgentStatus.ARCHIVED:
         raise Conflict(f"agent {agent.slug} is archived; restore it first")
 
@@ -108,13 +108,13 @@ class Colleagues(Repository):
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
-        # SQLite uses the partial index only if the status is a literal in the SQL, and not a parameter.
+        # SQLite uses the partial index of active agents only if the status is a literal in the SQL, not a parameter.
         .where(text("agents.status = 'active'"))
         .order_by(col(Agent.slug))
     )
 
     @cached_by_version("agents")
-    def staff(self) -> AgentDirectory:
+    def active_agents(self) -> AgentDirectory:
         """Return the active agents."""
         return AgentDirectory(
             [
@@ -125,9 +125,9 @@ class Colleagues(Repository):
 
 
 class RoutingSnapshots(Repository):
-    """Queries for the rows of which ``domain.routing`` makes its decisions."""
+    """Queries for the rows from which ``domain.routing`` decides which agent answers."""
 
-    # Only indexed columns are read, because the row of an agent may be long.
+    # An index contains these columns, so SQLite need not read the rows of agents, which may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
@@ -165,21 +165,21 @@ class RoutingSnapshots(Repository):
     def snapshot(
         self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings
     ) -> RoutingSnapshot:
-        """Return the rows that decide which agent answers this message; ``binding`` is that of its channel."""
+        """Return the rows that decide which agent answers a message; ``binding`` is the binding of its channel."""
         bound = binding.agent_id if binding is not None else None
         is_marked = may_mention(message.content)
         address = message.address
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
-        own, agents = self._agents_of(address.platform, address.account, *others)
+        own, agents = self._candidate_agents(address.platform, address.account, *others)
         group = own and not message.is_direct
-        # If a group message mentions several agents, the first one answers, whatever agent the channel has.
+        # The first agent that a group message mentions answers it, even in a channel that is bound to another agent.
         if (own or bound) and not (group and is_marked):
             agents = [agent for agent in agents if agent.id in (own, bound)] or agents
-        takes_part = bool(group) and self._takes_part(own or 0, message, binding)
+        takes_part = bool(group) and self._answers_in_thread(own or 0, message, binding)
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
-    def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
-        """Return whether an agent already answers in a thread, or has a job for it."""
+    def _answers_in_thread(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
+        """Return whether an agent has already answered in the thread of a message, or has a job in that thread."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
@@ -189,13 +189,14 @@ class RoutingSnapshots(Repository):
         )
 
     @cached_by_version("agents", "bot_instances")
-    def _agents_of(
+    def _candidate_agents(
         self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[RoutableAgent]]:
-        """Return the id of an account's agent, and the agents that a message may mention.
+        """Return the id of the agent of a platform account, and the agents that may answer a message there.
 
-        ``others`` are the fallback agent, the agent of a dashboard, and the agent bound to the channel; without them,
-        every active agent may be mentioned.
+        With ``others`` (the fallback agent, the agent of a dashboard, the agent bound to the channel), only these
+        agents and that of the account; without ``others``, all active agents, because a message may mention any of
+        them.
         """
         values: dict[str, object] = {"platform": platform, "account": account}
         values |= dict(zip(("fallback", "dashboard", "bound"), others, strict=False))
@@ -204,7 +205,7 @@ class RoutingSnapshots(Repository):
 
 
 class Channels(Repository):
-    """Cursors of channels for the catch-up after an outage, and channels to which sending is disabled."""
+    """Queries for the cursors of channels (for the catch-up after an outage), and for disabled channels."""
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
@@ -223,53 +224,53 @@ class Channels(Repository):
     _REASON = PreparedStatement(select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)))
     _LAST_HEARD = PreparedStatement(select(func.max(col(InboxRow.sent_at))).where(same(InboxRow, *CHANNEL_KEY)))
 
-    def last_heard(self, place: Address) -> datetime | None:
+    def last_heard(self, address: Address) -> datetime | None:
         """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
-        The newest message may not be the last to arrive, because platforms deliver unacknowledged messages again.
+        The newest message may not be the last to arrive, because platforms redeliver unacknowledged messages.
         """
-        sent_at: datetime | None = self._value(self._LAST_HEARD, **place.model_dump())
+        sent_at: datetime | None = self._value(self._LAST_HEARD, **address.model_dump())
         return sent_at
 
-    def moved_to(self, place: Address) -> str:
-        """Return the id to which the platform moved a channel, or its own id if it was never moved."""
-        moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
-        return moved if moved is not None else place.channel
+    def moved_to(self, address: Address) -> str:
+        """Return the id to which the platform moved a channel; the channel's own id if it was never moved."""
+        moved: str | None = self._value(self._MOVED_TO, **address.model_dump())
+        return moved if moved is not None else address.channel
 
-    def cursor(self, place: Address) -> str | None:
-        """Return the platform's id of the message up to which the inbox is complete; None for a new channel."""
-        mark: str | None = self._value(self._MARK, **place.model_dump())
+    def cursor(self, address: Address) -> str | None:
+        """Return the id of the message up to which the inbox has all messages of a channel; None for a new channel."""
+        mark: str | None = self._value(self._MARK, **address.model_dump())
         return mark
 
-    def advance(self, place: Address, mark: str) -> None:
+    def advance(self, address: Address, mark: str) -> None:
         """Move the cursor of a channel forward to this message; the cursor never moves back."""
-        self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
+        self._change(self._ADVANCE, **address.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
-    def remember(self, place: Address, *, direct: bool) -> None:
-        """Record that a channel exists and was active at this time."""
-        self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
+    def remember(self, address: Address, *, direct: bool) -> None:
+        """Record that a channel exists and was active now."""
+        self._change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
-        """Return the channels and threads in which an account received messages, the most recent first."""
+        """Return the channels and threads in which an account received messages, the most recently active first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
-    def disable(self, place: Address, reason: str) -> None:
+    def disable(self, address: Address, reason: str) -> None:
         """Disable sending to a channel until it is enabled again."""
-        key = place.model_dump(include=set(CHANNEL_KEY))
+        key = address.model_dump(include=set(CHANNEL_KEY))
         self._session.merge(DisabledChannel(**key, reason=reason, disabled_at=self._now))
         self._session.flush()
 
-    def enable(self, place: Address) -> bool:
-        """Enable sending to a channel; false when it was not disabled."""
+    def enable(self, address: Address) -> bool:
+        """Enable sending to a channel again; return false if sending was not disabled."""
         of_channel = delete(DisabledChannel).where(same(DisabledChannel, *CHANNEL_KEY))
-        return self._run(of_channel, **place.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
+        return self._run(of_channel, **address.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
-    def why_disabled(self, place: Address) -> str | None:
-        """Return the reason why sending to a channel is disabled, None where it is enabled."""
-        reason: str | None = self._value(self._REASON, **place.model_dump())
+    def why_disabled(self, address: Address) -> str | None:
+        """Return the reason why sending to a channel is disabled, or None if it is enabled."""
+        reason: str | None = self._value(self._REASON, **address.model_dump())
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:
-        """Return the channels to which sending is disabled, the most recent first."""
+        """Return the channels with disabled sending, the most recently disabled first."""
         return self._all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))

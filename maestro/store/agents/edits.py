@@ -32,14 +32,14 @@ from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
-"""Fields that decide which model is called; a change of one wakes the jobs that wait for a model."""
+"""The agent's fields that decide which model is called; changing one resumes the jobs that wait for a model."""
 
 EARLIER = "an earlier release"
-"""The author shown for versions from before authors were recorded."""
+"""The author shown for versions that were stored before Maestro recorded authors."""
 
 
 class AgentVersions(Repository):
-    """Queries for the versions of all agents."""
+    """Queries for the stored versions of agents."""
 
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
         """Store the current state of an agent under its version number."""
@@ -48,22 +48,24 @@ class AgentVersions(Repository):
             AgentVersion(agent_id=agent_id, version=number, at=self._now, actor=actor, reason=reason, snapshot=snapshot)
         )
 
-    def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
+    def of_agent(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
         """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
         versions = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
             versions = versions.where(AgentVersion.version < before)
         return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
-    def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
-        """Return a version and the one to compare with: ``against``, or else the preceding one; raises ``NotFound``."""
+    def versions_to_compare(
+        self, agent: Agent, number: int, against: int | None
+    ) -> tuple[AgentVersion, AgentVersion | None]:
+        """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
             return version, self.get(agent, against)
-        return version, next(iter(self.of(agent, before=number, limit=1)), None)
+        return version, next(iter(self.of_agent(agent, before=number, limit=1)), None)
 
-    def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
-        """Return the editable fields of an agent at a moment, at least its first ones; None without any version."""
+    def fields_at_moment(self, agent: Agent, moment: datetime) -> AgentFields | None:
+        """Return an agent's fields at a moment, or its first fields if the agent is newer; None without versions."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
@@ -72,7 +74,7 @@ class AgentVersions(Repository):
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         query = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
-        # The number from a request may exceed SQLite's largest integer, which would raise an error.
+        # A number from a request may exceed SQLite's largest integer, and a query for it would raise an error.
         return required(
             self._first(query) if 1 <= number <= agent.version else None,
             f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
@@ -80,10 +82,10 @@ class AgentVersions(Repository):
 
 
 class Bindings(Agents):
-    """Edits of channel bindings by operators; ``actor`` is the author in the audit log."""
+    """Edits of channel bindings by operators; ``actor`` is recorded in the audit log as the author."""
 
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
-        """Return the bindings of an agent, oldest first."""
+        """Return the channel bindings of an agent, oldest first."""
         of_agent = select(AgentChannel).where(AgentChannel.agent_id == agent.id)
         return self._all(of_agent.order_by(col(AgentChannel.id)))
 
@@ -101,8 +103,8 @@ class Bindings(Agents):
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
-                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; free it first, or "
-                "change that binding"
+                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete that binding "
+                "first, or change it"
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
@@ -111,7 +113,7 @@ class Bindings(Agents):
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
         """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
-        _require_ours(binding)
+        _require_not_configured(binding)
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
@@ -121,8 +123,8 @@ class Bindings(Agents):
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
-        """Delete a channel's binding; raises ``Conflict`` if the configuration sets it."""
-        _require_ours(binding)
+        """Delete a channel's binding; raises ``Conflict`` if the configuration sets the binding."""
+        _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
         Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
@@ -131,8 +133,8 @@ class Bindings(Agents):
         """Return a binding as an API view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
-    def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
-        """Return views of up to ``limit`` bindings with a higher id than ``after``, optionally of one agent."""
+    def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
+        """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             query = query.where(AgentChannel.agent_id == self.named(agent).id)
@@ -150,8 +152,8 @@ class Bindings(Agents):
             client=PayingClients(self._link, self._now).name_of(binding.client_id),
         )
 
-    def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel as the configuration says, replacing an existing binding."""
+    def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
+        """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
         binding = self.binding(address) or AgentChannel(
             agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
@@ -160,8 +162,8 @@ class Bindings(Agents):
         self._put_binding(binding, new)
         return binding
 
-    def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Set the agent of an account as the configuration says; None removes it."""
+    def set_configured_agent(self, platform: str, account: str, agent: Agent | None) -> None:
+        """Set the agent of a platform account as the configuration says; None removes the agent."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -181,11 +183,11 @@ class Bindings(Agents):
 
 
 def place(binding: AgentChannel) -> str:
-    """Return a readable name of a binding's channel."""
+    """Return a readable name for the channel of a binding."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
 
-def _require_ours(binding: AgentChannel) -> None:
+def _require_not_configured(binding: AgentChannel) -> None:
     if binding.configured:
         raise Conflict(
             f"{place(binding)} is bound by the configuration; change it under channels there, and restart Maestro"
@@ -193,10 +195,10 @@ def _require_ours(binding: AgentChannel) -> None:
 
 
 class AgentEdits(Bindings):
-    """Edits of agents by operators; ``actor`` is the author in versions and in the audit log."""
+    """Edits of agents by operators; ``actor`` is recorded as the author in versions and in the audit log."""
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
-        """Add an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
+        """Add an agent; raises ``Conflict`` when the slug is in use, ``InvalidEdit`` for an unknown client."""
         taken = self.by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
@@ -205,20 +207,20 @@ class AgentEdits(Bindings):
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
         write_fields(agent, with_conductor_prompt(new), self._clients.id_of(new.client))
         self.put(agent)
-        self._record(agent, actor, reason)
+        self._add_version(agent, actor, reason)
         self._audit.add(actor, "agent.create", agent.slug, reason)
         return agent
 
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
-        """Change an agent; an edit without differences makes no version.
+        """Change an agent, and store a new version if any field differs.
 
-        Raises ``Conflict`` when the agent was edited meanwhile, or when the edit would disable the last conductor, and
-        ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
+        Raises ``Conflict`` when the agent was edited since the version that the caller read, or when the edit would
+        disable the last conductor, and ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
-                f"agent {agent.slug} was changed meanwhile: it is at version {agent.version}, and this change was made "
-                f"for version {change.version}. Read it again, and change that."
+                f"agent {agent.slug} was changed meanwhile: its version is {agent.version}, but this change was made "
+                f"for version {change.version}. Read the agent again, and repeat the change."
             )
         self.begin_history(agent)
         before = self.fields(agent)
@@ -227,34 +229,37 @@ class AgentEdits(Bindings):
         differences = diff_fields(before, after)
         if not differences:
             return agent
-        self._keep_a_conductor(agent, after, change.force)
+        self._require_conductor(agent, after, change.force)
         write_fields(agent, after, self._clients.id_of(after.client))
         agent.version += 1
         self.put(agent)
         if agent.status is AgentStatus.ARCHIVED:
             self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
-        self._record(agent, actor, reason)
+        self._add_version(agent, actor, reason)
         self._audit.add(actor, "agent.change", agent.slug, ", ".join(difference.field for difference in differences))
         if MODEL_FIELDS.intersection(difference.field for difference in differences):
             Jobs(self._link, self._now).wake_for_models()
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
-        """Make a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
+        """Store a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
         old = version_fields(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
-        """Delete an agent with its versions and bindings; ``force`` is required for the last conductor.
+        """Delete an agent with its versions and bindings; the last conductor is deleted only with ``force``.
 
-        Raises ``Conflict`` while other rows refer to the agent, and for an agent that the configuration names.
+        Raises ``Conflict`` while rows of other tables refer to the agent, and for an agent that the configuration
+        names.
         """
         if agent.configured:
-            raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
+            raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")
         used = self._referring_tables(agent)
         if used:
-            raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
+            raise Conflict(
+                f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive the agent instead."
+            )
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
         AgentTokens(self._link, self._now).forget(agent)
@@ -270,17 +275,17 @@ class AgentEdits(Bindings):
         return agent_fields(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
-        """Store the current state of an agent without versions as its first version."""
-        if not AgentVersions(self._link, self._now).of(agent, limit=1):
-            self._record(agent, EARLIER, "")
+        """Store the current state of an agent as its first version, unless it has versions already."""
+        if not AgentVersions(self._link, self._now).of_agent(agent, limit=1):
+            self._add_version(agent, EARLIER, "")
 
-    def _record(self, agent: Agent, actor: str, reason: str) -> None:
+    def _add_version(self, agent: Agent, actor: str, reason: str) -> None:
         AgentVersions(self._link, self._now).add(agent, self.fields(agent).model_dump_json(), actor, reason)
 
     def _referring_tables(self, agent: Agent) -> str:
-        """Return the names of the tables that refer to an agent, except those that are deleted with it."""
+        """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
-        # The chat tables refer to agents by slug instead of by id.
+        # Only integer columns contain ids: the tables of the chat have slugs in ``agent_id``.
         tables = [
             table
             for name, table in SQLModel.metadata.tables.items()
@@ -289,14 +294,14 @@ class AgentEdits(Bindings):
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
         return ", ".join(sorted(name for name, rows in of_agent if self._first(rows.limit(1))))
 
-    def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
+    def _require_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
         others = select(func.count()).where(
             Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
         )
         if not force and removes_last_conductor(agent, after, self._session.exec(others).one()):
             raise Conflict(
-                f"{agent.slug} is the only active conductor, and direct messages would go to nobody. Make another "
-                "conductor first, or force it."
+                f"{agent.slug} is the only active conductor, and no agent would answer direct messages. Make another "
+                "agent a conductor first, or force the change."
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Queries for skills, as read from their files."""
+"""Queries for skills, which Maestro reads from files and stores in a table."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _LISTS = ("keywords", "patterns", "required_tools")
 
 
 class Skills(Repository):
-    """Queries for skills, and for problems in their files."""
+    """Queries for skills, and for the problems found in their files."""
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
@@ -30,7 +30,7 @@ class Skills(Repository):
 
     @cached_by_version("skills")
     def index(self) -> SkillIndex:
-        """Return the enabled skills, prepared for matching their triggers against a message."""
+        """Return the enabled skills in a form that matches their triggers against a message."""
         return SkillIndex(self.enabled())
 
     def all(self) -> Sequence[SkillRow]:
@@ -38,23 +38,24 @@ class Skills(Repository):
         return self._all(self._ALL)
 
     def sources(self) -> Mapping[str, str]:
-        """Return the path of the file of each stored skill, by slug."""
-        return dict(list(self._run(self._SOURCES)))  # a list, because dict() would take the keys of a result
+        """Return the file path of each stored skill, by slug."""
+        # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
+        return dict(list(self._run(self._SOURCES)))
 
     def problems(self) -> Sequence[SkillProblem]:
-        """Return the current problems of skill files, by file."""
+        """Return the problems in skill files, sorted by file."""
         return self._all(self._PROBLEMS)
 
     def by_slug(self, slug: str) -> SkillRow | None:
-        """Return the skill with this slug, None when there is none."""
+        """Return the skill with this slug, or None if no skill has it."""
         return self._session.get(SkillRow, slug)
 
     def get(self, slug: str) -> SkillRow:
         """Return the skill with this slug; raises ``NotFound``."""
-        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows those there are")
+        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills")
 
-    def enter(self, library: SkillSet) -> None:
-        """Replace the stored skills by those of the files; delete skills that the set neither has nor keeps."""
+    def replace_all(self, library: SkillSet) -> None:
+        """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""
         self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
         for file in library.chosen.values():
             self.put(file)
@@ -62,14 +63,14 @@ class Skills(Repository):
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
         self._session.flush()
 
-    def note(self, source: str, problems: Sequence[str]) -> None:
-        """Replace the recorded problems of a file."""
+    def set_problems(self, source: str, problems: Sequence[str]) -> None:
+        """Replace the recorded problems of one skill file."""
         self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
     def put(self, file: SkillSource) -> SkillRow:
-        """Store the skill of a file; a known skill stays enabled or disabled, a new one is enabled."""
+        """Insert or update the skill of a file; a new skill is enabled, an updated one stays enabled or disabled."""
         assert file.skill is not None
         skill = file.skill
         values = {

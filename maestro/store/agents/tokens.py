@@ -1,4 +1,4 @@
-"""Queries for the bearer tokens of external agents; only their digests are stored."""
+"""Queries for the bearer tokens of external agents; the store has only digests of tokens."""
 
 import secrets
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from maestro.store.users.audit import Audit
 
 
 class AgentTokens(Repository):
-    """Queries for all tokens, including revoked ones."""
+    """Queries for bearer tokens, including revoked ones."""
 
     _HELD = (
         select(AgentToken, Agent)
@@ -44,9 +44,9 @@ class AgentTokens(Repository):
     def make(self, agent: Agent, name: str, actor: str) -> IssuedToken:
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
-            raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
-        if self._count(agent) >= MOST_TOKENS:
-            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens; revoke those that are not used any more")
+            raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
+        if self._count_valid(agent) >= MOST_TOKENS:
+            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         row = AgentToken(
             agent_id=agent.id or 0,
@@ -57,50 +57,50 @@ class AgentTokens(Repository):
             created_at=self._now,
         )
         self._save(row)
-        self._note(actor, "token.create", agent, row)
+        self._audit(actor, "token.create", agent, row)
         return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
-    def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
-        """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
+    def of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+        """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
         return self._all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
     def all_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
-        """Return up to ``limit`` valid tokens older than ``before``, newest first, with their agents."""
+        """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [TokenHolder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
-        """Revoke a token; no effect on a revoked one. Raises ``NotFound``."""
+        """Revoke an agent's token, unless it is revoked already; raises ``NotFound`` for an unknown token."""
         row = self._session.get(AgentToken, token_id)
         if row is None or row.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
         if row.revoked_at is None:
             row.revoked_at = self._now
             self._save(row)
-            self._note(actor, "token.revoke", agent, row)
+            self._audit(actor, "token.revoke", agent, row)
         return row
 
     def holder(self, token: str) -> TokenHolder | None:
-        """Return the agent of a token, even if archived; None if the token is unknown or revoked."""
+        """Return a token's row and its agent, even if archived; None if the token is unknown or revoked."""
         row = self._session.exec(self._HOLDER, params={"its_digest": token_digest(token)}).first()
         return TokenHolder(*row) if row is not None else None
 
     def used(self, token: AgentToken) -> None:
-        """Record the time of a token's use, unless a recent time is recorded."""
+        """Record that a token is used now, unless a recent use is recorded already."""
         self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
 
     def forget(self, agent: Agent) -> None:
-        """Delete the tokens of an agent that is being purged."""
+        """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
-    def _count(self, agent: Agent) -> int:
+    def _count_valid(self, agent: Agent) -> int:
         held = select(func.count()).where(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None))
         return self._session.exec(held).one()
 
-    def _note(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
+    def _audit(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
         named = f"{token.id} {token.name}".strip()
         Audit(self._link, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")

@@ -1,4 +1,4 @@
-"""Runs of heartbeats and crons: what Temporal knows of the schedules (ADR 17), and runs that operators begin."""
+"""Runs of heartbeats and crons, and the state of their schedules in Temporal (ADR 17)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _SMALLEST = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class FollowedSchedule:
-    """The result of sending a schedule to Temporal: the digest of the sent definition, or the error."""
+    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
 
     planned: ScheduleColumns
     digest: str
@@ -41,17 +41,18 @@ class FollowedSchedule:
 
 
 class ScheduleFollowing(Repository):
-    """Schedules, with the digest of the definition that Temporal has of each."""
+    """Queries for schedules with the digest of the definition that Temporal has of each."""
 
     def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
         queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
         return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
 
-    def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store the digest of the definition that Temporal now has for each schedule, and the error if it refused one.
+    def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
+        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
 
-        A schedule that was changed meanwhile no longer has that digest, so the keeper sends it again.
+        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
+        again.
         """
         for outcome in outcomes:
             kind = type(outcome.planned)
@@ -60,9 +61,9 @@ class ScheduleFollowing(Repository):
 
 
 class ScheduleRuns(Repository):
-    """Queries for the runs of schedules by the schedule's ``ref``, and runs that operators begin, also of paused ones.
+    """Queries for the runs of schedules, and operations that begin runs, also of paused schedules.
 
-    ``actor`` is the author in the audit log.
+    ``ref`` identifies a schedule, such as cron-3; ``actor`` is recorded in the audit log as the author.
     """
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
@@ -92,22 +93,22 @@ class ScheduleRuns(Repository):
         .limit(1)
     )
 
-    def is_instructed(self, job: Job) -> bool:
-        """Return whether a job's task is exactly its schedule's prompt, without any fetched content."""
+    def runs_own_prompt(self, job: Job) -> bool:
+        """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
         planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def open_job(self, ref: str) -> str | None:
-        """Return an open job of the schedule; while there is one, no further run begins.
+        """Return the id of an open job of the schedule, which prevents further runs; None without one.
 
-        Jobs begun by operators count, and so do tasks that the last job delegated: without them, delegated tasks could
-        pile up behind short runs.
+        Jobs that operators began count too, and so do tasks that the last job delegated: without them, delegated tasks
+        could pile up behind short runs.
         """
         job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
         return job_id
 
-    def began(self, job: Job) -> None:
-        """Count a run that begins; a one-time schedule ends with it, unless an operator began the run in addition."""
+    def count_run(self, job: Job) -> None:
+        """Count the run that a job begins; it ends a one-time schedule, unless an operator began an extra run."""
         planned = self._schedules.find(job.schedule)
         if planned is not None:
             planned.runs += 1
@@ -115,10 +116,10 @@ class ScheduleRuns(Repository):
             if job.slot is not None and runs_once(planned):
                 planned.ended_at = self._now
 
-    def closed(self, job_id: str, status: JobStatus) -> None:
-        """Update the count of consecutive failures of a job's schedule, if the job has one.
+    def count_outcome(self, job_id: str, status: JobStatus) -> None:
+        """Update the failure count of the schedule of a job that ended; no effect on a job without a schedule.
 
-        A run of a script that started a model job has succeeded only when that job has.
+        A scripted run that started a model job counts as successful only after that job succeeds.
         """
         ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self._schedules.find(ref)
@@ -130,84 +131,87 @@ class ScheduleRuns(Repository):
             planned.failures = 0
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
-        """Begin a run and return its job's id; raises ``Conflict`` if one is open or the agent is not active."""
-        agent = self._ready(planned)
+        """Begin a run and return its job's id; raises ``Conflict`` if a run is open or the agent is not active."""
+        agent = self._require_runnable(planned)
         job_id = f"{planned.kind}-{ULID()}"
-        self._begin(planned, agent, job_id, None)
+        self._begin_run(planned, agent, job_id, None)
         Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
-    def backfill(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str, actor: str) -> BackfillView:
-        """Begin a run for each time of the schedule in a past period that had no run, or preview them.
+    def backfill(self, planned: ScheduleColumns, request: BackfillRequest, prefix: str, actor: str) -> BackfillView:
+        """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
 
         The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
         that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
-        wish.check(self._now)
-        times = self._times(planned, wish, prefix)
+        request.check(self._now)
+        times = self._period_times(planned, request, prefix)
         missed = [time for time in times if not time.ran]
-        if missed and not wish.preview:
-            agent = self._ready(planned)
+        if missed and not request.preview:
+            agent = self._require_runnable(planned)
             for time in missed:
-                self._begin(planned, agent, time.job_id, time.time)
+                self._begin_run(planned, agent, time.job_id, time.time)
             Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
-        return BackfillView(preview=wish.preview, count=len(missed), times=times)
+        return BackfillView(preview=request.preview, count=len(missed), times=times)
 
-    def begin_late(self, ref: str, prefix: str) -> bool:
-        """Begin the missed run of a one-time schedule; return whether there was one.
+    def begin_missed_run(self, ref: str, prefix: str) -> bool:
+        """Begin the missed run of a one-time schedule; return whether a run was missed.
 
-        Temporal does not begin a run whose time has passed before Temporal knew of it. If it does, both runs have the
-        same job id, and only one begins.
+        Temporal does not begin a run if it learns of its time too late. If it does begin the run, the job ids are
+        equal, so only one run begins.
         """
         planned = self._schedules.find(ref)
         moment = missed_single_run(planned, self._now) if planned is not None else None
         agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
         if planned is None or agent is None or moment is None:
             return False
-        job_id = _job_id(prefix, moment)
+        job_id = _temporal_job_id(prefix, moment)
         if skip_reason(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
-        self._begin(planned, agent, job_id, moment)
+        self._begin_run(planned, agent, job_id, moment)
         return True
 
-    def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
-        """Return the times of the schedule in a period, each with whether it had a run, as job ids show."""
+    def _period_times(
+        self, planned: ScheduleColumns, request: BackfillRequest, prefix: str
+    ) -> tuple[BackfilledTime, ...]:
+        """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
-        passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
+        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, request.start - _SMALLEST)
+        passed = list(islice(takewhile(lambda time: time <= request.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
-            raise InvalidEdit(f"these are more than {MOST_TIMES} times; choose from and to nearer to each other")
-        ids = [_job_id(prefix, time) for time in passed]
+            raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")
+        ids = [_temporal_job_id(prefix, time) for time in passed]
         known = set(self._session.exec(select(Job.id).where(col(Job.id).in_(ids))))
         return tuple(
             BackfilledTime(time=time, job_id=job_id, ran=job_id in known)
             for time, job_id in zip(passed, ids, strict=True)
         )
 
-    def _ready(self, planned: ScheduleColumns) -> Agent:
-        """Return the agent of the run; raises ``Conflict`` if it is not active, or while another run is open."""
+    def _require_runnable(self, planned: ScheduleColumns) -> Agent:
+        """Return the agent of a new run; raises ``Conflict`` if it is not active, or if another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
-        assert agent is not None  # guaranteed by the foreign key
+        # The foreign key guarantees that the agent exists.
+        assert agent is not None
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
         present = self.open_job(planned.ref)
         if present is not None:
-            raise Conflict(f"job {present} of {planned.ref} is not over; wait for its end, or cancel it")
+            raise Conflict(f"job {present} of {planned.ref} is still open; wait for its end, or cancel the job")
         return agent
 
-    def _begin(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
+    def _begin_run(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
         binding = Agents(self._link, self._now).binding(planned.address)
         job = new_run_job(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
-        self.began(Jobs(self._link, self._now).add(job))
+        self.count_run(Jobs(self._link, self._now).add(job))
 
     @property
     def _schedules(self) -> Schedules:
         return Schedules(self._link, self._now)
 
 
-def _job_id(prefix: str, time: datetime) -> str:
-    """Return the job id that Temporal gives to the run at a time."""
+def _temporal_job_id(prefix: str, time: datetime) -> str:
+    """Return the id that Temporal gives to the job of the run at a time."""
     return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""Queries for heartbeats and crons, and the edits of them by operators."""
+"""Queries for schedules (heartbeats and crons), and edits of schedules by operators."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -22,18 +22,18 @@ KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
-    """Queries for heartbeats and crons by ``ref``, such as cron-3, and edits of them by operators.
+    """Queries for schedules by ``ref``, such as cron-3, and edits of schedules by operators.
 
-    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is the author in the audit log, and
-    ``shortest`` the shortest interval that may be set.
+    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is recorded in the audit log as the
+    author; ``shortest`` is the shortest interval that operators may set.
     """
 
     def get(self, ref: str) -> ScheduleColumns:
         """Return the schedule with this ref; raises ``NotFound``."""
-        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
+        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows all schedules")
 
     def find(self, ref: str | None) -> ScheduleColumns | None:
-        """Return the schedule with this ref, None when there is none."""
+        """Return the schedule with this ref, or None if there is none."""
         kind, number = _split_ref(ref or "")
         return self._session.get(kind, number) if kind is not None else None
 
@@ -41,18 +41,18 @@ class Schedules(Repository):
         """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
-    def of(self, agent: Agent) -> Sequence[ScheduleColumns]:
+    def of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
         queries = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for query in queries for planned in self._session.exec(query)]
 
     def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
-        """Return up to ``limit`` schedules after the ref ``after``: heartbeats before crons, each oldest first."""
+        """Return views of up to ``limit`` schedules after a ref: heartbeats before crons, each oldest first."""
         views: list[ScheduleView] = []
         for kind in KINDS:
             if wanted.kind not in (None, str(kind.kind)):
                 continue
-            page = _joined(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
+            page = _with_agents(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
             if wanted.agent is not None:
                 page = page.where(Agent.slug == wanted.agent)
             if wanted.state is not None:
@@ -64,7 +64,7 @@ class Schedules(Repository):
     def view(self, planned: ScheduleColumns) -> ScheduleView:
         """Return a schedule as an API view."""
         kind = type(planned)
-        row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
+        row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         planned, agent, job = row
         return schedule_view(planned, agent, job, self._now)
 
@@ -75,8 +75,8 @@ class Schedules(Repository):
 
         Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
         ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
-        already, and for an unnamed copy of one of its schedules: processing the same answer twice then adds nothing
-        twice.
+        already, and for an unnamed copy of one of its schedules, so that processing one answer twice adds its schedule
+        once.
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
@@ -90,10 +90,10 @@ class Schedules(Repository):
             updated_at=self._now,
             **columns,
         )
-        twin = next((schedule.name for schedule in self.of(agent) if schedule.is_duplicate_of(planned)), None)
+        twin = next((schedule.name for schedule in self.of_agent(agent) if schedule.is_duplicate_of(planned)), None)
         if not planned.name and twin is not None:
-            raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
-        planned.name = self._name(planned, agent)
+            raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
+        planned.name = self._free_name(planned, agent)
         self._save(planned)
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
@@ -109,7 +109,7 @@ class Schedules(Repository):
         for name, value in values.items():
             setattr(planned, name, value)
         if values.keys() & {"name", "agent_id"}:
-            planned.name = self._name(planned, self._agents.get(planned.agent_id))
+            planned.name = self._free_name(planned, self._agents.get(planned.agent_id))
         if values:
             planned.updated_at = self._now
             self._session.flush()
@@ -117,16 +117,16 @@ class Schedules(Repository):
         return planned
 
     def remove(self, planned: ScheduleColumns, actor: str) -> None:
-        """Delete a schedule; its jobs are kept, and a running one continues."""
+        """Delete a schedule; its jobs remain, and a running job continues."""
         self._remove(planned)
         self._audit(actor, "remove", planned, planned.name)
 
     def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
         Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
-    def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
-        """Return a name that no other schedule of the agent has."""
-        present = {schedule.name for schedule in self.of(agent) if schedule.ref != planned.ref}
+    def _free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
+        """Return the name of a schedule, or a new one that no other schedule of the agent has."""
+        present = {schedule.name for schedule in self.of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
         return planned.name or free_name(planned.unnamed, present)
@@ -137,7 +137,7 @@ class Schedules(Repository):
 
 
 def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
-    """Split a ref into the kind of schedule and its number; no kind when the ref is invalid."""
+    """Split a ref into the kind of schedule and its number; the kind is None if the ref is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
     fits = number.isascii() and number.isdecimal() and len(number) <= 18
@@ -145,7 +145,7 @@ def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
 
 
 def _after_ref(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the condition for schedules of a kind that come after a ref; none for an invalid ref."""
+    """Yield the condition for schedules of a kind that follow a ref in lists; nothing for an invalid ref."""
     last, number = _split_ref(after or "")
     if last is kind:
         yield col(kind.id) > number
@@ -153,7 +153,7 @@ def _after_ref(kind: type[ScheduleColumns], after: str | None) -> Iterator[Colum
         yield col(kind.id) < 0
 
 
-def _joined(kind: type[ScheduleColumns]) -> Any:
+def _with_agents(kind: type[ScheduleColumns]) -> Any:
     return (
         select(kind, Agent, Job)
         .join(Agent, col(Agent.id) == kind.agent_id)
@@ -162,7 +162,7 @@ def _joined(kind: type[ScheduleColumns]) -> Any:
 
 
 def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
-    """Return the SQL condition of a schedule's state, equivalent to ``schedule_state``."""
+    """Return the SQL condition for schedules in a state, equivalent to ``schedule_state``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
     works = col(Agent.status) == AgentStatus.ACTIVE

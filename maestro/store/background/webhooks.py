@@ -18,27 +18,27 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
-"""The most events deleted at once, because the sender of a new event waits for the deletion."""
+"""The most records of events deleted at once, because the sender of a new event waits meanwhile."""
 
 
 @dataclass(frozen=True)
 class WebhookRate:
-    """The number of recent events at a webhook, and the time of the first one; None without events."""
+    """The number of recent events at a webhook, and the time of the first event, None without events."""
 
     count: int
     first: datetime | None
 
 
 class WebhookEndpoints(Repository):
-    """Queries for webhook endpoints, and their edits; ``actor`` is the author in the audit log."""
+    """Queries for webhook endpoints, and edits of them; ``actor`` is recorded in the audit log as the author."""
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
-        return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
+        return required(self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks")
 
     def open_at(self, path: str) -> Webhook | None:
-        """Return the webhook at a path, None unless it is enabled."""
-        webhook = self._at(path)
+        """Return the enabled webhook at a path, or None if there is none."""
+        webhook = self._find(path)
         return webhook if webhook is not None and webhook.enabled else None
 
     def all(self) -> Sequence[Webhook]:
@@ -57,8 +57,8 @@ class WebhookEndpoints(Repository):
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
-        """Add a webhook; raises ``Conflict`` for a path in use, and the errors of ``change`` for its agent."""
-        if self._at(new.path) is not None:
+        """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change``."""
+        if self._find(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
             **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
@@ -71,7 +71,7 @@ class WebhookEndpoints(Repository):
         )
         webhook.name = new.name or new.path
         self._put(webhook)
-        self._note(actor, "webhook.create", webhook, new.agent)
+        self._add_audit_entry(actor, "webhook.create", webhook, new.agent)
         return webhook
 
     def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
@@ -86,50 +86,49 @@ class WebhookEndpoints(Repository):
             setattr(webhook, name, values[name])
         if different:
             self._put(webhook)
-            self._note(actor, "webhook.change", webhook, ", ".join(different))
+            self._add_audit_entry(actor, "webhook.change", webhook, ", ".join(different))
         return webhook
 
     def rotate(self, webhook: Webhook, kept: StoredKey, actor: str) -> None:
         """Replace the secret of a webhook by a new one."""
         webhook.secret, webhook.last4 = kept.secret, kept.last4
         self._put(webhook)
-        self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
+        self._add_audit_entry(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
 
     def remove(self, webhook: Webhook, actor: str) -> None:
-        """Delete a webhook; its jobs are kept."""
+        """Delete a webhook; its jobs remain."""
         self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._remove(webhook)
-        self._note(actor, "webhook.remove", webhook)
+        self._add_audit_entry(actor, "webhook.remove", webhook)
 
-    def refused(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count an event that was refused for an invalid signature."""
+    def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
+        """Count an event that was refused because of an invalid signature."""
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
-        self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
-
-    # Events
+        self._add_audit_entry("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
-        """Return the job of an event, None when the event is new."""
+        """Return the id of the job that an event created, or None if the event is new."""
         delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return delivery.job_id if delivery is not None else None
 
-    def has_taken(self, webhook: Webhook, digest: str) -> bool:
-        """Return whether an event with this signature was accepted before."""
+    def has_accepted(self, webhook: Webhook, digest: str) -> bool:
+        """Return whether a webhook has already accepted an event with this signature."""
         of_webhook = select(WebhookDelivery.job_id).where(WebhookDelivery.webhook_id == webhook.id)
         return self._any(of_webhook.where(WebhookDelivery.digest == digest))
 
-    def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
-        """Return the number of events in the period of this length that ends now."""
+    def recent_rate(self, webhook: Webhook, length: timedelta) -> WebhookRate:
+        """Return the number of events that a webhook accepted in the last period of this length."""
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
             WebhookDelivery.received_at > self._now - length,
-            WebhookDelivery.received_at <= self._now,  # times in the future mean that the clock was set back
+            # An event with a time in the future was received before the clock was set back, and does not count.
+            WebhookDelivery.received_at <= self._now,
         )
         return WebhookRate(*self._session.exec(counted).one())
 
-    def take(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
-        """Record that an event was accepted, and the job that it created."""
+    def add_event(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
+        """Record an accepted event, and the id of the job that it created."""
         self._save(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
@@ -142,13 +141,13 @@ class WebhookEndpoints(Repository):
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
 
-    def waiting(self) -> int:
-        """Count the pending background jobs."""
+    def count_pending_jobs(self) -> int:
+        """Count the pending background jobs, in which events wait to be processed."""
         waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
         return self._session.exec(waiting).one()
 
-    def forget(self, before: datetime) -> None:
-        """Delete the records of events before a moment, oldest first."""
+    def delete_events(self, before: datetime) -> None:
+        """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (
             select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)
@@ -158,7 +157,7 @@ class WebhookEndpoints(Repository):
         )
         self._run(delete(WebhookDelivery).where(key.in_(oldest)))
 
-    def _at(self, path: str) -> Webhook | None:
+    def _find(self, path: str) -> Webhook | None:
         return self._first(select(Webhook).where(Webhook.path == path))
 
     @property
@@ -169,5 +168,5 @@ class WebhookEndpoints(Repository):
         webhook.updated_at = self._now
         self._save(webhook)
 
-    def _note(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
+    def _add_audit_entry(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
         Audit(self._link, self._now).add(actor, action, webhook.path, detail)

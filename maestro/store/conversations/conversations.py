@@ -1,4 +1,4 @@
-"""Queries for conversations, their messages and compactions; the counters of a conversation equal sums of its rows."""
+"""Queries for conversations, messages and compactions; counters of a conversation equal sums over its messages."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ COLUMNS = tuple(MessageColumns.model_fields)
 
 
 class Compactions(Repository):
-    """Queries for compactions of conversations."""
+    """Queries for compactions, which replace older messages of a conversation by a summary."""
 
     _LATEST = PreparedStatement(
         select(Compaction)
@@ -58,11 +58,11 @@ class Compactions(Repository):
 
     @cached_by_version("compactions")
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
-        """Return compactions as values, newest first."""
+        """Return the latest compactions of a conversation as values, newest first."""
         return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
-        """Move messages to the archive: users can still find them, but prompts no longer contain them.
+        """Move messages to the archive: users can still find them there, but prompts no longer contain them.
 
         See docs/decisions.md: retention.
         """
@@ -70,13 +70,13 @@ class Compactions(Repository):
         going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
         self._session.exec(delete(Message).where(*its_own))
-        self._recount(conversation_id)
+        self._update_counters(conversation_id)
 
     def add(self, compaction: Compaction) -> Compaction:
         """Store the result of a compaction."""
         return self._save(compaction)
 
-    def _recount(self, conversation_id: int) -> None:
+    def _update_counters(self, conversation_id: int) -> None:
         """Set a conversation's counters to the sums of its remaining messages."""
         count, tokens = self._session.exec(
             select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
@@ -91,14 +91,14 @@ class Compactions(Repository):
 
 
 class ConversationMatch(NamedTuple):
-    """A conversation (None if there is none), and the inbox id of the ``/new`` that closed it."""
+    """The conversation of a message (None if there is none), and the inbox id of the ``/new`` that closed it."""
 
     conversation: Conversation | None
     closed_by: int | None
 
 
-def _at(next_new: Subquery) -> Select[Any]:
-    """Return the statement that finds the conversation of a message, and the next ``/new`` after the message."""
+def _conversation_query(next_new: Subquery) -> Select[Any]:
+    """Return the statement that finds a message's conversation, and the first ``/new`` after the message."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
     its_own = and_(
@@ -129,7 +129,9 @@ class Conversations(Repository):
         )
     )
     _COLUMNS = tuple(column.key for column in inspect(Conversation).columns)
-    _AT, _AT_OF_USER = (PreparedStatement(_at(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF))
+    _AT, _AT_OF_USER = (
+        PreparedStatement(_conversation_query(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF)
+    )
     _RECORDED = PreparedStatement(
         union_all(
             columns(*_message_columns(Message), false()).where(col(Message.inbox_id) == bindparam("of_inbox")),
@@ -141,7 +143,7 @@ class Conversations(Repository):
     _UNARCHIVED = PreparedStatement(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
     _MESSAGE = PreparedStatement(select(Message).where(Message.id == bindparam("of_id")))
     _ARCHIVED = PreparedStatement(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
-    # Columns instead of ``Message`` objects, because a prompt reads hundreds of messages.
+    # A prompt reads hundreds of messages, and columns are cheaper to read than ``Message`` objects.
     _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
     _UP_TO = (
         col(Message.conversation_id) == bindparam("of_conversation"),
@@ -159,7 +161,7 @@ class Conversations(Repository):
     _LAST_IDS = tuple(PreparedStatement(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
     def get(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation that must exist, with its current counters."""
+        """Return the conversation with this id and its current counters; raises ``NotFound``."""
         return required(
             self._session.get(Conversation, conversation_id, populate_existing=True),
             f"conversation {conversation_id} does not exist",
@@ -167,14 +169,14 @@ class Conversations(Repository):
 
     @read_once
     def read(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation that must exist as a read-only value, which is cheaper than ``get``."""
+        """Return a conversation by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(
             self._read(self._BY_ID, Conversation, of_id=conversation_id),
             f"conversation {conversation_id} does not exist",
         )
 
     def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
-        """Return an agent's conversation for an inbox message, and the ``/new`` that closed it.
+        """Return an agent's conversation for an inbox message, and the ``/new`` that closed the conversation.
 
         Messages after a ``/new`` begin a new conversation. Messages from before it belong to the old one, however long
         they waited.
@@ -191,7 +193,7 @@ class Conversations(Repository):
         return ConversationMatch(conversation, closed_by)
 
     def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
-        """Return an agent's conversation for an inbox message as a value; begins one if there is none."""
+        """Return an agent's conversation for an inbox message as a value; if there is none, begin one."""
         found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._known()[("read", (found.id,))] = found
@@ -204,7 +206,7 @@ class Conversations(Repository):
     ) -> Conversation:
         """Begin a conversation of an agent with a user (id and name) in a channel, and return it as a value.
 
-        ``closed_by`` is the inbox id of a ``/new`` that has already closed it.
+        ``closed_by`` is the inbox id of a ``/new`` that has already closed the conversation.
         """
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
@@ -226,7 +228,7 @@ class Conversations(Repository):
         return self.read(number)
 
     def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
-        """Close the open conversations of a channel, or only one user's, for a ``/new``; return their number."""
+        """Close the open conversations of a channel (or of one user there) for a ``/new``; return their number."""
         statement = (
             update(Conversation)
             .where(*(col(getattr(Conversation, name)) == value for name, value in address.model_dump().items()))
@@ -240,7 +242,7 @@ class Conversations(Repository):
     def close(self, conversation_id: int) -> None:
         """Close a conversation without a ``/new``; raises ``NotFound``, or ``Conflict`` if it is already closed.
 
-        An answer that is being written is still added to it. Unanswered messages begin the next conversation.
+        An answer that is being written is still added to the conversation. Unanswered messages begin the next one.
         """
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
@@ -250,7 +252,7 @@ class Conversations(Repository):
 
     @read_once
     def recorded(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the message recorded for this inbox row as a value, from the conversation or the archive."""
+        """Return the message recorded for this inbox row, from the conversation or the archive; None without one."""
         row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
         if row is None:
             return None
@@ -260,9 +262,9 @@ class Conversations(Repository):
         return message
 
     def recall(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the message recorded for this inbox row as a value; moves it back if it was archived.
+        """Return the message that was recorded for this inbox row; an archived message is moved back first.
 
-        A job that is replayed later may answer a message that a compaction has archived meanwhile.
+        A replayed job may answer a message that a compaction has archived since.
         """
         message = self.recorded(inbox_id)
         if not isinstance(message, ArchivedMessage):
@@ -271,13 +273,13 @@ class Conversations(Repository):
         return self.add(message)
 
     def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
-        """Return those of these messages that a user wrote, each with its row in the inbox."""
+        """Return the inbox ids of those of these messages that a user wrote, by message id."""
         messages = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
         return dict(self._run(messages.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
 
     @read_once
     def message(self, message_id: int | None) -> MessageColumns:
-        """Return a message that must exist, in the conversation or in the archive, as a value."""
+        """Return the message with this id, from the conversation or the archive, as a value; raises ``NotFound``."""
         present = self._read(self._MESSAGE, Message, of_id=message_id)
         return required(
             present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id),
@@ -285,13 +287,13 @@ class Conversations(Repository):
         )
 
     def all_of(self, conversation_id: int) -> Sequence[Message]:
-        """Return all messages in a conversation, oldest first, without archived ones."""
+        """Return the messages of a conversation, oldest first, without archived ones."""
         return self._all(select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id)))
 
     def add(self, said: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
         """Record a message, update the counters, and return the message with its id.
 
-        Later prompts always contain the full text of a message that is not plain.
+        Prompts always contain the full text of a message that is not ``is_plain``.
         """
         columns = {name: getattr(said, name) for name in MessageColumns.model_fields}
         chars = plain_chars(said) if is_plain else None
@@ -311,7 +313,7 @@ class Conversations(Repository):
         return added
 
     def supersede(self, job_ids: Sequence[str]) -> None:
-        """Exclude the answers of these jobs from later prompts, because a restart replaces them."""
+        """Exclude the answers of these jobs from later prompts, because restarts of the jobs replace them."""
         self._session.exec(
             update(Message)
             .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
@@ -319,20 +321,20 @@ class Conversations(Repository):
         )
 
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[StoredMessage]:
-        """Return the messages up to and including this one, newest first, without superseded answers."""
+        """Return up to ``limit`` messages up to the id ``up_to``, newest first, without superseded answers."""
         rows = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
         return [StoredMessage(*row) for row in rows]
 
     def outline(
         self, conversation_id: int, last: MessageColumns, limit: int, asked: Collection[int]
     ) -> list[StoredMessage]:
-        """Return the messages of ``newest``, but without the texts of most plain messages.
+        """Return the messages that ``newest`` returns, but most plain messages without their texts.
 
-        The last message, complex messages, and messages in ``asked`` (inbox ids) have their texts. For other plain
+        The last message, messages that are not plain, and messages in ``asked`` (inbox ids) have texts. Of other plain
         messages a prompt needs only the columns of an index.
         """
         rows = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
-        whole = {last.id: _line(last)}
+        whole = {last.id: _stored_message(last)}
         missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in asked]
         if missing != [last.id]:
             whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json_list(missing)))
@@ -342,10 +344,10 @@ class Conversations(Repository):
         ]
 
     def _next_id(self) -> int:
-        """Return an id that was never used, so that rows about a deleted conversation never refer to another."""
+        """Return an id that no conversation ever had, so that rows of a deleted one never refer to another."""
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 
-def _line(said: MessageColumns) -> StoredMessage:
+def _stored_message(said: MessageColumns) -> StoredMessage:
     content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
     return StoredMessage(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)

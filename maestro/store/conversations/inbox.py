@@ -26,7 +26,7 @@ MAESTRO, SOMEBODY = "Maestro", "somebody"
 
 
 class QuotedMessages(Repository):
-    """Finds messages by their platform ids in one channel; deleted messages cannot be quoted."""
+    """Queries for quoted messages by their platform ids; deleted messages cannot be quoted."""
 
     _OURS = PreparedStatement(
         select(
@@ -37,7 +37,7 @@ class QuotedMessages(Repository):
         .where(
             same(Delivery, *CHANNEL_KEY),
             Delivery.platform_message_id == bindparam("known_as"),
-            # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
+            # SQLite uses the partial index of sent chunks only if the SQL contains the empty text, not a parameter.
             text("deliveries.platform_message_id <> ''"),
         )
         .order_by(col(Delivery.id).desc())
@@ -47,17 +47,17 @@ class QuotedMessages(Repository):
         select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
     )
 
-    def of(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
+    def find_quoted(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
         """Return the message to which another one replies, as this agent sees it; None if unknown.
 
-        On platforms where every message of a thread names the first one, that reference counts as no quote.
+        On platforms where every message of a thread refers to the first one, that reference does not count as a quote.
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None
         place = {name: getattr(row, name) for name in CHANNEL_KEY}
-        return self._ours(agent_id, place | {"known_as": row.reply_to}) or self._theirs(place, row.reply_to)
+        return self._find_sent(agent_id, place | {"known_as": row.reply_to}) or self._find_received(place, row.reply_to)
 
-    def _ours(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
+    def _find_sent(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
         rows = self._rows(self._OURS, **where)
         if not rows:
             return None
@@ -65,7 +65,7 @@ class QuotedMessages(Repository):
         author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
         return RepliedMessage(words, author, message_id=answer_id) if words else None
 
-    def _theirs(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
+    def _find_received(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
         rows = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
         if not rows:
             return None
@@ -75,17 +75,17 @@ class QuotedMessages(Repository):
 
 
 class MediaFiles(Repository):
-    """Queries for the files that were downloaded for attachments."""
+    """Queries for the files that Maestro downloaded for attachments of messages."""
 
     def put(self, file: MediaFile) -> None:
-        """Store the result of downloading one attachment, replacing an earlier result."""
+        """Store the result of downloading an attachment, in place of an earlier result."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
         self._save(file)
 
-    def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
-        """Return the files of each of these messages in order; one never downloaded counts as unavailable."""
+    def of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+        """Return the files of each of these messages, in order; a file never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}
         rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]"))
@@ -104,7 +104,7 @@ class MediaFiles(Repository):
         }
 
     def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
-        """Return those voice messages, among these messages, that have no transcript, in order."""
+        """Return the voice messages without a transcript among these messages, in order."""
         files = self._all(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
@@ -113,20 +113,20 @@ class MediaFiles(Repository):
         return [file for file in files if file.lacks_transcript]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
-        """Store the transcript of a file; empty when transcription failed."""
+        """Store the transcript of a file; an empty one records that the transcription failed."""
         self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeState:
-    """The rows that decide how an incoming message is handled.
+    """The rows that decide how Maestro handles an incoming message.
 
-    ``job_id`` is the job of this same message if it was delivered before. ``disabled`` says that sending to its channel
-    is disabled. Its sender is an owner (``listed``), was paired or invited (``let_in``), or exceeds the rate limit
-    (``over_limit``). ``asking`` says that a question waits for an answer in one of the message's lanes, ``taken`` that
-    a job has a position there: the lane of all users, or that of its sender alone. The other job fields are for all
-    lanes: the numbers of ``pending`` and ``running`` jobs, and whether one is ``unclaimed``, or ``due`` after a wait.
-    ``client_id`` and ``weight`` are those of the client who pays for the channel; ``binding`` is that of the channel.
+    ``job_id`` is the job of the message if the platform delivered it before. ``disabled`` says that sending to its
+    channel is disabled. The sender is an owner (``listed``), was paired or invited (``let_in``), or exceeds the rate
+    limit (``over_limit``). For the lane of all users in the channel and that of the sender alone, ``asking`` says that
+    a question waits for an answer, and ``taken`` that a job has a position. For all lanes together, ``pending`` and
+    ``running`` count jobs; ``unclaimed`` says that a pending job is unclaimed, and ``due`` that a waiting job is due.
+    ``client_id`` and ``weight`` belong to the client that pays for the channel; ``binding`` is the channel's.
     """
 
     binding: AgentChannel | None
@@ -146,7 +146,7 @@ class IntakeState:
 
 
 class Inbox(Repository):
-    """Queries for the inbox: a message is unique by platform, account, channel and message id, for ever."""
+    """Queries for the inbox, in which platform, account, channel and message id identify a message for ever."""
 
     _VERY = PreparedStatement(
         select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("its_id"))
@@ -157,7 +157,7 @@ class Inbox(Repository):
             same(InboxRow, "platform", "user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
-            # A time in the future means that the clock was set back since.
+            # A message with a time in the future was received before the clock was set back, and does not count.
             col(InboxRow.received_at) <= bindparam("now"),
         )
         .limit(1)
@@ -168,16 +168,16 @@ class Inbox(Repository):
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
         same(InboxRow, *CHANNEL_KEY, "thread"),
         col(InboxRow.id) > bindparam("after"),
-        # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
+        # SQLite uses the partial index of ``/new`` only if the control word is a literal in the SQL, not a parameter.
         text("inbox.control = '/new'"),
     )
-    """The id of the first ``/new`` after the row ``after``, in the same channel and thread."""
+    """A query for the id of the first ``/new`` after the row ``after`` in a channel and thread."""
     NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
-    """The id of the first ``/new`` of one user after the row ``after``, in the same channel and thread."""
+    """A query for the id of the first ``/new`` of one user after the row ``after`` in a channel and thread."""
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
-    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
+    # SQLite uses the partial indexes of these tables only if the status is a literal in the SQL, not a parameter.
     _ASKING = select(Question.id).where(
         text("questions.status = 'open'"),
         or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
@@ -210,7 +210,7 @@ class Inbox(Repository):
         col(Client.weight),
     )
     _BINDING = tuple(inspect(AgentChannel).columns)
-    # A constant row with outer joins, so that a missing row in one table hides no other.
+    # The tables are joined to a constant row, so that a missing row in one table does not hide the others.
     _STATE = PreparedStatement(
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
@@ -225,9 +225,9 @@ class Inbox(Repository):
     _BY_ID = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
 
     def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
-        """Return the state for the intake of a message.
+        """Return the rows that decide how a message is handled.
 
-        Its sender is over the limit after ``most_within`` other messages in the period of this length that ends now.
+        The sender exceeds the rate limit after ``most_within`` other messages in the last period ``within``.
         """
         address = message.address
         row = self._row(
@@ -251,13 +251,13 @@ class Inbox(Repository):
         return IntakeState(binding, *facts)
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
-        """Return the row of this same message if it was delivered before, as a value."""
+        """Return the inbox row of this message as a value, or None if the platform delivers it for the first time."""
         return self._read(self._VERY, InboxRow, **message.address.model_dump(), its_id=message.id)
 
     def add(
         self, message: IncomingMessage, job_id: str, control: str = "", pace: FloodState = FloodState.WITHIN
     ) -> InboxRow:
-        """Store the message and return its row, as a value; ids rise in the order of arrival."""
+        """Store a message and return its inbox row as a value; ids rise in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
         columns = {**InboxRow.columns(message), **its_own}
         row: InboxRow = InboxRow.__new__(InboxRow)
@@ -265,14 +265,14 @@ class Inbox(Repository):
         return row
 
     def rewrite(self, inbox_id: int, content: str) -> None:
-        """Replace the text of a message."""
+        """Replace the text of a stored message."""
         self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
-        """Return whether a message's sender sent this many others in the period that ends now.
+        """Return whether the sender of a message sent ``count`` other messages in the last period ``within``.
 
-        Messages that were themselves over the limit do not count. For a sender that is a bot, only messages in this
-        channel count.
+        Messages over the limit do not count themselves. For a sender that is a bot, only messages in this channel
+        count.
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
@@ -280,26 +280,26 @@ class Inbox(Repository):
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
-        """Return whether the sender was warned about the rate limit in the period that ends now."""
+        """Return whether the sender of a message was warned about the rate limit in the last period ``within``."""
         values = self._period_values(message, within)
         return self._row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
-        """Return a row that must exist."""
+        """Return the inbox row with this id; raises ``NotFound``."""
         return required(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read(self, inbox_id: int | None) -> InboxRow:
-        """Return a row that must exist as a read-only value, which is cheaper than ``get``."""
+        """Return an inbox row by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(self._read(self._BY_ID, InboxRow, inbox_id=inbox_id), f"inbox row {inbox_id} does not exist")
 
     def person(self, inbox_id: int | None) -> Person | None:
-        """Return the sender of the message with this inbox id, None for no message."""
+        """Return the sender of the message in this inbox row; None without an id."""
         if inbox_id is None:
             return None
         return Person.sender_of(self.read(inbox_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
-        """Return the inbox id of the first ``/new`` after this row in its channel and thread, None if there is none.
+        """Return the inbox id of the first ``/new`` after this row in its channel and thread, or None.
 
         With a user, only a ``/new`` of that user counts.
         """
@@ -314,7 +314,7 @@ class Inbox(Repository):
 
 
 class IgnoredMessages(Repository):
-    """Queries for counts of ignored messages, by channel and reason; such messages have no inbox row."""
+    """Queries for the counts of ignored messages (which have no inbox row), by channel and reason."""
 
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
@@ -323,12 +323,12 @@ class IgnoredMessages(Repository):
     )
 
     def add(self, address: Address, reason: str, count: int = 1) -> None:
-        """Add one ignored message, or several at once, to the count of their channel and reason."""
+        """Add ``count`` ignored messages to the counter of their channel and reason."""
         channel = address.model_dump(include=set(CHANNEL_KEY))
         self._run(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
     def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
-        """Return the counts, the largest first."""
+        """Return counts of ignored messages by channel and reason, the largest first."""
         place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
         page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
         return self._all(page.limit(limit).offset(offset))

@@ -1,4 +1,4 @@
-"""Lists of conversations and messages for operators, archived messages included (docs/decisions.md: retention)."""
+"""Lists of conversations and messages for operators, including archived messages (docs/decisions.md: retention)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,23 +33,23 @@ from maestro.store.engine.repository import Repository
 SEARCHED = 250_000
 """The most messages that one search reads, so that its cost does not grow with the size of the store."""
 MOST_LEARNED = 200
-"""The most learned facts that are shown among the messages of one page."""
+"""The most facts that one page of messages shows as learned."""
 
 
 class ConversationLists(Repository):
-    """Queries for the lists of conversations and their messages."""
+    """Queries for lists of conversations and of their messages."""
 
     def page(
         self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
     ) -> tuple[Sequence[ListedConversation], ConversationCursor | None]:
-        """Return up to ``limit`` conversations after the mark, and the mark of the next page.
+        """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
 
         The conversation with the newest message comes first, so one that continues between two requests moves to the
         front.
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
-        statement = chosen.where(*_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
+        statement = chosen.where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
@@ -59,7 +59,7 @@ class ConversationLists(Repository):
         return page, listed[limit - 1].cursor if len(listed) > limit else None
 
     def platforms(self) -> Sequence[str]:
-        """Return the platforms of all conversations, with one indexed query for each."""
+        """Return the platforms that have conversations, found by one indexed query for each platform."""
         platforms: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
@@ -70,7 +70,7 @@ class ConversationLists(Repository):
             platforms.append(first)
 
     def record(self, conversation_id: int) -> ConversationRecord:
-        """Return all details of a conversation except its messages; raises ``NotFound``."""
+        """Return a conversation with all details except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
@@ -86,29 +86,29 @@ class ConversationLists(Repository):
     def messages_after(
         self, conversation_id: int, after: int, limit: int
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
-        """Return up to ``limit`` messages after the one with this id, and the id for the next page.
+        """Return up to ``limit`` messages with higher ids than ``after``, and the id for the next page.
 
-        Messages are in the order of their ids, archived and other ones together. Raises ``NotFound``.
+        Messages are in the order of their ids, including archived ones. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
-        messages = self._among(conversation_id, limit + 1, after=after)
+        messages = self._messages_between(conversation_id, limit + 1, after=after)
         page = self._with_files(messages[:limit])
         return page, messages[limit - 1].message.id if len(messages) > limit else None
 
     def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
-        """Return up to ``limit`` consecutive messages: those after an id, those before one, or the newest."""
+        """Return up to ``limit`` consecutive messages: after one id, before another, or the newest."""
         if after is not None:
-            messages = self._among(conversation_id, limit + 1, after=after)
-            older = bool(self._among(conversation_id, 1, before=after + 1))
+            messages = self._messages_between(conversation_id, limit + 1, after=after)
+            older = bool(self._messages_between(conversation_id, 1, before=after + 1))
             return MessageRange(
                 self._with_files(messages[:limit]), older, messages[limit] if len(messages) > limit else None
             )
-        messages = self._among(conversation_id, limit + 1, before=before)
-        following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
+        messages = self._messages_between(conversation_id, limit + 1, before=before)
+        following = self._messages_between(conversation_id, 1, after=before - 1) if before is not None else []
         return MessageRange(self._with_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
-        """Return the id of the last message at or before a moment, 0 when there is none."""
+        """Return the id of the last message at or before a moment, or 0 if there is none."""
         newest = (
             select(table.id)
             .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
@@ -119,7 +119,7 @@ class ConversationLists(Repository):
         return max(self._session.exec(query).first() or 0 for query in newest)
 
     def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
-        """Return the facts that the agent learned in a part of a conversation and has not forgotten."""
+        """Return the facts that the agent learned in a range of messages and has not forgotten since."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
@@ -127,23 +127,23 @@ class ConversationLists(Repository):
             facts = facts.where(col(MemoryFact.created_at) < stretch.until)
         return self._all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
 
-    def containing(
+    def search_messages(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
         Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
-        id: older matches may exist even if it found fewer than ``limit``.
+        id: older matches may exist even if the query found fewer than ``limit``.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
         messages: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
-            conditions = [_contains(table.content, text), col(table.id) >= since]
+            conditions = [_contains_text(table.content, text), col(table.id) >= since]
             if before is not None:
                 conditions.append(col(table.id) < before)
             if conversation_id is not None:
                 conditions.append(col(table.conversation_id) == conversation_id)
-            messages += self._spoken(table, limit + 1, *conditions, newest_first=True)
+            messages += self._authored_messages(table, limit + 1, *conditions, newest_first=True)
         messages.sort(key=_message_id, reverse=True)
         if len(messages) > limit:
             return messages[:limit], messages[limit - 1].message.id
@@ -157,33 +157,33 @@ class ConversationLists(Repository):
         ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
         return min((number for number in ids if number is not None), default=0)
 
-    def _among(
+    def _messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
-        """Return the first messages after an id, or the last ones (before an id, if given), in the order of ids."""
+        """Return the first messages after an id, or the last messages (before an id, if given), ordered by id."""
         backwards = after is None
         parts = []
         for table in (Message, ArchivedMessage):
             conditions: list[Any] = [table.conversation_id == conversation_id]
             conditions += [col(table.id) > after] if after is not None else []
             conditions += [col(table.id) < before] if before is not None else []
-            parts.append(self._spoken(table, limit, *conditions, newest_first=backwards))
+            parts.append(self._authored_messages(table, limit, *conditions, newest_first=backwards))
         messages = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
         return messages[::-1] if backwards else messages
 
     def _with_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
         with_files = [authored.message.inbox_id for authored in messages if authored.message.has_files]
-        files = MediaFiles(self._link, self._now).of([number for number in with_files if number is not None])
+        files = MediaFiles(self._link, self._now).of_messages([number for number in with_files if number is not None])
         return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
-        """Return the known cost of model calls of each of these conversations; None when no cost is known."""
+        """Return the cost of each conversation's model calls in US dollars; None where no cost is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
         return {number: cost for number, cost in rows if number is not None}
 
-    def _spoken(
+    def _authored_messages(
         self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False
     ) -> list[AuthoredMessage]:
         order = col(table.id).desc() if newest_first else col(table.id)
@@ -210,12 +210,12 @@ def _message_id(spoken: AuthoredMessage) -> int:
     return spoken.message.id or 0
 
 
-def _contains(column: Any, text: str) -> ColumnElement[bool]:
-    # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
+def _contains_text(column: Any, text: str) -> ColumnElement[bool]:
+    # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return col(column).contains(text, autoescape=True)
 
 
-def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.agent is not None:
         yield col(Conversation.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
     for column, value in (
@@ -227,14 +227,14 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
         if value is not None:
             yield col(column) == value
     if wanted.q:
-        yield _mentions(wanted.q)
+        yield _text_condition(wanted.q)
 
 
-def _mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that the user's name or one of the newest messages of a conversation contains a text."""
+def _text_condition(text: str) -> ColumnElement[bool]:
+    """Return the condition that a text is in the user's name or in one of a conversation's newest messages."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     queries = (
-        select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)
+        select(table.conversation_id).where(_contains_text(table.content, text), col(table.id) > since)
         for table in (Message, ArchivedMessage)
     )
-    return or_(_contains(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in queries))
+    return or_(_contains_text(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in queries))

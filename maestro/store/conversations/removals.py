@@ -34,40 +34,42 @@ from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import batches
 
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
-"""The patterns of a conversation's folders, relative to the data folder."""
+"""The path patterns of the folders of a conversation, relative to the data folder."""
 
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Removals(Repository):
-    """Deletes texts of users and models; rows for accounting are kept: jobs, usage, and times of questions."""
+    """Deletes texts of users and models; rows for accounting remain: jobs, usage, and the times of questions."""
 
     _also_changes = ("Jobs",)
 
     def plan(self, conversation_id: int) -> RemovalPlan:
-        """Find the texts to which only this conversation refers; slow, because it reads all prompts.
+        """Find the stored texts to which only this conversation refers; slow, because the query reads all prompts.
 
         Raises ``NotFound``, and ``Conflict`` while a job of the conversation is open.
         """
         self.conversation(conversation_id)
-        jobs = self._jobs(conversation_id)
-        own = self._parts(jobs)
-        marks = (self._newest(Prompt.id), self._newest(LLMCall.id))
-        used_elsewhere = self._elsewhere(own, jobs, _reference_queries())
+        jobs = self._ended_jobs(conversation_id)
+        own = self._referenced_digests(jobs)
+        marks = (self._highest_value(Prompt.id), self._highest_value(LLMCall.id))
+        used_elsewhere = self._used_by_others(own, jobs, _reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
-        """Delete the conversation; with ``facts`` also the facts learned in it.
+        """Delete the conversation that a plan describes, and with ``facts`` also the facts learned in it.
 
-        Files are only noted for removal, because a rollback could not restore them. Raises the errors of ``plan``, and
-        ``Conflict`` when the conversation continued since the plan was made.
+        Files are only recorded for removal, because a rollback could not restore them. Raises the errors of ``plan``,
+        and ``Conflict`` when the conversation continued after the plan was made.
         """
         conversation = self.conversation(plan.conversation_id)
-        jobs = self._jobs(plan.conversation_id)
+        jobs = self._ended_jobs(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
-            raise Conflict(f"something was said in conversation {plan.conversation_id} meanwhile. Delete it again.")
-        since = self._elsewhere(plan.parts, jobs, _queries_since(plan))
-        self._forget(conversation, facts=facts)
+            raise Conflict(
+                f"conversation {plan.conversation_id} continued meanwhile, so it was not deleted. Delete it again."
+            )
+        since = self._used_by_others(plan.parts, jobs, _queries_since(plan))
+        self._remove_facts(conversation, facts=facts)
         self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))
         self._empty_jobs(jobs)
         for ids in batches(sorted(plan.parts - since)):
@@ -76,11 +78,11 @@ class Removals(Repository):
             self._run(delete(table).where(col(table.conversation_id) == plan.conversation_id))
         self._run(delete(Conversation).where(col(Conversation.id) == plan.conversation_id))
         self._session.add(RemovedConversation(id=plan.conversation_id, at=self._now, actor=actor))
-        self._discard([folder.format(id=plan.conversation_id) for folder in FOLDERS])
+        self._record_removal([folder.format(id=plan.conversation_id) for folder in FOLDERS])
         self._session.flush()
 
     def conversation(self, conversation_id: int) -> Conversation:
-        """Return a conversation; raises ``NotFound``, whose message says if it was deleted."""
+        """Return a conversation; raises ``NotFound`` with a message that says if the conversation was deleted."""
         conversation = self._session.get(Conversation, conversation_id)
         if conversation is None:
             removed = self._session.get(RemovedConversation, conversation_id)
@@ -90,21 +92,21 @@ class Removals(Repository):
             raise NotFound(f"conversation {conversation_id} {when}")
         return conversation
 
-    def discarded(self) -> Sequence[str]:
-        """Return the paths, relative to the data folder, of files that are to be removed."""
+    def discarded_paths(self) -> Sequence[str]:
+        """Return the paths of the files that wait for their removal, relative to the data folder."""
         return self._all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
-    def wanted_again(self, digest: str) -> bool:
-        """Return whether a row refers again to the file with this digest."""
+    def is_used_again(self, digest: str) -> bool:
+        """Return whether a row has come to refer to the file with this digest again."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
-    def done_with(self, path: str) -> None:
-        """Delete the note about a path, because the file was removed or is in use again."""
+    def delete_discarded(self, path: str) -> None:
+        """Delete the record of a path that waits for removal: its file was removed or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
-    def _jobs(self, conversation_id: int) -> set[str]:
-        """Return the ended jobs of a conversation, with the jobs merged into them and their delegated tasks."""
+    def _ended_jobs(self, conversation_id: int) -> set[str]:
+        """Return the ended jobs of a conversation, with jobs merged into these and tasks delegated by them."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
         related = own.union(
@@ -116,22 +118,22 @@ class Removals(Repository):
         rows = self._run(select(Job.id, Job.status).join(related, related.c.id == Job.id).where(of_no_other)).all()
         open_job = next((job_id for job_id, status in rows if not status.ended), None)
         if open_job is not None:
-            raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel it first, or wait.")
+            raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel the job, or wait.")
         return {job_id for job_id, _ in rows}
 
-    def _newest(self, column: Any) -> int:
+    def _highest_value(self, column: Any) -> int:
         return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
 
-    def _parts(self, jobs: Collection[str]) -> set[str]:
-        """Return the digests of all stored texts to which these jobs refer."""
+    def _referenced_digests(self, jobs: Collection[str]) -> set[str]:
+        """Return the digests of all stored texts to which rows of these jobs refer."""
         digests: set[str] = set()
         for ids in batches(sorted(jobs)):
             for _, texts in self._references(_reference_queries(ids)):
                 digests |= texts
         return digests
 
-    def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
-        """Return those of these digests to which other jobs refer."""
+    def _used_by_others(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
+        """Return those of the digests in ``wanted`` to which rows of other jobs refer."""
         digests = set[str]()
         for job_id, texts in self._references(where):
             if job_id not in jobs:
@@ -139,14 +141,14 @@ class Removals(Repository):
         return digests
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
-        """Yield each job with the digests in its rows: of prompts, of requests and their parts, of tool calls."""
+        """Yield each job with the digests in its rows: of prompts, requests, parts of requests, and tool calls."""
         for statement in where:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
                 yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
 
     def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
-        """Return the inbox ids of the messages that these jobs answer, and of answers to their questions."""
+        """Return the inbox ids of messages that these jobs answer, and of users' answers to questions of the jobs."""
         rows: set[int | None] = set()
         for ids in batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
@@ -156,18 +158,18 @@ class Removals(Repository):
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
-        """Delete texts and attachments of messages, and note for removal the files that no other message uses."""
+        """Delete texts and attachments of messages, and record for removal the files that no other message uses."""
         digests: set[str] = set()
         for ids in batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
             rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]"))
             self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
-            digests |= self._uploads([file.id for row in rows for file in row.files()])
+            digests |= self._delete_uploads([file.id for row in rows for file in row.files()])
             self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
-        self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
+        self._record_removal([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
 
-    def _uploads(self, ids: Sequence[str]) -> set[str]:
-        """Delete uploads, except files that another conversation also has; return the deleted digests."""
+    def _delete_uploads(self, ids: Sequence[str]) -> set[str]:
+        """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
         rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
@@ -178,7 +180,7 @@ class Removals(Repository):
         return {row.digest for row in rows}
 
     def _empty_jobs(self, jobs: Collection[str]) -> None:
-        """Delete all texts and files of jobs; their times, costs and outcomes are kept."""
+        """Delete all texts and files of jobs, but keep their times, costs and outcomes."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
             (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
@@ -199,10 +201,10 @@ class Removals(Repository):
                 .where(col(Job.id).in_(ids))
                 .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
             )
-        self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
+        self._record_removal([media_path(digest) for digest in digests if not self.is_used_again(digest)])
 
-    def _forget(self, conversation: Conversation, *, facts: bool) -> None:
-        """Delete the facts learned in a conversation, or only their references to it."""
+    def _remove_facts(self, conversation: Conversation, *, facts: bool) -> None:
+        """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
             self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
@@ -212,7 +214,7 @@ class Removals(Repository):
         if self._run(same_place).scalar_one() == 1:
             self._run(delete(MemoryState).where(col(MemoryState.place) == conversation.key))
 
-    def _discard(self, paths: Sequence[str]) -> None:
+    def _record_removal(self, paths: Sequence[str]) -> None:
         for path in sorted(set(paths)):
             self._session.merge(DiscardedFile(path=path, at=self._now))
 
@@ -223,7 +225,7 @@ def media_path(digest: str) -> str:
 
 
 def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
-    """Return queries for references to texts, of these jobs or of all: each row is a job id and a text with digests."""
+    """Return queries for references to stored texts, of these jobs or all: rows of a job id and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
         select(Prompt.job_id, Prompt.turns),
@@ -236,7 +238,7 @@ def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]
 
 
 def _queries_since(plan: RemovalPlan) -> list[Select[Any]]:
-    """Return queries for the references to texts that were added since a plan was made."""
+    """Return queries for the references to stored texts that were added after a plan was made."""
     prompts, digests, requests, arguments, results = _reference_queries()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)

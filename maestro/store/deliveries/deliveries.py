@@ -1,4 +1,4 @@
-"""Queries for outgoing messages: their chunks and files, and the outbound lane of each channel."""
+"""Queries for outgoing messages: their chunks, their files, and the outbound lane of each channel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
 NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
-"""The states of chunks that are not on the platform, so a resumed job sends them again."""
+"""The states of chunks that did not reach the platform, so that a resumed job sends these chunks again."""
 
 OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
-"""The columns that are reset for a chunk that is sent again."""
+"""The columns that are reset when a chunk is sent again, with their values."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStart:
-    """The rows with which a delivery begins.
+    """The rows that decide how the delivery of a job's message begins.
 
     ``closed`` is the reason why sending to the channel is disabled, None where it is enabled. ``chunks``, ``draft`` and
     ``files`` say whether the job has any. ``asked`` is the platform's id of the newest message that the job answers.
@@ -56,7 +56,7 @@ class DeliveryStart:
 
 
 class Deliveries(Repository):
-    """Queries for chunks and for outbound lanes."""
+    """Queries for the chunks of outgoing messages, and for outbound lanes."""
 
     _FURTHER = aliased(Delivery)
     _MORE = (
@@ -78,7 +78,7 @@ class Deliveries(Repository):
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-        # The messages of merged jobs count too: ``job_id`` of their rows names this job.
+        # The messages of jobs that were merged into this job count too: their rows name this job in ``job_id``.
         select(InboxRow.message_id)
         .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
         .order_by(col(InboxRow.id).desc())
@@ -86,8 +86,8 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # A no-op update, because a conflict without one returns no row for a held lane. The subqueries use no column of
-    # this table: SQLAlchemy omits table names in RETURNING, so it would be ambiguous.
+    # This update changes nothing, but without an update SQLite would return no row for a held lane. The subqueries
+    # use no column of the lane's table, which would be ambiguous: SQLAlchemy omits table names in RETURNING.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
@@ -130,23 +130,23 @@ class Deliveries(Repository):
     )
 
     def begin(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
-        """Claim the outbound lane of a job's channel if it is free, and return the rows its delivery begins with."""
+        """Claim the outbound lane of a job's channel if it is free, and return how the delivery begins."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
-        return _start(purpose, start, has_lane=holder == job.id)
+        return _delivery_start(purpose, start, has_lane=holder == job.id)
 
     def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
-        """Return the rows that a job's delivery begins with, without a claim to the outbound lane."""
+        """Return how the delivery of a job's message begins, without claiming the outbound lane."""
         row = self._row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
-        return _start(purpose, row)
+        return _delivery_start(purpose, row)
 
-    def leave_lanes(self, job_id: str) -> None:
+    def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
         self._change(self._LEAVE, of_job=job_id)
 
     def held_by_ended_jobs(self) -> Sequence[str]:
-        """Return the ended jobs that still hold an outbound lane; any such job is a bug."""
+        """Return the ids of ended jobs that still hold an outbound lane, which only a bug can cause."""
         return self._all(
             select(OutboundLane.job_id)
             .join(Job, col(Job.id) == OutboundLane.job_id)
@@ -158,10 +158,10 @@ class Deliveries(Repository):
         return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
     def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
-        """Store a chunk before it is sent, under its idempotency key, and return it with its id.
+        """Store a chunk under its idempotency key before it is sent, and return the chunk with its id.
 
-        With ``sending``, the row also records that the first call of the platform is about to be made; raises
-        ``StepTaken`` when a newer attempt at the step has begun.
+        With ``sending``, also record that the platform is about to be called for the chunk; raises ``StepTaken`` when a
+        newer attempt at the step has begun.
         """
         chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
@@ -171,7 +171,7 @@ class Deliveries(Repository):
         return with_values(chunk, id=stored.id)
 
     def sending(self, delivery_id: int) -> None:
-        """Record that the platform is about to be called; raises ``StepTaken`` when a newer attempt has begun."""
+        """Record that the platform is about to be called for a chunk; raises ``StepTaken`` for an outdated attempt."""
         StepRecords(self._link, self._now).require_newest()
         self._change(self._SENDING, of_id=delivery_id, at=self._now)
 
@@ -182,7 +182,7 @@ class Deliveries(Repository):
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Store the error of a failed send; a chunk that certainly was not sent becomes pending again.
 
-        An error that the platform has reported for the message meanwhile is more exact and is not replaced.
+        If the platform has reported an error for the message meanwhile, that error is more exact and stays.
         """
         unsent = (
             {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
@@ -191,31 +191,31 @@ class Deliveries(Repository):
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
 
     def unconfirmed(self, delivery_id: int) -> None:
-        """Mark a chunk as unconfirmed: the platform may have received it, so it is not sent again."""
+        """Mark a chunk as unconfirmed: it is not sent again, because the platform may have received it."""
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)
 
     def detach_draft(self, delivery_id: int) -> None:
-        """Turn a chunk into a separate message, because the draft it should replace can no longer be edited."""
+        """Make a chunk a separate message, because the draft that it should replace can no longer be edited."""
         new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
 
-    def repeated(self, delivery_id: int, times: int = 1) -> None:
-        """Count that a chunk is sent again although the platform may have received it; -1 undoes the count."""
+    def count_repeat(self, delivery_id: int, times: int = 1) -> None:
+        """Count a repeated send of a chunk that the platform may already have received; -1 undoes the count."""
         again = update(Delivery).where(col(Delivery.id) == delivery_id)
         self._run(again.values(repeats=col(Delivery.repeats) + times))
 
     def lane_holder(self, lane: str) -> str | None:
-        """Return the job that holds this outbound lane, None when it is free."""
+        """Return the id of the job that holds an outbound lane, or None if the lane is free."""
         holder: str | None = self._value(self._HOLDER, of_lane=lane)
         return holder
 
     def abandon(self, job_id: str) -> None:
-        """End an ended job's chunks without a receipt: unsent ones are abandoned, others become unconfirmed."""
+        """Settle the chunks without a receipt of an ended job: unsent ones are abandoned, others unconfirmed."""
         self._change(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
-        """Let a resumed job send its abandoned chunks, and those that the platform reported as undelivered.
+        """Let a resumed job send again its abandoned chunks, and those that the platform reported as undelivered.
 
         Such a chunk gets a new id, because ids in a channel rise in the order of sending and other chunks may have been
         sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
@@ -231,22 +231,22 @@ class Deliveries(Repository):
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def newest_id(self) -> int:
-        """Return the highest id ever assigned; every later id is higher."""
+        """Return the highest id ever assigned to a chunk; later chunks have higher ids."""
         return self._highest_id(Delivery)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Assign only ids above the floor from now on."""
+        """Assign only ids above ``floor`` to new chunks."""
         self._begin_ids_after(Delivery, floor)
 
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
-        """Return chunks sent to a channel after this one, oldest first; each with whether its text continues."""
+        """Return the chunks sent to a channel after this one, oldest first, each with whether its text continues."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
                 *(getattr(Delivery, name) == getattr(address, name) for name in CHANNEL_KEY),
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                # Both texts are empty after the deletion of the conversation.
+                # Both columns are empty for a chunk whose conversation was deleted.
                 or_(Delivery.content != "", Delivery.digest != ""),
             )
             .order_by(col(Delivery.id))
@@ -254,8 +254,8 @@ class Deliveries(Repository):
         )
         return [(row, more) for row, more in rows]
 
-    def of(self, job_id: str) -> Sequence[Delivery]:
-        """Return all chunks of a job, sent or not."""
+    def of_job(self, job_id: str) -> Sequence[Delivery]:
+        """Return all chunks of a job in all states."""
         return self._all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 
 
@@ -265,13 +265,13 @@ def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:
     return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
 
 
-def _start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
+def _delivery_start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
     closed, chunks, draft, files, asked = row
     return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
 
 
 class JobFiles(Repository):
-    """Queries for the files that jobs send; a job has each file once."""
+    """Queries for the files that jobs send to users."""
 
     _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
     _OF_JOB = PreparedStatement(
@@ -284,6 +284,6 @@ class JobFiles(Repository):
         """Add a file of a job, unless the job already has the same file under the same name."""
         self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
-    def of(self, job_id: str) -> Sequence[JobFile]:
-        """Return the files of a job as values, in the order in which they were requested."""
+    def of_job(self, job_id: str) -> Sequence[JobFile]:
+        """Return the files of a job as values, in the order in which the model requested them."""
         return self._read_all(self._OF_JOB, JobFile, of_job=job_id)

@@ -1,4 +1,4 @@
-"""Queries for drafts: streamed answers so far, and the platform messages that show them."""
+"""Queries for drafts: the platform messages that show answers while models write them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class AddressedDraft:
 
 
 class Drafts(Repository):
-    """Queries for drafts; there are none where no account can stream answers."""
+    """Queries for drafts; a draft exists only if its account can stream answers."""
 
     _FIND = PreparedStatement(select(Draft).where(col(Draft.job_id) == bindparam("of_job")))
     _INTERVAL = PreparedStatement(
@@ -78,27 +78,27 @@ class Drafts(Repository):
 
     @read_once
     def find(self, job_id: str) -> Draft | None:
-        """Return the draft of a job as a value, None when there is none."""
+        """Return the draft of a job as a value, or None if the job has none."""
         return self._read(self._FIND, Draft, of_job=job_id)
 
-    def offered(self, place: Place) -> float:
-        """Return the fewest seconds between two edits of a message on an account; 0 means no streaming."""
+    def edit_interval(self, place: Place) -> float:
+        """Return the least number of seconds between two edits of a message of an account; 0 means no streaming."""
         seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
         return seconds or 0.0
 
-    def offer(self, place: Place, seconds: float) -> None:
-        """Store how often the connector of an account can edit a message."""
+    def set_edit_interval(self, place: Place, seconds: float) -> None:
+        """Store the least number of seconds between two edits that the connector of an account can make."""
         WebUsers(self._link, self._now).status(*place).edit_interval = seconds
         self._session.flush()
 
     def write(self, job_id: str, number: int, text: str) -> None:
-        """Store the answer so far; ignored once the final answer replaces it, or when its job is not running."""
+        """Store the answer so far, unless the final answer has replaced the draft or the job is not running."""
         if self._exists(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._change(self._WRITE, **vars(draft))
 
-    def at(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
-        """Return all drafts on these accounts."""
+    def on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
+        """Return the drafts on these accounts, with their addresses and jobs."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
             select(Draft, Job, OutboundLane.job_id)
@@ -115,7 +115,7 @@ class Drafts(Repository):
         ]
 
     def is_other_visible(self, job_id: str, address: Address) -> bool:
-        """Return whether another job streams its answer at this address."""
+        """Return whether another job shows a streamed answer at this address."""
         place = (col(Job.platform), col(Job.account), col(Job.channel), col(Job.thread))
         here = (address.platform, address.account, address.channel, address.thread)
         rows = self._session.exec(
@@ -124,30 +124,30 @@ class Drafts(Repository):
         return any(job.id != job_id and _is_visible(draft, job) for draft, job in rows)
 
     def sending(self, job_id: str) -> bool:
-        """Record that the draft's message is about to be sent; false when it must not be sent any more."""
+        """Record that the draft's message is about to be sent; return false if it must no longer be sent."""
         return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
 
     def unsent(self, job_id: str) -> None:
-        """Record that the draft's message certainly is not on the platform."""
+        """Record that the draft's message certainly did not reach the platform."""
         self._change(self._UNSENT, of_job=job_id)
 
     def placed(self, job_id: str, receipt: Receipt) -> None:
-        """Store the platform's id of the draft's message, also when the final answer has taken the draft over."""
+        """Store the platform's id of the draft's message, even if the final answer has already taken over the draft."""
         self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
     def drop(self, job_id: str) -> None:
-        """Mark the draft as one that is no longer shown."""
+        """Mark the draft of a job as no longer shown."""
         self._change(self._DROP, of_job=job_id)
 
-    def take(self, job_id: str) -> None:
-        """Hand the draft's message over to the final answer."""
+    def hand_over(self, job_id: str) -> None:
+        """Let the final answer take over the message of a job's draft."""
         self._change(self._TAKE, of_job=job_id)
 
     def forget(self, job_id: str) -> None:
-        """Delete the draft."""
+        """Delete the draft of a job."""
         self._change(self._FORGET, of_job=job_id)
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:
-    """Return whether a streamed answer is still being written, so that another message would split it."""
+    """Return whether a streamed answer is still being written, so that another message would interrupt it."""
     return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -1,4 +1,4 @@
-"""The database: one writing connection per process, many reading ones, and a reserve file for a full disk.
+"""The database: one writing connection per process, several reading ones, and a reserve file for a full disk.
 
 See docs/invariants.md: transactions.
 """
@@ -22,18 +22,18 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from maestro.domain.errors import StoreBusy, StoreDamaged, StoreFull
 
 BUSY_SECONDS = 30.0
-"""The most seconds that a transaction waits for the database's lock, and a thread for a connection."""
+"""The most seconds that a transaction waits for the lock of the database, or a thread for a connection."""
 READERS = 8
 CACHED_STATEMENTS = 512
-"""The compiled statements that the driver caches; handling a message needs more than the default of 128."""
+"""The number of compiled statements that the driver caches: a message needs more than the default of 128."""
 OBSERVER_SECONDS = 2.0
 DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
-"""The error classes of SQLAlchemy and of the driver."""
+"""The database errors of SQLAlchemy and of the SQLite driver."""
 PRIMARY_CODE = 0xFF
-"""The mask of the primary code in SQLite's extended result codes."""
+"""The bits of SQLite's extended result codes that contain the primary code."""
 
 _NOT_UTF_8 = "Could not decode to UTF-8"
-"""The beginning of the driver's error about a text that is not UTF-8; it has no code."""
+"""The first words of the driver's error for a text that is not UTF-8, an error without a result code."""
 
 RESCUE = (
     "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
@@ -41,7 +41,7 @@ RESCUE = (
 )
 
 RESERVE_BYTES = 512 * 1024
-"""Enough for ten commits of an answer; random bytes, because a file system may compress or skip others."""
+"""Room for ten commits of an answer; its bytes are random, because a file system may compress or skip zeros."""
 LOOK_SECONDS = 10.0
 """The fewest seconds between two attempts to create the reserve again."""
 
@@ -51,11 +51,11 @@ MARK_BUSY_SECONDS = 5.0
 
 
 def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """Return the engine for writing; its pool holds a single connection.
+    """Return the engine for writing, with a pool of one connection.
 
     Threads of the process wait for the connection in Python and are woken at once, instead of polling SQLite's lock.
     """
-    # Overwrite deleted content; the default differs between builds of SQLite.
+    # ``secure_delete`` overwrites deleted content; its default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
@@ -85,12 +85,12 @@ def open_observer(path: Path) -> Engine:
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    """Return the driver's connection under a connection of SQLAlchemy."""
+    """Return the SQLite driver's connection inside a SQLAlchemy connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def store_failure(error: Exception, path: Path) -> StoreBusy | None:
-    """Return the store's error for a database error, without the SQL statement.
+    """Convert a database error to an error of the store, without the SQL statement.
 
     Returns None for an error about the written values, such as a violated constraint.
     """
@@ -101,13 +101,14 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
         return None
     if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StoreFull(f"the store did not answer: {cause}. Free some space on its disk.")
-    return StoreBusy(f"the store did not answer: {cause}. Check its disk and who else uses the database.")
+    return StoreBusy(f"the store did not answer: {cause}. Check its disk, and which other programs use the database.")
 
 
 def damage(path: Path, cause: BaseException | None) -> str:
-    """Return a description of the damage in a database error and of its repair; empty for other errors."""
+    """Describe the damage that a database error reports, and its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
-        problem = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
+        # The driver's message is not used, because it quotes the invalid text.
+        problem = "a text in it is not UTF-8"
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         problem = str(cause)
     else:
@@ -119,9 +120,9 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
-        hide_parameters=True,  # errors must not quote statement parameters, which contain messages of users
+        hide_parameters=True,  # Errors must not quote the parameters of statements, which contain messages of users.
         pool_size=size,
-        pool_use_lifo=True,  # the connection used last has warm caches of pages and statements
+        pool_use_lifo=True,  # The connection that was used last has warm caches of pages and statements.
         max_overflow=0,
         pool_timeout=busy_seconds,
         connect_args={"check_same_thread": False, "timeout": busy_seconds, "cached_statements": CACHED_STATEMENTS},
@@ -129,7 +130,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # The driver would begin transactions as deferred; the listener below begins them.
+        # None stops the driver from beginning transactions, which would be deferred ones: ``start`` begins them.
         connection.isolation_level = None
         for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
@@ -137,15 +138,16 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        driver.execute(begin)  # on the driver, without the cost of a SQLAlchemy result
+        driver.execute(begin)  # A statement on the driver saves the cost of a SQLAlchemy result.
 
     return engine
 
 
 class Reserve:
-    """The reserve file of a database, shared by all processes that use it; ``path`` is the database's path.
+    """The reserve file, deleted to free space when the disk is full; ``path`` is the path of the database.
 
-    Only a process that called ``want`` creates the file, also again after it was released.
+    All processes that use the database share the file. Only a process that called ``want`` creates the file, also again
+    after its release.
     """
 
     def __init__(self, path: Path) -> None:
@@ -155,16 +157,16 @@ class Reserve:
 
     @property
     def missing(self) -> bool:
-        """Whether the reserve was released, and the disk has not had room to create it again."""
+        """Whether the reserve was released, and the disk has had no room since to create it again."""
         return self._wanted and not self._path.exists()
 
     def want(self) -> None:
-        """Create the reserve, and maintain it from now on."""
+        """Create the reserve file, and recreate it after each release."""
         self._wanted = True
         self.restore()
 
     def give_up(self) -> bool:
-        """Delete the reserve file to free its space on the disk; false when there was none."""
+        """Delete the reserve file to free its space; return false if there was no file."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -173,7 +175,7 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Create the reserve again if it is missing and the disk has room for twice its size."""
+        """Create the reserve file again if it is missing and the disk has room for twice its size."""
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -199,7 +201,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteHistory:
-    """The outcomes of this process's writes.
+    """The outcomes of this process's writes to the database.
 
     Moments are seconds since 1970, and 0 means never. ``problem`` is the reason of the last failed write, and
     ``replaced`` counts lost writing connections that were replaced.
@@ -218,7 +220,7 @@ class WriteHistory:
 
 
 class Writer:
-    """The pool of a process's one writing connection, for which threads queue.
+    """The pool of a process's only writing connection, for which threads queue.
 
     A thread that is interrupted inside the pool can lose the connection, so that no thread holds it and none can get
     it. The connection is replaced when a thread has timed out waiting for it, no living thread holds it, and none
@@ -234,16 +236,16 @@ class Writer:
         self._given_back = 0
         self._driver: Any = None
         self.history = WriteHistory()
-        self.engine = self._opened()
+        self.engine = self._open()
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """Yield the connection in a transaction that is committed at the end; raises ``StoreBusy``.
+        """Yield the connection in a transaction that is committed at the end of the block; raises ``StoreBusy``.
 
         Only a transaction that changed rows counts as a successful write.
         """
         try:
-            with self._held() as connection:
+            with self._hold_connection() as connection:
                 driver = driver_of(connection)
                 before = driver.total_changes
                 with connection.begin():
@@ -253,60 +255,59 @@ class Writer:
             failure = store_failure(error, self._path)
             if failure is None:
                 raise
-            self._failed(failure)
+            self._record_failure(failure)
             raise failure from None
         if changed:
-            self._succeeded()
+            self._record_success()
 
     def probe(self) -> None:
-        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` when that fails."""
+        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` if that fails."""
         with self.begin() as connection:
             driver_of(connection).execute("PRAGMA user_version=0")
-        self._succeeded()
+        self._record_success()
 
     def close(self) -> None:
-        """Close the connection."""
         self.engine.dispose()
 
-    def _succeeded(self) -> None:
+    def _record_success(self) -> None:
         with self._lock:
             self.history = replace(self.history, succeeded_at=time.time())
 
-    def _failed(self, failure: StoreBusy) -> None:
+    def _record_failure(self, failure: StoreBusy) -> None:
         with self._lock:
             failures = self.history.failures + 1
             self.history = replace(self.history, failed_at=time.time(), problem=str(failure), failures=failures)
 
     @contextmanager
-    def _held(self) -> Iterator[Connection]:
-        with self._connected() as connection:
+    def _hold_connection(self) -> Iterator[Connection]:
+        with self._connect() as connection:
             self._holder = current_thread()
             try:
                 yield connection
             finally:
-                # Counted first, because otherwise a thread that timed out could consider the connection lost.
+                # The count rises first, because a waiting thread could otherwise take the connection for lost.
                 self._given_back += 1
                 self._holder = None
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         engine, given_back = self.engine, self._given_back
         try:
             return engine.connect()
         except PoolTimeout:
-            if not self._replaced(engine, given_back):
+            if not self._replace_lost(engine, given_back):
                 raise
         return self.engine.connect()
 
-    def _opened(self) -> Engine:
+    def _open(self) -> Engine:
         engine = open_writer(self._path, self._busy_seconds)
-        event.listen(engine, "connect", self._remember)
+        event.listen(engine, "connect", self._remember_driver)
         return engine
 
-    def _remember(self, driver: Any, _record: Any) -> None:
+    def _remember_driver(self, driver: Any, _record: Any) -> None:
         self._driver = driver
 
-    def _replaced(self, waited_for: Engine, given_back: int) -> bool:
-        """Replace the engine if its connection is lost, and return whether it was.
+    def _replace_lost(self, waited_for: Engine, given_back: int) -> bool:
+        """Replace the engine if its connection is lost; return whether this or another thread replaced it.
 
         ``given_back`` is the count of returned connections when the thread began to wait.
         """
@@ -317,18 +318,19 @@ class Writer:
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):
-                self._driver.close()  # an open transaction on it would block the next writer
+                # An open transaction on the lost connection would block the next writer.
+                self._driver.close()
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
-            self.engine = self._opened()
+            self.engine = self._open()
         return True
 
 
 class CommitMark:
-    """A connection that only reads ``data_version``, a number that changes with each commit of other connections.
+    """A connection that reads only ``data_version``, a number that changes with each commit of other connections.
 
-    Commits of other processes change it as well. Reading it takes microseconds, while the cheapest query of a table
-    takes a hundred.
+    Commits of other processes change it too. Reading it takes microseconds, a hundredth of the cheapest query of a
+    table.
     """
 
     def __init__(self, path: Path) -> None:
@@ -340,18 +342,18 @@ class CommitMark:
         """Return ``data_version`` as text."""
         with self._lock:
             if self._connection is None:
-                self._connection = self._opened()
+                self._connection = self._open()
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return str(version)
 
     def close(self) -> None:
-        """Close the connection; the next call of ``mark`` opens another one."""
+        """Close the connection; a later call of ``mark`` opens another one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         address = f"{self._path.absolute().as_uri()}?mode=rw"
         opened = sqlite3.connect(
             address, uri=True, timeout=MARK_BUSY_SECONDS, check_same_thread=False, isolation_level=None

@@ -1,4 +1,4 @@
-"""The base class of all repositories, the connection of a transaction, and helpers for prepared statements."""
+"""The base class of all repositories, the connection of a transaction, and helpers for rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +20,11 @@ Query = TypeVar("Query", bound=Callable[..., Any])
 Found = TypeVar("Found")
 
 STAMPED = frozenset(RowVersions._fields)
-"""The tables whose rows are cached across transactions."""
+"""The tables whose rows are cached across transactions, by version."""
 
 
 class Link:
-    """The connection of one transaction, and its ORM session, which is created at its first use."""
+    """The connection of one transaction, and its ORM session, which is created when first used."""
 
     def __init__(self, connection: Connection, caches: dict[str, Any] | None = None) -> None:
         """``caches`` hold query results across transactions, by the name of the query."""
@@ -39,34 +39,34 @@ class Link:
         """Values read in this transaction, by repository, until that repository changes a row."""
 
     def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
-        """Note values to be written before the commit; all values under one repository and key share one call."""
+        """Collect values to write before the commit; all values with the same name and key share one ``write``."""
         pending, _ = self._unwritten.get((name, key), ({}, write))
         self._unwritten[(name, key)] = ({**pending, **values}, write)
 
     def write_noted(self, *names: str) -> None:
-        """Write the noted values of these repositories, or of all repositories if none is named."""
+        """Write the values collected by ``later``, of these repositories or of all."""
         for key in [key for key in self._unwritten if not names or key[0] in names]:
             values, write = self._unwritten.pop(key)
             write(values)
 
     def committed(self) -> None:
-        """Make the calls that were registered for after the commit."""
+        """Make the calls that were registered for the time after the commit."""
         for call in self.when_committed:
             call()
 
     @cached_property
     def session(self) -> Session:
-        """The ORM session of this transaction; its objects may be rows of a cached table."""
+        """The ORM session of this transaction; its objects may belong to tables that are cached across transactions."""
         self.reads_cached = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush(self) -> None:
-        """Write noted values and new or changed objects."""
+        """Write collected values, and new or changed objects."""
         self.write_noted()
         self.flush_objects()
 
     def flush_objects(self) -> None:
-        """Write new or changed objects."""
+        """Write new or changed objects of the session."""
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
             self.write_noted()
             self.known.clear()
@@ -74,24 +74,25 @@ class Link:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Roll back the changes of the block when it raises."""
+        """Roll back the changes of the block if it raises."""
         self.flush()
         try:
             with self._savepoint():
                 yield
                 self.flush()
-        except BaseException:  # re-raised at once
+        except BaseException:  # also for a cancellation; the exception is raised again
             self.known.clear()
             self._unwritten.clear()
             raise
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        """Open a savepoint; if the block raises, close a session that was created in it."""
+        """Open a savepoint; if the block raises, close a session that was created inside the block."""
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
-                self.session.connection()  # begins the transaction now, so that statements on the driver are part of it
+                # This call begins the savepoint, so that later statements on the driver are part of it.
+                self.session.connection()
                 yield
                 self.session.flush()
             return
@@ -99,23 +100,20 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    self.session.commit()  # a nested savepoint that SQLAlchemy opened for the session
-            except BaseException:  # re-raised at once
+                    # The session was created in this savepoint, so its commit ends only a nested savepoint of its own.
+                    self.session.commit()
+            except BaseException:  # also for a cancellation; the exception is raised again
                 self.close()
                 self.__dict__.pop("session", None)
                 raise
 
     def close(self) -> None:
-        """Close the session."""
         if "session" in self.__dict__:
             self.session.close()
 
 
 def read_once(method: Query) -> Query:
-    """Cache the values a query returns for each set of arguments, until its repository changes a row.
-
-    The cache lasts at most for one transaction.
-    """
+    """Decorate a query to cache its results within a transaction, until its repository changes a row."""
 
     @wraps(method)
     def reading(self: "Repository", *arguments: Any) -> Any:
@@ -129,21 +127,21 @@ def read_once(method: Query) -> Query:
 
 
 def with_values(row: Row, **values: object) -> Row:
-    """Return a copy of a row that was read as a value, with other values in some columns."""
+    """Return a copy of a row that was read as a value, with new values in some columns."""
     copy: Row = type(row).__new__(type(row))
     copy.__dict__.update(row.__dict__, **values)
     return copy
 
 
 def required(found: Found | None, missing: str) -> Found:
-    """Return the value unless it is None; raises ``NotFound`` with this message for None."""
+    """Return a value that is not None; raise ``NotFound`` with the message ``missing`` otherwise."""
     if found is None:
         raise NotFound(missing)
     return found
 
 
 class Repository:
-    """A set of queries about one noun, inside one transaction.
+    """The queries about one kind of row, within one transaction.
 
     Queries that every message needs are ``PreparedStatement`` constants of the class and run on the driver's connection
     (ADR 7). New or changed objects are written only when the session is flushed, and a statement sees and changes only
@@ -152,7 +150,7 @@ class Repository:
     """
 
     _noun = "Repository"
-    """The name under which a transaction caches the values that it read through this repository."""
+    """The name under which a transaction caches query results of this repository."""
     _also_changes: Sequence[str] = ()
     """The names of other repositories whose rows this repository's statements change."""
 
@@ -173,19 +171,19 @@ class Repository:
         return self._session.exec(query).all()
 
     def _first(self, query: SelectOfScalar[Found]) -> Found | None:
-        """Return the first result of a query, None when there is none; a row is an object of the session."""
+        """Return the first result of a query or None; a row is an object of the session."""
         return self._session.exec(query).first()
 
     def _any(self, query: SelectOfScalar[Any]) -> bool:
-        """Return whether a query has a result."""
+        """Return whether a query has any result."""
         return self._session.exec(query.limit(1)).first() is not None
 
     def _known(self) -> dict[object, Any]:
-        """Return the values that were read in this transaction and are still valid."""
+        """Return the cached results of this repository's queries in this transaction."""
         return self._link.known.setdefault(self._noun, {})
 
     def _invalidate(self, prepared: PreparedStatement | None = None) -> None:
-        """Drop the values that this transaction read through this repository, because its rows change.
+        """Drop this repository's cached results, because its rows change.
 
         ``prepared`` is the statement that changes them, None for any other kind of change.
         """
@@ -197,40 +195,40 @@ class Repository:
             self._link.known.pop(name, None)
 
     def _rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a statement reads, in its order."""
+        """Return the rows that a prepared statement reads, in its order."""
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
-        """Return the first row that a statement reads, None when there is none."""
+        """Return the first row that a prepared statement reads, or None."""
         first = prepared.run(self._link.driver, values).fetchone()
         return prepared.rows((first,))[0] if first is not None else None
 
     def _exists(self, prepared: PreparedStatement, **values: object) -> bool:
-        """Return whether a statement reads any row."""
+        """Return whether a prepared statement reads any row."""
         return prepared.run(self._link.driver, values).fetchone() is not None
 
     def _value(self, prepared: PreparedStatement, **values: object) -> Any:
-        """Return the first column of the first row that a statement reads, None when there is none."""
+        """Return the first column of the first row that a prepared statement reads, or None."""
         row = self._row(prepared, **values)
         return row[0] if row is not None else None
 
     def _change(self, prepared: PreparedStatement, **values: object) -> int:
-        """Run a statement that changes rows and return how many it changed."""
+        """Run a prepared statement that changes rows; return how many rows it changed."""
         self._invalidate(prepared)
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement that changes rows and return the ``returning`` columns of each changed row."""
+        """Run a prepared statement that changes rows; return the ``returning`` columns of each changed row."""
         self._invalidate(prepared)
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _insert(self, prepared: PreparedStatement, **values: object) -> int:
-        """Run a statement that adds a row and return the row's id."""
+        """Run a prepared statement that adds a row; return the row's id."""
         self._invalidate(prepared)
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:
-        """Write a new row without the session and return it; a row without an id gets a new one.
+        """Write a new row without the session and return it; a row without an id gets one.
 
         The row is not part of the session: a later change of a column needs its own statement.
         """
@@ -240,7 +238,7 @@ class Repository:
         return row
 
     def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
-        """Return the first row of a ``select`` of a whole table as a value, None when there is none.
+        """Return the first row of a ``select`` of a whole table as a value, or None.
 
         A value is not part of the session, costs a tenth of an object, and cannot be changed: setting a column raises,
         and so does adding the value to the session.
@@ -264,25 +262,25 @@ class Repository:
         self._session.flush()
 
     def _highest_id(self, table: type[SQLModel]) -> int:
-        """Return the highest id ever assigned in a table that does not reuse ids, or the floor that was set."""
+        """Return the highest id ever assigned or reserved in a table that does not reuse ids."""
         sequence = "SELECT seq FROM sqlite_sequence WHERE name = ?"
         row = self._link.driver.execute(sequence, (table.__tablename__,)).fetchone()
         return int(row[0]) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
-        """Assign only ids above the floor from now on, in a table that does not reuse ids; the floor never sinks."""
+        """Assign only ids above ``floor`` to new rows of a table that does not reuse ids; later floors only rise."""
         name, driver = table.__tablename__, self._link.driver
         if self._highest_id(table) >= floor:
             return
         if not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
-            # SQLite creates the counter with the first row of the table
+            # Before the first row of a table, SQLite has no counter for its ids.
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement that is not prepared, with values for its parameters.
 
-        For changes of rows and reads of columns: it costs half as much as through the session, which also searches its
-        loaded objects.
+        Meant for changes of rows and reads of columns: it costs half as much as the session, which also searches its
+        objects.
         """
         self._invalidate()
         return self._link.connection.execute(statement, values)

@@ -1,4 +1,4 @@
-"""Creates and migrates the tables, and refuses a database whose tables this release cannot migrate."""
+"""Creates and migrates the tables, and refuses a database that this release cannot migrate."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ from maestro.store.engine.database import damage, open_readers, open_writer
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 OLDEST_SQLITE = (3, 35)
-"""The first version with ``RETURNING``."""
+"""The first SQLite version that supports ``RETURNING``."""
 
 
 def upgrade(path: Path) -> None:
-    """Create or migrate the database file.
+    """Create the database file, or migrate its tables to this release.
 
     Raises ``NewerDatabase`` when a later release wrote it, ``OlderDatabase`` when a version before the first release
     did, and ``StoreUnreadable`` when it is no readable SQLite file.
     """
     with opened(open_writer(path), path) as connection:
-        if not _is_present(connection, path):
+        if not _has_current_tables(connection, path):
             _migrate(connection)
 
 
 def check(path: Path) -> None:
-    """Require tables of this release, without changing the file, because another process may be using it.
+    """Require the tables of this release, without changing the file, because another process may be using it.
 
     Raises ``OlderDatabase`` when an earlier release wrote the file, and the errors of ``upgrade``.
     """
@@ -40,8 +40,8 @@ def check(path: Path) -> None:
 
 
 def require_release(connection: Connection, path: Path) -> None:
-    """Require the tables of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
-    if not _is_present(connection, path):
+    """Require the tables of this release in an open database; raises ``OlderDatabase`` and ``NewerDatabase``."""
+    if not _has_current_tables(connection, path):
         raise OlderDatabase(
             f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
             "up to date with `maestro migrate`."
@@ -49,19 +49,19 @@ def require_release(connection: Connection, path: Path) -> None:
 
 
 def revision(path: Path) -> str:
-    """Return the revision of the tables in the file, empty when the file is missing or has no tables.
+    """Return the revision of the tables in a database file; empty if the file is missing or has no tables.
 
     Raises ``StoreUnreadable`` when the file is no readable SQLite file.
     """
     if not path.exists():
         return ""
     with opened(open_readers(path), path) as connection:
-        return _current(connection) or ""
+        return _recorded_revision(connection) or ""
 
 
 @contextmanager
 def opened(engine: Engine, path: Path) -> Iterator[Connection]:
-    """Yield a connection; raises ``StoreUnreadable`` with the reason and the fix when the file cannot be read."""
+    """Yield a connection of the engine; raises ``StoreUnreadable`` with the reason and the fix if that fails."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnreadable(
@@ -72,13 +72,15 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        raise StoreUnreadable(_why(path, error.orig if isinstance(error, DatabaseError) else error)) from None
+        raise StoreUnreadable(
+            _failure_reason(path, error.orig if isinstance(error, DatabaseError) else error)
+        ) from None
     finally:
         engine.dispose()
 
 
-def _why(path: Path, cause: BaseException | None) -> str:
-    """Return the reason and the fix for a driver error."""
+def _failure_reason(path: Path, cause: BaseException | None) -> str:
+    """Return the reason and the fix for an error of the driver as a sentence."""
     damaged = damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
         return damaged
@@ -87,12 +89,12 @@ def _why(path: Path, cause: BaseException | None) -> str:
     return f"{path} is not a Maestro database: {cause}. Move it away or set dataDir to another folder."
 
 
-def _is_present(connection: Connection, path: Path) -> bool:
-    """Return whether the tables are those of this release; false when they can be migrated.
+def _has_current_tables(connection: Connection, path: Path) -> bool:
+    """Return whether the tables are those of this release, and false if they can be migrated to it.
 
-    Raises ``NewerDatabase``, and ``OlderDatabase`` when no migration begins at them.
+    Raises ``NewerDatabase``, and ``OlderDatabase`` for tables that no migration starts from.
     """
-    found, known = _current(connection), revisions()
+    found, known = _recorded_revision(connection), revisions()
     if found is not None and found < known[0]:
         raise OlderDatabase(
             f"{path} was written by a development version of Maestro before its first release (schema {found}), and "
@@ -108,16 +110,16 @@ def _is_present(connection: Connection, path: Path) -> bool:
 
 
 def _migrate(connection: Connection) -> None:
-    """Run the missing migrations."""
-    # Imported here because Alembic takes a tenth of a second of CPU time, and most starts find tables of this release.
+    """Run all migrations that the database lacks."""
+    # Alembic is imported only here, because its import takes 0.1 s of CPU time and most starts need no migration.
     command, config = import_module("alembic.command"), import_module("alembic.config").Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
 
-def _current(connection: Connection) -> str | None:
-    """Return the revision that Alembic recorded in the database, None without any."""
+def _recorded_revision(connection: Connection) -> str | None:
+    """Return the revision that Alembic recorded in the database, or None."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision_id: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -126,5 +128,5 @@ def _current(connection: Connection) -> str | None:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Return the revisions of this release, oldest first: the numbers in the file names of the migrations."""
+    """Return the table revisions that this release knows, oldest first, from the file names of its migrations."""
     return tuple(sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py")))

@@ -1,4 +1,4 @@
-"""Statements that are compiled once and run on the driver directly, at a fifth of SQLAlchemy's cost.
+"""SQL statements that are compiled once and run on the driver directly, at a fifth of SQLAlchemy's cost.
 
 All differences between databases are in this module and in ``repository``: the dialect, upserts, a list as one
 parameter, the larger of two values. Other repositories import these from here, so that a second database would need its
@@ -45,10 +45,10 @@ CHANNEL_KEY = ("platform", "account", "channel")
 """The columns that identify a channel."""
 
 BATCH = 500
-"""The most values that a statement gets as separate parameters, which SQLite limits."""
+"""The most values in one batch, because SQLite limits the parameters of a statement."""
 
 NO_LIMIT = -1
-"""The value of a ``limit`` parameter that returns every row."""
+"""The value for a ``limit`` parameter that means no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class _CompiledStatement:
 
 
 class PreparedStatement:
-    """A statement compiled at its first run, with ``bindparam``s for variable values; a constant of its repository.
+    """A statement that is compiled at its first run, with ``bindparam``s for variable values.
 
-    A list cannot be a parameter, because its length would change the SQL: use ``one_of`` for constants, and ``in_list``
-    with a ``json_list`` for other values.
+    Repositories define these statements as class constants. A list cannot be a parameter, because its length would
+    change the SQL: use ``one_of`` for constants, and ``in_list`` with a ``json_list`` for other values.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
@@ -78,7 +78,7 @@ class PreparedStatement:
 
     @cached_property
     def table(self) -> str:
-        """The table that the statement changes; empty for a statement that only reads."""
+        """The name of the table that the statement changes; empty if it only reads."""
         changed = getattr(self._statement, "table", None)
         return changed.name if changed is not None else ""
 
@@ -91,7 +91,7 @@ class PreparedStatement:
         return driver.execute(ready.sql, arguments)
 
     def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Convert the driver's rows to Python's types."""
+        """Convert rows of the driver to rows with Python's types."""
         results = self._ready.results
         if not results:
             return list(cells)
@@ -106,7 +106,7 @@ class PreparedStatement:
     def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
         """Convert a row to a value of its table's class; see ``Repository._read``.
 
-        The table's columns begin at the index ``first`` of the row, and other columns may follow.
+        The table's columns begin at index ``first`` of the row, and other columns may follow.
         """
         value: Row = model.__new__(model)
         value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
@@ -144,45 +144,45 @@ def _dialect() -> Dialect:
 
 
 def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of these constants."""
+    """Return the condition that a column equals one of these constants."""
     return or_(*(column == value for value in values))
 
 
 def same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
-    """Return the condition that each of these columns equals the parameter with the column's name."""
+    """Return the condition that each named column equals the parameter of the same name."""
     return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
 def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of the values in this parameter, made by ``json_list``."""
+    """Return the condition that a column equals one of the values in a parameter made by ``json_list``."""
     return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
 
 
 def json_list(values: Iterable[object]) -> str:
-    """Return values as JSON, for a parameter of ``in_list``."""
+    """Return values as a JSON array, for a parameter of ``in_list``."""
     return json.dumps(list(values))
 
 
 def batches(values: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
-    """Yield values in batches of at most ``BATCH``."""
+    """Yield the values in batches of at most ``BATCH``."""
     remaining = iter(values)
     while batch := tuple(islice(remaining, BATCH)):
         yield batch
 
 
 def greatest(first: Any, second: Any) -> ColumnElement[Any]:
-    """Return the larger of two values."""
+    """Return the SQL expression for the larger of two values."""
     return func.max(first, second)
 
 
 @cache
 def row_insert(table: type[SQLModel]) -> PreparedStatement:
-    """Return the statement that adds a row; the parameters have the names of the columns."""
+    """Return the statement that adds a row, with parameters named like the columns."""
     return PreparedStatement(insert(table))
 
 
 @cache
 def row_update(table: type[SQLModel], *names: str) -> PreparedStatement:
-    """Return the statement that sets columns of the row with the id ``its_id``; their parameters are ``its_<name>``."""
+    """Return the statement that updates columns of a row; parameters are ``its_id`` and ``its_<column>``."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     return PreparedStatement(update(table).where(inspect(table).c.id == bindparam("its_id")).values(values))

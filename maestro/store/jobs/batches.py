@@ -1,4 +1,4 @@
-"""Queries for replay batches: candidate jobs with the facts for a preview, and items with their outcomes."""
+"""Queries for replay batches, their items, and the jobs that a new batch may replay."""
 
 import json
 from collections import defaultdict
@@ -23,10 +23,10 @@ from maestro.store.jobs.delegations import Delegations
 from maestro.store.jobs.filters import conditions
 
 JOBS_AT_ONCE = 1000
-"""Jobs that are read at a time."""
+"""The number of jobs that are read at once."""
 
 PRICED_CALLS = 1000
-"""The newest model calls, whose average cost serves as the price in a preview."""
+"""The number of newest model calls whose average cost is the price in a preview."""
 
 Key = TypeVar("Key")
 
@@ -51,10 +51,10 @@ class Batches(Repository):
     )
 
     def add(self, batch: ReplayBatch, outlooks: Iterable[JobPreview]) -> None:
-        """Add a batch with an item for each job, in their order; items of jobs with a problem are refused at once."""
+        """Add a batch with an item for each job, in order; items of jobs with a problem are refused at once."""
         self._save(batch)
         for place, one in enumerate(outlooks, start=1):
-            # Prepared for speed: the transaction blocks all other writers while up to 100,000 rows are added.
+            # A prepared statement saves time: the transaction adds up to 100,000 rows and blocks all other writers.
             self._insert(
                 self._ADDED,
                 batch_id=batch.id,
@@ -72,16 +72,16 @@ class Batches(Repository):
         return required(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
     def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
-        """Return up to ``limit`` batches with a lower id than ``after``, newest first."""
+        """Return up to ``limit`` batches with ids below ``after``, newest first."""
         batches = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
         return self._all(batches.where(ReplayBatch.id < after) if after is not None else batches)
 
     def open(self) -> Sequence[ReplayBatch]:
-        """Return the batches that have not ended, oldest first, as values."""
+        """Return the batches that have not ended as values, oldest first."""
         return self._read_all(self._OPEN, ReplayBatch)
 
     def progress(self, batch_id: str) -> BatchProgress:
-        """Return the progress of a batch."""
+        """Return the progress of a batch: the counts of its items by state."""
         states = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
         statuses = (
             select(Job.status, func.count())
@@ -94,7 +94,7 @@ class Batches(Repository):
         )
 
     def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
-        """Return up to ``limit`` items after an index, with one of these states, or with any if none is given."""
+        """Return up to ``limit`` items with an index above ``after``, in one of these states (none given: any)."""
         items = (
             select(ReplayItem, Job.status)
             .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
@@ -106,49 +106,49 @@ class Batches(Repository):
         return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
 
     def open_lanes(self) -> Sequence[str]:
-        """Return the lane of each job that a batch began and that is pending or running; empty text without a lane."""
+        """Return the lane of each pending or running job that a batch began; an empty text for a job without a lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
         lanes = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
         return self._run(lanes).scalars().all()
 
-    def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
-        """Return the index and lane of the next items to begin, except those in the lanes ``but``."""
+    def waiting_items(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
+        """Return the index and lane of the next waiting items of a batch, except items in the lanes ``but``."""
         items = select(ReplayItem.place, ReplayItem.lane).where(
-            *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
+            *_waiting_items_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
         return [(place, lane) for place, lane in self._run(items.order_by(col(ReplayItem.place)).limit(limit))]
 
-    def take(self, batch_id: str, place: int) -> str | None:
-        """Return the job of an item that still waits, None when the item does not."""
+    def take_item(self, batch_id: str, place: int) -> str | None:
+        """Return the job id of a waiting item to begin it, or None if the item no longer waits."""
         job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
         return job_id
 
-    def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
-        """Store the outcome of an item; after the last item, the batch has ended."""
+    def settle_item(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
+        """Store the outcome of an item; after the last item, end the batch."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
         self._run(row.values(state=state, began=began, problem=problem, at=self._now))
         self.end(batch_id)
 
     def stop(self, batch_id: str) -> None:
-        """Skip all items that are still waiting."""
+        """Skip all waiting items of a batch, which ends the batch."""
         self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
-        waiting = update(ReplayItem).where(*_waiting_of(batch_id))
+        waiting = update(ReplayItem).where(*_waiting_items_of(batch_id))
         self._run(waiting.values(state=ItemState.SKIPPED, at=self._now))
         self.end(batch_id)
 
     def end(self, batch_id: str) -> None:
-        """End a batch in which no item waits."""
-        waiting = select(ReplayItem.place).where(*_waiting_of(batch_id))
+        """End a batch if none of its items waits."""
+        waiting = select(ReplayItem.place).where(*_waiting_items_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
 
 
-def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
+def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
     return col(ReplayItem.batch_id) == batch_id, col(ReplayItem.state) == ItemState.WAITING
 
 
 class BatchCandidates(Repository):
-    """Reads the candidate jobs of a batch, a thousand at a time with a few queries."""
+    """Queries for the jobs that a batch may replay, read a thousand at a time."""
 
     _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
@@ -180,19 +180,19 @@ class BatchCandidates(Repository):
     )
 
     def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
-        """Return up to ``limit`` jobs that match a filter, in the order of their positions."""
+        """Return the ids of up to ``limit`` jobs that match a filter, in the order of their positions."""
         jobs = select(Job.id).where(*conditions(wanted))
         return self._run(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
-    def of(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
-        """Yield each job with its facts, in the given order; None for a job that does not exist."""
+    def read_jobs(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
+        """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
-            candidates = self._chunk(chunk)
+            candidates = self._candidates_by_id(chunk)
             yield from ((job_id, candidates.get(job_id)) for job_id in chunk)
 
     def prices(self) -> Prices:
-        """Return the average cost of recent model calls."""
+        """Return the average cost of recent model calls, which previews use as the price of a call."""
         newest = (
             select(UsageRow.agent_id, UsageRow.model, UsageRow.cost_usd)
             .where(UsageRow.state == CallState.ANSWERED, col(UsageRow.cost_usd).is_not(None))
@@ -201,19 +201,19 @@ class BatchCandidates(Repository):
         )
         rows = self._run(newest).all()
         return Prices(
-            agents=_means((agent, cost) for agent, _, cost in rows if agent is not None),
-            models=_means((model, cost) for _, model, cost in rows),
-            overall=_means(("", cost) for *_, cost in rows).get(""),
+            agents=_average_costs((agent, cost) for agent, _, cost in rows if agent is not None),
+            models=_average_costs((model, cost) for _, model, cost in rows),
+            overall=_average_costs(("", cost) for *_, cost in rows).get(""),
         )
 
-    def _chunk(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
-        jobs = {job.id: job for job in self._jobs(ids)}
+    def _candidates_by_id(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
+        jobs = {job.id: job for job in self._read_job_rows(ids)}
         newest = self._newest(jobs)
-        parents = self._those(self._PARENTS, [job.id for job in newest.values()])
-        steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
-        done = self._done([job_id for job_id, last in steps.items() if not continues_at_last_step(*last)])
+        parents = self._matching_ids(self._PARENTS, [job.id for job in newest.values()])
+        steps = {job_id: (step, state) for job_id, step, state in self._rows_of_jobs(self._STEPS, ids)}
+        done = self._finished_steps([job_id for job_id, last in steps.items() if not continues_at_last_step(*last)])
         calls: dict[str, list[CallAttempt]] = defaultdict(list)
-        for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
+        for job_id, purpose, number, state, asks_tools, cost in self._rows_of_jobs(self._CALLS, ids):
             calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))
         return {
             job_id: BatchCandidate(
@@ -228,12 +228,12 @@ class BatchCandidates(Repository):
         }
 
     def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
-        """Return for each job the job that currently answers the same message or does the same task."""
+        """Return, for each of these jobs, the newest job that answers the same message or does the same task."""
         ids = list(jobs)
-        answered_by = dict(self._found(self._ANSWERED_BY, ids))
+        answered_by = dict(self._rows_of_jobs(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}
-        answering = {**jobs, **{job.id: job for job in self._jobs(sorted(others))}}
-        restarted = self._those(self._RESTARTED, ids)
+        answering = {**jobs, **{job.id: job for job in self._read_job_rows(sorted(others))}}
+        restarted = self._matching_ids(self._RESTARTED, ids)
         newest = {}
         for job_id, job in jobs.items():
             if job.what_if:
@@ -245,27 +245,27 @@ class BatchCandidates(Repository):
                 newest[job_id] = self._delegations.newest(job) if passed_on else job
         return newest
 
-    def _done(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
+    def _finished_steps(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
         results: dict[str, dict[str, str]] = defaultdict(dict)
-        for job_id, step, result in self._found(self._DONE, ids):
+        for job_id, step, result in self._rows_of_jobs(self._DONE, ids):
             results[job_id][step] = result
         return results
 
-    def _jobs(self, ids: Sequence[str]) -> list[Job]:
+    def _read_job_rows(self, ids: Sequence[str]) -> list[Job]:
         return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
 
     @property
     def _delegations(self) -> Delegations:
         return Delegations(self._link, self._now)
 
-    def _found(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         return self._rows(prepared, ids=json.dumps(ids))
 
-    def _those(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset(value for (value,) in self._found(prepared, ids))
+    def _matching_ids(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(value for (value,) in self._rows_of_jobs(prepared, ids))
 
 
-def _means(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+def _average_costs(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     sums: dict[Key, list[float]] = defaultdict(list)
     for key, cost in costs:
         sums[key].append(cost)

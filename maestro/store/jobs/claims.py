@@ -1,4 +1,4 @@
-"""Queries of dispatchers for pending jobs: which to claim next, and which to answer together.
+"""Queries for pending jobs: which ones the dispatcher claims next, and which ones one job answers together.
 
 See docs/decisions.md: busy agents.
 """
@@ -39,35 +39,34 @@ CLAIM_LAPSES = timedelta(seconds=10)
 """The time within which a dispatcher must start a claimed job; after that, the claim lapses."""
 
 FEW = 10
-"""Up to this many jobs are claimed without first counting the jobs that are under way."""
+"""Up to this number, jobs are claimed without first counting the jobs that are under way."""
 
 LOOKED_AT = 20
-"""If many jobs wait, this multiple of the limit of claims is read."""
+"""If many jobs wait, this many candidates are read for each job to claim."""
 
 LEAST = Priority.SCHEDULED
-"""The lowest priority."""
+"""The number of the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A claimed job, and its precedence as far as it is known before routing."""
+    """A claimed job with its precedence, as far as it is known before routing."""
 
     job: Job
     precedence: Precedence
 
     @property
     def id(self) -> str:
-        """The job's id."""
         return self.job.id
 
 
-def _is_recent(moment: Mapped[Any]) -> ColumnElement[bool]:
-    """Return the condition that a moment is not older than a claim may be; future moments do not count."""
+def _recency_condition(moment: Mapped[Any]) -> ColumnElement[bool]:
+    """Return the condition that a moment lies between the oldest valid claim and now."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
 
 class Claims(Repository):
-    """Queries of dispatchers on pending jobs."""
+    """Queries with which dispatchers find and claim pending jobs."""
 
     # A running job holds its lane, even against a job that resumes with an earlier position.
     _HEADS = (
@@ -79,7 +78,7 @@ class Claims(Repository):
         .subquery()
     )
     _LEADING = aliased(Job)
-    # Jobs that an answer created begin after that answer is delivered.
+    # A job that an answer created begins only after the job of that answer has ended.
     _LED_TO = (
         columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
@@ -90,7 +89,8 @@ class Claims(Repository):
         or_(
             col(Job.claimed_at).is_(None),
             col(Job.claimed_at) < bindparam("abandoned_before"),
-            col(Job.claimed_at) > bindparam("now"),  # times in the future mean that the clock was set back
+            # A claim with a time in the future was made before the clock was set back, and does not count.
+            col(Job.claimed_at) > bindparam("now"),
         ),
     )
     _UNCLAIMED = PreparedStatement(columns(col(Job.id)).where(*UNCLAIMED).limit(1))
@@ -100,7 +100,7 @@ class Claims(Repository):
         or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
         or_(col(Job.parent_id).is_(None), ~_LED_TO),
     )
-    # The paying client of a message is known only after routing; before, it is that of the channel's agent.
+    # Routing sets a job's paying client; until then, the client of the channel or of its agent is used instead.
     _FOUND = (
         columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
@@ -123,25 +123,25 @@ class Claims(Repository):
         .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
         .label("place")
     ).subquery()
-    # One job of each client or channel first, then a second of each, so that a flood in one hides no other.
+    # Every client or channel gets one job before any gets a second, so that a flood in one hides no other.
     _CROWD = PreparedStatement(
         columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
         .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
         .limit(bindparam("at_most"))
     )
-    _CLAIMED_LATELY = _is_recent(col(Job.claimed_at))
+    _CLAIMED_LATELY = _recency_condition(col(Job.claimed_at))
     _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
     _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
     _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
-    _ENDED_LATELY = _STEP.where(_is_recent(col(JobStep.finished_at)))
+    _ENDED_LATELY = _STEP.where(_recency_condition(col(JobStep.finished_at)))
     _MOVES = or_(
         _CLAIMED_LATELY,
-        _is_recent(col(Job.started_at)),
+        _recency_condition(col(Job.started_at)),
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
-    # Jobs without progress, for example on a stopped process, do not count: a few of them would block all others.
+    # Running jobs without recent progress do not count, because a few stalled jobs would block all others.
     _IN_HAND = PreparedStatement(
         columns(func.count())
         .select_from(Job)
@@ -163,7 +163,7 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
-    # The default values of the columns of a new job.
+    # Default values for the columns of a new job.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )
@@ -176,17 +176,17 @@ class Claims(Repository):
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
     def claimable(self, limit: int, abandoned_before: datetime) -> list[ClaimCandidate]:
-        """Return up to ``limit`` pending jobs at the head of their lanes, the most urgent first, of all clients.
+        """Return up to ``limit`` pending jobs that can be claimed, at the head of their lanes, most urgent first.
 
-        A claim without a start lapses: one made before ``abandoned_before`` does not count.
+        A claim lapses if its job is not started: a claim from before ``abandoned_before`` does not count.
         """
         return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
 
     def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
-        """Return whether a job can be claimed, given this limit of running background jobs."""
+        """Return whether a job can be claimed, if at most ``background`` background jobs may run."""
         first = self.claimable(1, abandoned_before)
         return bool(first) and (
-            not is_background_priority(first[0].priority) or self._running_behind(abandoned_before) < background
+            not is_background_priority(first[0].priority) or self._count_background(abandoned_before) < background
         )
 
     def any_unclaimed(self) -> bool:
@@ -194,11 +194,11 @@ class Claims(Repository):
         return self._exists(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now)
 
     def background_full(self, limit: int) -> bool:
-        """Return whether this many background jobs are running, or claimed and about to begin."""
-        return self._running_behind(self._now - CLAIM_LAPSES) >= limit
+        """Return whether at least ``limit`` background jobs are running, or claimed and about to begin."""
+        return self._count_background(self._now - CLAIM_LAPSES) >= limit
 
     def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
-        """Claim jobs at the head of their lanes in the order of ``order``, so that no other dispatcher starts them."""
+        """Claim up to ``limit`` jobs at the head of their lanes, as ``order`` ranks them, before other dispatchers."""
         order = order or ClaimOrder()
         found = self.claimable(limit + 1, abandoned_before)
         if len(found) > FEW:
@@ -207,19 +207,19 @@ class Claims(Repository):
         if limit <= 0:
             return []
         in_background = sum(is_background_priority(candidate.priority) for candidate in found)
-        room = max(0, order.background - self._running_behind(abandoned_before)) if in_background else 0
-        # Background jobs come last, so a list that contains one contains all jobs of users.
+        room = max(0, order.background - self._count_background(abandoned_before)) if in_background else 0
+        # Background jobs come last in ``found``: if it contains one, it also contains all claimable jobs of users.
         crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._candidates(self._CROWD, abandoned_before, **bounds)
         return [
-            ClaimedJob(self._claimed(candidate.id), candidate.precedence)
+            ClaimedJob(self._claim_job(candidate.id), candidate.precedence)
             for candidate in order.choose(found, limit, room)
         ]
 
-    def enter(self, **columns: object) -> Job:
-        """Add a job with these columns at the end of its lane, and return it as a value without its position.
+    def add_job(self, **columns: object) -> Job:
+        """Add a job with these columns at the end of its lane; return it as a value without its position.
 
         This costs a tenth of adding the job as an object.
         """
@@ -229,21 +229,21 @@ class Claims(Repository):
         return job
 
     def forget_claims(self) -> None:
-        """Release the claims of a dispatcher that died; if it still lives, a job started twice does no harm."""
+        """Release the claims of a dispatcher that died; if it still lives, starting a job twice does no harm."""
         self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def unclaim(self, ids: Iterable[str]) -> None:
-        """Release claims of jobs that could not be started."""
+        """Release the claims of jobs that could not be started."""
         pending = update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING)
         self._run(pending.values(claimed_at=None))
 
     def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
-        """Return a job's precedence, for the time after routing, when its paying client is known."""
+        """Return the precedence of a routed job, from its priority, its paying client and its address."""
         weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
         return precedence_of(priority, client_id, weight, address)
 
     def precedence_of(self, job: Job) -> Precedence:
-        """Return the precedence of a routed job's work."""
+        """Return the precedence of a job that was routed before."""
         return self.precedence(job.priority, job.client_id, job.address)
 
     def _candidates(
@@ -252,10 +252,10 @@ class Claims(Repository):
         rows = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
         return [ClaimCandidate(*row[: len(ClaimCandidate._fields)]) for row in rows]
 
-    def _running_behind(self, abandoned_before: datetime) -> int:
+    def _count_background(self, abandoned_before: datetime) -> int:
         return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
 
-    def _claimed(self, job_id: str) -> Job:
+    def _claim_job(self, job_id: str) -> Job:
         self._change(self._CLAIM, job_id=job_id, now=self._now)
         job = self._read(self._BY_ID, Job, job_id=job_id)
         assert job is not None
@@ -263,7 +263,7 @@ class Claims(Repository):
 
 
 class MergedJobs(Repository):
-    """Queries for merged jobs: one job answers for another (``queue.merged_into``)."""
+    """Queries for merged jobs, whose messages another job answers (``queue.merged_into``)."""
 
     _also_changes = ("Jobs",)
 
@@ -289,14 +289,14 @@ class MergedJobs(Repository):
     )
 
     def answered_messages(self, job: Job) -> Sequence[InboxRow]:
-        """Return all messages that a job answers as values, in the order of arrival; none without a message."""
+        """Return the messages that a job answers, including merged jobs, as values in the order of arrival."""
         if job.inbox_id is None:
             return ()
         alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
         return self._answered(job.inbox_id, None if alone else job.id)
 
     def assume_none(self, job_id: str) -> None:
-        """Cache for this transaction that no job is merged into this one, as the caller has read."""
+        """Cache for this transaction that no job is merged into a job, as the caller has read."""
         self._known()[("none", job_id)] = True
 
     @read_once
@@ -305,40 +305,40 @@ class MergedJobs(Repository):
             return self._read_all(self._OWN, InboxRow, own=inbox_id)
         return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
-    def waiting_behind(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
-        """Return the pending jobs after a job in its lane, in order."""
+    def pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
+        """Return the pending jobs that follow a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
     def open_in(self, lane: LaneKey) -> Sequence[QueuedMessage]:
-        """Return a lane's open jobs that answer messages, in order, also jobs that gave their position up."""
+        """Return a lane's open jobs that answer messages, in order, including jobs that gave up their position."""
         messages = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = messages.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
     def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
-        """Return for each of these jobs the job into which it is merged, where known."""
+        """Return the jobs into which these jobs are merged."""
         return self._session.exec(
             select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
             execution_options={"populate_existing": True},
         ).all()
 
     def merge(self, ids: Sequence[str], host: str) -> None:
-        """Merge jobs into another one, together with the jobs that were merged into them."""
+        """Merge these jobs, and all jobs that were merged into them, into the job ``host``."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
-        self.follow(ids, host)
+        self.merge_followers(ids, host)
 
-    def follow(self, ids: Sequence[str], host: str) -> None:
-        """Merge all jobs that were merged into these jobs into another job."""
+    def merge_followers(self, ids: Sequence[str], host: str) -> None:
+        """Merge all jobs that were merged into these jobs into the job ``host``."""
         self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
         self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
     def release(self, ids: Sequence[str]) -> None:
-        """Undo the merges of these jobs, which have ended by themselves and are not answered by the other job."""
+        """Undo the merges of these jobs, which have ended on their own and are not answered by another job."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
     def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
-        """Return those of these jobs of whose answer no chunk can have reached the platform."""
+        """Return those of these jobs of which no chunk can have reached the platform."""
         with_delivery = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == DeliveryPurpose.ANSWER,

@@ -1,4 +1,4 @@
-"""Tasks that agents gave to other agents: child jobs of the job whose answer gave them.
+"""Queries for delegated tasks: jobs whose parent is the job whose answer delegated them.
 
 See docs/decisions.md: delegation.
 """
@@ -21,16 +21,16 @@ STOPPED = "stopped before it began"
 
 
 class Delegations(Repository):
-    """Queries for delegated tasks and the jobs that gave them.
+    """Queries for delegated tasks, and for the jobs that delegated them.
 
     A job's *chain* is the job itself, the tasks whose results it waits for, and the jobs in which its agent continues
-    with those results. A job with a parent but without a task is such a *continuation* of its parent.
+    with those results. A job with a parent but without a task is a *continuation* of its parent.
     """
 
     _also_changes = ("Jobs",)
 
     _LED_TO = aliased(Job)
-    # A job interrupted by a newer message after its answer was sent was not stopped by a user.
+    # The stop request of a job that was merged into another came from a newer message, and not from a user.
     _STANDING = select(
         Job.parent_id,
         and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
@@ -38,7 +38,7 @@ class Delegations(Repository):
     ).where(Job.id == bindparam("of_job"))
 
     def settle_end(self, job_id: str, status: JobStatus) -> None:
-        """Begin or withhold the tasks of a job that has ended, and report its end to a waiting delegator.
+        """Begin or withhold the tasks of an ended job, and report the end to its delegator if that waits.
 
         Tasks begin after the answer that gave them is sent. The workflow of the job starts them; if it dies, the
         dispatcher does once the claim has lapsed. Only the dispatcher starts background tasks, because it knows how
@@ -47,17 +47,17 @@ class Delegations(Repository):
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
         children = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
         if gave and status is JobStatus.COMPLETED and not stopped:
-            # The workflow of the job starts these tasks; background tasks are left to the dispatcher.
+            # The workflow of the job starts these claimed tasks; the dispatcher starts background tasks.
             tasks = (*children, col(Job.task) != "", col(Job.priority) <= Priority.MESSAGE)
             self._run(update(Job).where(*tasks).values(claimed_at=self._now))
         elif gave:
             withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
             self._run(update(Job).where(*children).values(**withheld, completed_at=self._now))
         if parent_id is not None:
-            self._report(self._fresh(job_id))
+            self._report_to_delegator(self._reload(job_id))
 
     def restore_withheld(self, job_id: str) -> None:
-        """Make withheld tasks pending again, because the failed or stopped job that gave them is resumed."""
+        """Make withheld tasks pending again, because the failed or stopped job that delegated them is resumed."""
         withheld = update(Job).where(
             col(Job.parent_id) == job_id,
             col(Job.status) == JobStatus.CANCELLED,
@@ -67,18 +67,18 @@ class Delegations(Repository):
         self._run(withheld.values(**again, stop_requested=False))
 
     def stop_reporting(self, jobs: Sequence[Job]) -> None:
-        """Report the results of these jobs to no delegator, as after a ``/stop``."""
-        self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
+        """Let these jobs report their results to no delegator, as after a ``/stop``."""
+        self._run(update(Job).where(col(Job.id).in_([self._original_job(job).id for job in jobs])).values(hears=False))
 
     def lineage(self, job: Job) -> list[Job]:
-        """Return a job and its ancestors, nearest first."""
+        """Return a job and its ancestors, the nearest first."""
         jobs = [job]
         while jobs[-1].parent_id is not None:
-            jobs.append(self._fresh(jobs[-1].parent_id))
+            jobs.append(self._reload(jobs[-1].parent_id))
         return jobs
 
-    def of(self, job_id: str) -> Sequence[Job]:
-        """Return the child jobs of a job, in the order of their creation."""
+    def children_of(self, job_id: str) -> Sequence[Job]:
+        """Return the child jobs of a job in the order of their creation."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
             execution_options=_AFRESH,
@@ -86,45 +86,45 @@ class Delegations(Repository):
 
     def below(self, job_ids: Iterable[str]) -> list[Job]:
         """Return all descendants of these jobs."""
-        children = [job for job_id in job_ids for job in self.of(job_id)]
+        children = [job for job_id in job_ids for job in self.children_of(job_id)]
         return [*children, *self.below([job.id for job in children])] if children else []
 
     def newest(self, job: Job) -> Job:
-        """Return the job that now stands for this one: its newest restart, or the job it was merged into."""
+        """Return the job that replaces this one now: its newest restart, or the job it was merged into."""
         if job.merged_into is not None:
-            return self.newest(self._fresh(job.merged_into))
+            return self.newest(self._reload(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
         restarts = restarts.order_by(col(Job.created_at).desc())
         again = self._first(restarts)
         return self.newest(again) if again is not None else job
 
     def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
-        """Return the tasks whose results a job waited for, each with the job that has its result.
+        """Return the tasks that a job delegated and waited for, each with the job that has its result.
 
         If a task was restarted, the restart has the result.
         """
-        tasks = [task for task in self.of(job_id) if task.hears]
+        tasks = [task for task in self.children_of(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
-        return [(task, self._last(task)) for task in tasks if task.id not in restarted]
+        return [(task, self._result_job(task)) for task in tasks if task.id not in restarted]
 
     def lane_of(self, job: Job) -> str | None:
-        """Return the lane of the user's message from which a task came; the task itself has no lane."""
+        """Return the lane of the user's message from which a task descends; the task itself has no lane."""
         return self.lineage(job)[-1].lane
 
     def delegator(self, job: Job) -> Job | None:
-        """Return the delegator that receives this job's answer, None when its answer goes to the channel."""
-        origin = self._origin(job)
-        return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
+        """Return the job to which this job reports its answer, or None if the answer goes to the channel."""
+        origin = self._original_job(job)
+        return self._reload(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
     def background_origin(self, job: Job) -> Job | None:
-        """Return the background job from which this job descends, None if a user or agent waits for its answer."""
+        """Return the background job from which a job descends; None if a user or agent waits for its answer."""
         began = self.lineage(job)[-1]
         return began if is_background(began) and self.delegator(job) is None else None
 
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
-        """Return the open jobs that descend from tasks given at this address, oldest first; optionally of one user."""
+        """Return the open jobs that descend from tasks given at this address (by one user, if given), oldest first."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
-        # A job without a parent is only a notice about a task.
+        # A job without a parent is not a task, but only a notice about one.
         open_jobs = select(Job).where(
             *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )
@@ -132,17 +132,19 @@ class Delegations(Repository):
             open_jobs = open_jobs.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
         return self._all(open_jobs.order_by(col(Job.turn)))
 
-    def _report(self, job: Job) -> None:
-        """Let the delegator continue when all its results are complete, unless it will continue already."""
+    def _report_to_delegator(self, job: Job) -> None:
+        """Let the delegator of a job continue if all its results are complete and it has no pending continuation."""
         delegator = self.delegator(job)
         if delegator is None:
             return
-        children = self.of(delegator.id)
-        if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
-            self._continue(delegator)
+        children = self.children_of(delegator.id)
+        if not any(
+            _is_unbegun_continuation(child) or (child.hears and self._is_chain_open(child)) for child in children
+        ):
+            self._add_continuation(delegator)
 
-    def _continue(self, delegator: Job) -> None:
-        """Add the job in which the delegator continues, at its old position, so that it is next in its lane.
+    def _add_continuation(self, delegator: Job) -> None:
+        """Add the job in which a delegator continues, at its old position, so that it is next in its lane.
 
         See docs/invariants.md: lanes.
         """
@@ -165,33 +167,35 @@ class Delegations(Repository):
         )
         job.turn = turn
 
-    def _origin(self, job: Job) -> Job:
-        """Return the job that this one continues, or itself."""
+    def _original_job(self, job: Job) -> Job:
+        """Return the job that a continuation continues; any other job itself."""
         while job.parent_id is not None and not job.task:
-            job = self._fresh(job.parent_id)
+            job = self._reload(job.parent_id)
         return job
 
-    def _is_open(self, job: Job) -> bool:
-        """Return whether any job of this chain is open."""
-        return job.status in OPEN or any(self._is_open(child) for child in self.of(job.id) if _is_in_chain(child))
+    def _is_chain_open(self, job: Job) -> bool:
+        """Return whether any job of a job's chain is open."""
+        return job.status in OPEN or any(
+            self._is_chain_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
+        )
 
-    def _last(self, job: Job) -> Job:
-        """Return the job that has the result of a chain: its last continuation, or the job itself.
+    def _result_job(self, job: Job) -> Job:
+        """Return the job that has the result of a chain: its last continuation, or the first job.
 
-        Continuations with an answer are preferred. A job's own first text, which only says that it delegates, is no
-        result if there are continuations.
+        Continuations with an answer are preferred. The first answer of a job, which only says that it delegates, is not
+        the result if there are continuations.
         """
-        continuations = [child for child in self.of(job.id) if not child.task]
+        continuations = [child for child in self.children_of(job.id) if not child.task]
         answered = [child for child in continuations if child.has_answer]
         last = (answered or continuations or [job])[-1]
-        return last if last is job else self._last(last)
+        return last if last is job else self._result_job(last)
 
-    def _fresh(self, job_id: str) -> Job:
+    def _reload(self, job_id: str) -> Job:
         return self._session.exec(select(Job).where(Job.id == job_id), execution_options=_AFRESH).one()
 
 
 _AFRESH = {"populate_existing": True}
-"""Execution options that reload rows, because statements may have changed them since the session loaded them."""
+"""Options that reload rows which statements may have changed since the session loaded them."""
 
 
 def _is_in_chain(job: Job) -> bool:
@@ -199,5 +203,5 @@ def _is_in_chain(job: Job) -> bool:
 
 
 def _is_unbegun_continuation(job: Job) -> bool:
-    """Return whether a job is a continuation that has not begun, and so will read all results at its start."""
+    """Return whether a job is a continuation that has not begun, and so will read all results when it begins."""
     return not job.task and job.status is JobStatus.PENDING and job.started_at is None

@@ -1,4 +1,4 @@
-"""Converts job filters to SQL conditions, the same for lists, counts, groups of failures and batches."""
+"""Conversion of job filters to SQL conditions, shared by lists, counts, groups of failures and batches."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -23,7 +23,7 @@ _ESCAPE = "\\"
 
 
 def unindexed(column: Any) -> ColumnElement[Any]:
-    """Return a column in a form for which SQLite uses no index.
+    """Return a column in a form that keeps SQLite from using its index.
 
     SQLite would otherwise find the rows by an index on the column, such as 90,000 jobs of one status, and sort them
     all. The unary plus prevents that: SQLite reads the index in the order of the list until the page is full.
@@ -33,7 +33,7 @@ def unindexed(column: Any) -> ColumnElement[Any]:
 
 
 def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
-    """Yield the SQL conditions of a filter.
+    """Yield the SQL conditions of a job filter.
 
     ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``unindexed``.
     """
@@ -42,18 +42,18 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
     if wanted.until is not None:
         yield col(Job.created_at) < wanted.until
     if wanted.at is not None:
-        yield _present(wanted.at)
-    yield from _listed(wanted, unindexed if sifted else col)
-    yield from _equal(wanted)
-    yield from _related(wanted)
+        yield _around_moment(wanted.at)
+    yield from _list_conditions(wanted, unindexed if sifted else col)
+    yield from _equality_conditions(wanted)
+    yield from _relation_conditions(wanted)
     if wanted.reason is not None:
-        yield col(Job.reason).like(_like(wanted.reason), escape=_ESCAPE)
+        yield col(Job.reason).like(_like_pattern(wanted.reason), escape=_ESCAPE)
     if wanted.q:
-        yield _mentions(wanted.q)
+        yield _text_condition(wanted.q)
 
 
-def _present(at: datetime) -> ColumnElement[bool]:
-    """Return the condition that a job was created around a moment, or was open at that moment.
+def _around_moment(at: datetime) -> ColumnElement[bool]:
+    """Return the condition that a job was created around a moment, or was open then.
 
     Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
     """
@@ -67,10 +67,10 @@ def _present(at: datetime) -> ColumnElement[bool]:
     return col(Job.id).in_(union_all(*queries))
 
 
-def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions on columns of the index that gives the order of the list."""
+def _list_conditions(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions on columns in the index by which lists are sorted."""
     if wanted.status:
-        # An index on the status helps for open jobs, which are few; almost all jobs have ended.
+        # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
         yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
     if wanted.kind:
         yield column(Job.kind).in_(wanted.kind)
@@ -83,17 +83,17 @@ def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnE
 
 
 def failed_step() -> ScalarSelect[str]:
-    """Return the step of a job's last failure, without the steps that run after every failure."""
+    """Return the query for the step of a job's last failure, ignoring steps that run after every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
-        # The partial index contains only these rows.
+        # A literal, so that SQLite uses the partial index, which contains only failed steps.
         col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),
         *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH),
     )
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
 
 
-def _equal(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _equality_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     same = (
         (Job.account, wanted.account),
         (Job.channel, wanted.channel),
@@ -104,7 +104,7 @@ def _equal(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     yield from (col(column) == value for column, value in same if value is not None)
 
 
-def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _relation_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.client is not None:
         yield col(Job.client_id) == select(Client.id).where(Client.name == wanted.client).scalar_subquery()
     if wanted.webhook is not None:
@@ -116,40 +116,40 @@ def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
         yield func.coalesce(failed_step(), "") == wanted.step
 
 
-def _like(pattern: str) -> str:
+def _like_pattern(pattern: str) -> str:
     for special in (_ESCAPE, "%", "_"):
         pattern = pattern.replace(special, f"{_ESCAPE}{special}")
     return pattern.replace(ANY, "%")
 
 
-def _mentions(text: str) -> ColumnElement[bool]:
+def _text_condition(text: str) -> ColumnElement[bool]:
     """Return the condition that a job's id, message, task, error, reason or user name contains a text.
 
     Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
     """
     has_text = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
-    messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
+    messages = select(InboxRow.id).where(or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content)))
     places = (
-        select(Job.id).where(*_containing(text, Job.id)),
-        select(Job.id).where(has_text, or_(*_containing(text, Job.error, Job.reason, Job.task))),
+        select(Job.id).where(*_jobs_containing(text, Job.id)),
+        select(Job.id).where(has_text, or_(*_jobs_containing(text, Job.error, Job.reason, Job.task))),
         select(Job.id).where(col(Job.inbox_id).in_(messages)),
     )
     return col(Job.id).in_(union_all(*places))
 
 
 def job_mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition of ``JobFilter.q`` for few jobs; reads each of them with its message."""
+    """Return the condition of ``JobFilter.q`` for queries of few jobs, which reads each job with its message."""
     message = select(InboxRow.id).where(
-        InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
+        InboxRow.id == Job.inbox_id, or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content))
     )
-    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
+    return or_(*_jobs_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
 
 
-def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
-    # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
+def _jobs_containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
+    # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return (col(place).contains(text, autoescape=True) for place in places)
 
 
 def newest_first() -> tuple[ColumnElement[Any], ...]:
-    """Return the order of lists of jobs."""
+    """Return the columns by which lists of jobs are sorted, newest first."""
     return col(Job.created_at).desc(), col(Job.id).desc()

@@ -1,4 +1,4 @@
-"""Queries for jobs, their positions in lanes, their waits and their ends."""
+"""Queries for jobs: their positions in lanes, their waits and their ends."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from maestro.store.engine.statements import PreparedStatement, one_of, row_updat
 from maestro.store.jobs.claims import HOLDS_LANE, Claims
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
-"""The reasons of jobs that wait for a model."""
+"""The reasons for which a job waits for a model."""
 
 SPREAD = 10
-"""The most jobs that probe a failing provider within one cool-down."""
+"""The most waiting jobs that try a failing provider within one cool-down."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """The beginning of a job's run; ``is_new`` says that no step of the job was ever attempted.
+    """A job whose run begins; ``is_new`` says that no step of the job was ever attempted.
 
     ``has_merged`` says whether other jobs are merged into it.
     """
@@ -38,21 +38,21 @@ class JobStart:
 
 @cache
 def _update_open(*names: str) -> PreparedStatement:
-    """Return the statement that sets columns of an open job without a stop request."""
+    """Return the statement that updates columns of an open job without a stop request."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     open_one = (one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
     return PreparedStatement(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))
 
 
 class Jobs(Claims):
-    """Queries for jobs (the table ``queue``)."""
+    """Queries for jobs (rows of the table ``queue``)."""
 
     _STOPPED_WHILE_WAITING = select(Job.id).where(
         Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~Claims._INSIDE
     )
     _DUE = (
         col(Job.status) == JobStatus.WAITING,
-        # A wait that began in the future means that the clock was set back.
+        # If a wait began in the future, the clock was set back, and the wait counts as over.
         or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
     )
     _ANY_DUE = PreparedStatement(select(Job.id).where(*_DUE).limit(1))
@@ -99,33 +99,33 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-        # Columns of the outer table would be ambiguous in the subquery: SQLAlchemy omits table names in RETURNING.
+        # SQLAlchemy omits table names in RETURNING, so the subquery must not use columns of the updated table.
         .returning(
             *inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == bindparam("job_id")).exists()
         )
     )
 
     def add(self, job: Job) -> Job:
-        """Add a job; with a lane it takes the last position there."""
+        """Add a job at the end of its lane, if it has a lane."""
         job.created_at = self._now
-        job.turn = self._next_turn()
+        job.turn = self._next_position()
         return self._save(job)
 
     def get(self, job_id: str) -> Job:
-        """Return a job that must exist; raises ``NotFound``."""
+        """Return the job with this id; raises ``NotFound``."""
         return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
 
     def find(self, job_id: str) -> Job | None:
-        """Return a job, None when there is none of this id."""
+        """Return the job with this id, or None if there is none."""
         return self._session.get(Job, job_id)
 
     @read_once
     def read(self, job_id: str) -> Job:
-        """Return a job that must exist as a read-only value, which is cheaper than ``get``."""
+        """Return a job by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(self._read(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
-        """Set columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
+        """Update columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
         known = self._known().get(("read", (job_id,)))
         its = {f"its_{name}": value for name, value in values.items()}
         if not self._change(_update_open(*values), its_id=job_id, **its):
@@ -135,17 +135,17 @@ class Jobs(Claims):
         if known is not None:
             self.assume(with_values(known, **values))
 
-    def note(self, job_id: str, **values: object) -> None:
-        """Set columns of a job read in this transaction; all such changes share one statement before the commit."""
+    def update_later(self, job_id: str, **values: object) -> None:
+        """Update columns of a job read in this transaction; all these updates share one statement before the commit."""
         self.assume(with_values(self.read(job_id), **values))
         self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
 
     def assume(self, job: Job) -> None:
-        """Cache a job's value, which the caller has read or written, for this transaction."""
+        """Cache a job's values, as the caller has read or written them, for this transaction."""
         self._known()[("read", (job.id,))] = job
 
     def status(self, job_id: str) -> JobStatus:
-        """Return the status of a job now."""
+        """Return the current status of a job."""
         return self.read(job_id).status
 
     def pending(self) -> int:
@@ -153,7 +153,7 @@ class Jobs(Claims):
         return int(self._value(self._PENDING))
 
     def mark_started(self, job_id: str) -> JobStart | None:
-        """Mark a pending job as running; None without a change while another job of its lane runs."""
+        """Mark a pending job as running; if another job of its lane runs, change nothing and return None."""
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
             self.assume(job)
@@ -161,12 +161,12 @@ class Jobs(Claims):
         return None
 
     def end(self, job_id: str, ending: JobEnding) -> bool:
-        """End an open job, which frees its lane; false when it had ended already."""
+        """End an open job, which frees its lane; return false if it had already ended."""
         its = {f"its_{name}": value for name, value in ending}
         return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
     def reopen(self, job: Job) -> Job:
-        """Make an ended job pending again under the same id, from the failed step, at the end of its lane."""
+        """Make an ended job pending again under the same id, to continue at its failed step, at the end of its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.attempts = job.recoveries = 0
@@ -175,12 +175,12 @@ class Jobs(Claims):
         job.merged_into = None
         job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
         job.told_to_wait = False
-        job.turn = self._next_turn()
+        job.turn = self._next_position()
         self._session.add(job)
         return job
 
     def rerun(self, job: Job) -> None:
-        """Make an open job whose workflow is gone pending for a new run at the same position."""
+        """Make an open job whose workflow is missing pending again, at the same position."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.recoveries += 1
@@ -188,7 +188,7 @@ class Jobs(Claims):
         self._session.add(job)
 
     def update(self, job_id: str, **values: object) -> None:
-        """Set columns of a job."""
+        """Update columns of a job."""
         its = {f"its_{name}": value for name, value in values.items()}
         known = self._known().get(("read", (job_id,)))
         self._change(row_update(Job, *values), its_id=job_id, **its)
@@ -196,37 +196,37 @@ class Jobs(Claims):
             self.assume(with_values(known, **values))
 
     def park(self, job_id: str, wait: Wait) -> None:
-        """Let a running job wait: it frees its lane and keeps its position, so that it is next when it resumes.
+        """Let a running job wait: the job frees its lane and keeps its position, so that it is next when it resumes.
 
         It resumes at ``wait.wake_at``, or sooner if ``wake`` was called since its last resumption.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
-        at = self._spread(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
+        at = self._spread_wake_time(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
         sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
         parked = waits.values(
             status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
         )
         if self._run(parked).rowcount and wait.reason is not WaitReason.PERSON:
-            self._keep_order(job_id)
+            self._delay_later_jobs(job_id)
 
     def wake(self, job_id: str) -> None:
-        """Resume a waiting job, or one that is about to wait; no effect on any other job."""
-        self._wake(col(Job.id) == job_id)
+        """Resume a job that waits or is about to wait; no effect on any other job."""
+        self._wake_jobs(col(Job.id) == job_id)
 
     def wake_for_models(self, *reasons: WaitReason) -> None:
-        """Resume jobs that wait, or are about to wait, for a model, optionally only for one of these reasons.
+        """Resume jobs that wait, or are about to wait, for a model (with ``reasons``: only for these reasons).
 
         Called when accounts or budgets were changed or a provider has recovered; a job that still finds no model waits
         again.
         """
-        self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
+        self._wake_jobs(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def any_due(self) -> bool:
-        """Return whether any job's wait is over."""
+        """Return whether any waiting job is due."""
         return self._exists(self._ANY_DUE, present=self._now)
 
     def resume_due(self) -> None:
-        """Make every job whose wait is over pending again, at its old position, for a new run."""
+        """Make all waiting jobs that are due pending again, at their old positions."""
         self._change(self._GO_ON, present=self._now)
 
     def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
@@ -235,11 +235,11 @@ class Jobs(Claims):
         return self._all(waiting.order_by(col(Job.turn).desc()))
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
-        """Return whether the user was notified that an open job of the lane waits, even if it runs again by now."""
+        """Return whether the user was notified that an open job of the lane waits, even if it runs again now."""
         return self._any(select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait)))
 
     def request_stop(self, job_id: str) -> bool:
-        """Ask an open job to stop; false when it had ended already."""
+        """Ask an open job to stop; return false if it had already ended."""
         open_job = update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
         return self._run(open_job.values(stop_requested=True)).rowcount > 0
 
@@ -249,21 +249,21 @@ class Jobs(Claims):
         return self._all(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted))
 
     def stopped_while_waiting(self) -> Sequence[str]:
-        """Return the running jobs with a stop request that are inside no step, so that no step can notice it."""
+        """Return the ids of running jobs with a stop request but no running step, which could notice the request."""
         return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def is_pending_notice(self, address: Address, text: str) -> bool:
-        """Return whether this notice is about to be sent to this address."""
+        """Return whether a notice with this text is about to be sent to this address."""
         at_address = (getattr(Job, name) == value for name, value in address.model_dump().items())
         return self._any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
 
-    def head_of(self, lane: LaneKey) -> Job | None:
+    def lane_head(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
         return self._first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))
 
     def running_in(self, lane: LaneKey) -> Sequence[str]:
-        """Return the job that holds this lane now, if any."""
+        """Return the ids of the jobs that hold this lane now, at most one."""
         return self._all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
 
     def waiting_in(self, lane: LaneKey) -> int:
@@ -271,11 +271,11 @@ class Jobs(Claims):
         return int(self._value(self._WAITING, its_lane=lane))
 
     def running(self) -> Sequence[Job]:
-        """Return all jobs whose workflow should exist."""
+        """Return the running jobs, each of which should have a workflow."""
         return self._all(select(Job).where(Job.status == JobStatus.RUNNING))
 
     def ancestors(self, job: Job) -> list[str]:
-        """Return the jobs that this one restarts, directly or through others, nearest first."""
+        """Return the ids of the jobs that a job restarts, directly or through other restarts, nearest first."""
         ancestors: list[str] = []
         earlier = job.restarted_from
         while earlier is not None and earlier not in ancestors:
@@ -283,24 +283,24 @@ class Jobs(Claims):
             earlier = self.get(earlier).restarted_from
         return ancestors
 
-    def _next_turn(self) -> int:
+    def _next_position(self) -> int:
         return int(self._value(self._LAST_TURN) or 0) + 1
 
-    def _spread(self, wait: Wait) -> datetime | None:
-        """Return a time for a job to retry a failing provider, later than other jobs, to spread the requests."""
+    def _spread_wake_time(self, wait: Wait) -> datetime | None:
+        """Return when a job should resume after a provider failed, so that waiting jobs do not resume all at once."""
         if wait.wake_at is None:
             return None
         waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
         return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
 
-    def _keep_order(self, job_id: str) -> None:
-        """Let no later job of the lane resume before this one after a wait for a model."""
+    def _delay_later_jobs(self, job_id: str) -> None:
+        """Delay later jobs of a lane that wait for a model, so that none resumes before this job."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
         for lane, turn, wake_at in self._run(job).all():
             later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at
             waiting = col(Job.status) == JobStatus.WAITING, col(Job.waits_for).in_(MODEL_WAITS)
             self._run(update(Job).where(*later, *waiting).values(wake_at=wake_at))
 
-    def _wake(self, which: ColumnElement[bool]) -> None:
+    def _wake_jobs(self, which: ColumnElement[bool]) -> None:
         open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))
         self._run(update(Job).where(which, open_ones).values(wake_at=self._now))

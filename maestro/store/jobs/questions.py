@@ -1,4 +1,4 @@
-"""Queries for questions to users, and for their answers (docs/decisions.md: questions)."""
+"""Queries for questions to users, and for the answers (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNC
 
 @dataclass(frozen=True)
 class QuestionRecord:
-    """A question, the slug of the agent that asks, and the job that waits for the answer if there is one."""
+    """A question, the slug of the agent that asks, and the job that waits for the answer (None without one)."""
 
     question: Question
     agent: str | None
@@ -37,9 +37,9 @@ class QuestionRecord:
 
 
 class Questions(Repository):
-    """Queries for questions to users."""
+    """Queries for questions of agents to users."""
 
-    # SQLite uses the partial index of open questions only if the status is a literal in the SQL.
+    # SQLite uses the partial index of open questions only if the status is a literal in the SQL, not a parameter.
     _IS_OPEN = text("questions.status = 'open'")
     _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = PreparedStatement(
@@ -63,21 +63,23 @@ class Questions(Repository):
     )
 
     def ask(self, question: Question) -> Question:
-        """Add a question; one that was cancelled with its job is reopened under the same id on a resume."""
-        before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
+        """Add a question of a job; if it was cancelled with the job and the job is resumed, open it again instead."""
+        before = (
+            self.of_tool_call(question.job_id, question.number, question.place) if question.job_id is not None else None
+        )
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)
         stored = before or question
         return self._save(stored)
 
-    def of(self, job_id: str, number: int, place: int) -> Question | None:
-        """Return the question of a tool call, by the number of the model call and the index in its answer."""
+    def of_tool_call(self, job_id: str, number: int, place: int) -> Question | None:
+        """Return the question of a tool call, given by its model call's number and its index there."""
         key = {"of_job": job_id, "its_number": number, "its_place": place}
         return self._session.exec(self._OF_KEY, params=key).first()
 
     def ask_outside(self, question: Question) -> Question:
-        """Store a question of an external agent, or return its equal one that is open or answered.
+        """Store a question of an external agent, or return an equal one that is open or answered.
 
         Raises ``Conflict`` when the agent has too many open questions.
         """
@@ -89,16 +91,18 @@ class Questions(Repository):
         if before is not None:
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
-            raise Conflict(f"{MOST_OPEN} questions are open already; ask again for their answers first")
+            raise Conflict(
+                f"this agent has {MOST_OPEN} open questions already; ask one of them again to get its answer first"
+            )
         return self._save(question)
 
     def find(self, question_id: int) -> Question | None:
-        """Return a question if it exists."""
+        """Return the question with this id, or None if there is none."""
         return self._session.get(Question, question_id)
 
     def get(self, question_id: int) -> QuestionRecord:
-        """Return a question that must exist, with its agent and job; raises ``NotFound``."""
-        row = self._first(_records().where(Question.id == question_id))
+        """Return a question with its agent and job; raises ``NotFound``."""
+        row = self._first(_records_query().where(Question.id == question_id))
         if row is None:
             raise NotFound(f"there is no question {question_id}")
         return QuestionRecord(*row)
@@ -108,21 +112,25 @@ class Questions(Repository):
         return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
-        """Return those of these questions that users may have received: only these can have an answer."""
-        return [question for question in waiting if self._sent(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+        """Return those of these questions that users may have received, and so can answer."""
+        return [
+            question
+            for question in waiting
+            if self._has_sent_chunk(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))
+        ]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
-        """Return which of these questions the platform message with this id contained."""
+        """Return that of these questions which was sent as this platform message, or None."""
         known = col(Delivery.platform_message_id) == platform_message_id
-        return next((question for question in waiting if self._sent(question, known)), None)
+        return next((question for question in waiting if self._has_sent_chunk(question, known)), None)
 
     def question_of(self, job_id: str) -> Question | None:
-        """Return the question that a notice job sends to users, None for any other job."""
+        """Return the question that a notice job sends to users; None for any other job."""
         number = question_of_job(job_id)
         return self.find(number) if number is not None else None
 
     def settle(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
-        """Store a user's answer to an open question; false when the question is no longer open."""
+        """Store a user's answer to a question; return false if the question is no longer open."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
         still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
@@ -144,17 +152,17 @@ class Questions(Repository):
         return last
 
     def cancel_of(self, job_id: str) -> None:
-        """Close the open questions of a job that has ended."""
+        """Cancel the open questions of a job that has ended."""
         self._change(self._CANCEL, of_job=job_id, at=self._now)
 
     def page(
         self, wanted: Sequence[QuestionStatus], before: int | None, limit: int
     ) -> tuple[Sequence[QuestionRecord], int | None]:
-        """Return up to ``limit`` questions older than ``before``, newest first, and where the following page begins.
+        """Return up to ``limit`` questions with ids below ``before``, newest first, and the id for the next page.
 
         Without ``wanted``, questions of every status are returned.
         """
-        page = _records().order_by(col(Question.id).desc()).limit(limit + 1)
+        page = _records_query().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
             page = page.where(col(Question.id) < before)
         if wanted:
@@ -163,23 +171,23 @@ class Questions(Repository):
         return records[:limit], records[limit - 1].question.id if len(records) > limit else None
 
     def waiting(self, limit: int) -> Sequence[QuestionRecord]:
-        """Return up to ``limit`` open questions of all lanes, oldest first."""
+        """Return up to ``limit`` open questions, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
-        query = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
+        query = _records_query().where(*waiting).order_by(col(Question.id)).limit(limit)
         return [QuestionRecord(*row) for row in self._session.exec(query)]
 
     def count_waiting(self, most: int) -> int:
-        """Count the open questions of all lanes, up to ``most``."""
+        """Count the open questions, up to ``most``."""
         waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
-    def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
-        """Return whether the notice of a question has a chunk that meets this condition."""
+    def _has_sent_chunk(self, question: Question, what: ColumnElement[bool]) -> bool:
+        """Return whether the notice of a question has a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:
-        """Return the SQL condition of a status, equivalent to ``Question.status_at``."""
+        """Return the SQL condition for questions of a status, equivalent to ``Question.status_at``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:
             return and_(col(Question.status) == status, col(Question.expires_at) > self._now)
@@ -188,7 +196,7 @@ class Questions(Repository):
         return col(Question.status) == status
 
 
-def _records() -> Any:
+def _records_query() -> Any:
     return (
         select(Question, Agent.slug, Job)
         .outerjoin(Job, col(Job.id) == Question.job_id)

@@ -1,4 +1,4 @@
-"""Queries that read a job with related rows in one statement: the rows its end affects, and the caller of a model."""
+"""Queries that read a job and related rows in one statement, for the end of the job or for its model calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.steps import recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-"""The new states of chunks without a receipt when their job ends, by their old states."""
+"""The state to which the end of a job changes a chunk without a receipt, by its state before."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentRows:
-    """The kinds of rows that the end of a job must settle.
+    """The kinds of rows that must be settled when a job ends.
 
     ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks``
     delegated tasks that have not begun; ``delegated`` says that the job is itself a delegated task, or continues one.
@@ -46,7 +46,7 @@ class DependentRows:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """The state of a delivery and its job after one of its chunks.
+    """The state of a delivery, and of its job, after one chunk.
 
     ``overtaken`` says that a newer attempt at the running step has begun. ``unsent`` says that a later one of the
     delivery's ``chunks`` has no receipt yet, ``failed`` that one was not delivered. ``waiting`` says that another job
@@ -63,23 +63,23 @@ class DeliveryProgress:
     waiting: bool
 
 
-def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has_row(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(column).where(column == Job.id, *conditions).exists()
 
 
 class JobDependents(Repository):
-    """Queries for the rows that depend on a job."""
+    """Queries for rows that depend on a job."""
 
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
-        _has(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
+        _has_row(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
         or_(
-            _has(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
-            _has(col(Reservation.job_id)),
+            _has_row(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
+            _has_row(col(Reservation.job_id)),
         ),
-        _has(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
-        _has(col(OutboundLane.job_id)),
-        _has(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
+        _has_row(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
+        _has_row(col(OutboundLane.job_id)),
+        _has_row(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
         col(Job.parent_id).is_not(None),
         col(Job.schedule).is_not(None),
     )
@@ -103,21 +103,21 @@ class JobDependents(Repository):
             col(Job.stop_requested),
             _OWN_STATE,
             select(func.count(col(Delivery.id))).where(col(Delivery.job_id) == Job.id, _OF_PURPOSE).scalar_subquery(),
-            _has(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
-            _has(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
+            _has_row(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
+            _has_row(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
             select(col(_BEHIND.id))
             .where(col(_BEHIND.lane) == col(Job.lane), col(_BEHIND.status) == JobStatus.PENDING)
             .exists(),
         ).where(col(Job.id) == bindparam("job_id"))
     )
 
-    def of(self, job_id: str) -> DependentRows:
-        """Return which kinds of rows depend on a job; none for a job that does not exist."""
+    def of_job(self, job_id: str) -> DependentRows:
+        """Return which kinds of rows depend on a job; none for a missing job."""
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
     def progress(self, job_id: str, purpose: DeliveryPurpose, chunk_id: int) -> DeliveryProgress:
-        """Return the state of a delivery after this chunk of it; raises ``NotFound`` for a job that does not exist."""
+        """Return the state of a delivery after one of its chunks; raises ``NotFound`` for a missing job."""
         own = recorded_attempt()
         attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
         row = self._row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
@@ -131,7 +131,7 @@ class JobDependents(Repository):
 
 @dataclass(frozen=True, slots=True)
 class ModelCaller:
-    """A job that calls a model, its agent, its prompt as stored, and its precedence.
+    """A job that calls a model, with its agent, stored prompt and precedence.
 
     ``edit_interval`` is the least number of seconds between two edits of a streamed answer; 0 without streaming.
     """
@@ -145,7 +145,7 @@ class ModelCaller:
 
 @dataclass(frozen=True, slots=True)
 class _CallerRow:
-    """The row of a caller; the columns of its client, prompt or connector are None if the job has none."""
+    """A joined row; the columns of its client, prompt or connector are None if the job has none."""
 
     job: Job
     agent: Agent | None
@@ -157,8 +157,8 @@ class _CallerRow:
     spent: Mapping[BudgetScope, SpendingLevel]
 
 
-def _joined() -> Select[Any]:
-    """Return the statement that joins a job with its agent, client, prompt, connector, and its scopes' spending."""
+def _caller_query() -> Select[Any]:
+    """Return the statement that joins a job with its agent, client, prompt, connector and spending today."""
     query = (
         columns(
             *inspect(Job).c,
@@ -192,19 +192,19 @@ def _joined() -> Select[Any]:
 
 
 class ModelCallers(Repository):
-    """Queries for the job of a model call, as its first step and the middleware need them."""
+    """Queries for the job that calls a model, for its first step and the middleware of model calls."""
 
-    _OF_JOB = PreparedStatement(_joined())
+    _OF_JOB = PreparedStatement(_caller_query())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
     def load(self, job_id: str) -> None:
-        """Read all columns that this transaction needs of a job at once, including the job's own row."""
-        self._of(job_id)
+        """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
+        self._caller_row(job_id)
 
     def read(self, job_id: str) -> ModelCaller:
-        """Return the caller of a job that must exist, with an agent and a prompt; raises ``NotFound``."""
-        row = self._of(job_id)
+        """Return a job with its agent and prompt as the caller of a model; raises ``NotFound``."""
+        row = self._caller_row(job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         job = row.job
@@ -216,8 +216,8 @@ class ModelCallers(Repository):
         return ModelCaller(job, row.agent, row.turns, precedence, row.edit_interval or 0.0)
 
     def payer(self, job_id: str) -> Payer:
-        """Return the payer of a job's calls; an empty one when the job does not exist."""
-        row = self._of(job_id)
+        """Return the client, agent and conversation that pay for a job's calls; an empty payer for a missing job."""
+        row = self._caller_row(job_id)
         if row is None:
             return Payer()
         job, agent = row.job, row.agent
@@ -232,18 +232,18 @@ class ModelCallers(Repository):
         )
 
     def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
-        """Return what the scopes of the payer have spent and reserved today, before this transaction changes that."""
-        row = self._of(job_id)
+        """Return what each scope of a job's payer has spent and reserved today, before changes by this transaction."""
+        row = self._caller_row(job_id)
         if row is None:
             return {}
         return {(scope, subject): row.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
-        """Return the known values of jobs, so that cached callers become invalid together with cached jobs."""
+        """Return the cache of jobs' values, so that callers and jobs are invalidated together."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once
-    def _of(self, job_id: str) -> _CallerRow | None:
+    def _caller_row(self, job_id: str) -> _CallerRow | None:
         self._link.write_noted(Jobs.__name__)
         row = self._row(self._OF_JOB, of_job=job_id, today=utc_day(self._now))
         if row is None:

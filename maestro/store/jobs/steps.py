@@ -1,4 +1,4 @@
-"""The journal of steps: every attempt at every step of all jobs (docs/invariants.md: steps leave rows)."""
+"""The journal of steps: all attempts at all steps of jobs (docs/invariants.md: steps leave rows)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +20,12 @@ from maestro.store.engine.statements import PreparedStatement
 Result = TypeVar("Result", bound=BaseModel)
 
 CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
-"""The states of an attempt whose process died, before and after it was marked."""
+"""The states of an attempt whose process died, before and after another attempt marked it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalAttempt:
-    """An attempt's identity in Temporal: the id of the workflow run, and its number there (0: unknown)."""
+    """Temporal's identity of an attempt: the id of the workflow run, and the attempt's number there (0: unknown)."""
 
     workflow_run: str = ""
     number: int = 0
@@ -36,7 +36,7 @@ UNKNOWN = TemporalAttempt()
 
 @dataclass(frozen=True, slots=True)
 class StepAttempt:
-    """One attempt at a step, in one run of its job."""
+    """One attempt at a step in one run of a job."""
 
     number: int
     run: int
@@ -47,7 +47,7 @@ class StepAttempt:
 
 
 StepAttempts = Mapping[str, Sequence[StepAttempt]]
-"""The attempts at every step of a job, by step."""
+"""The attempts of a job, by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +70,20 @@ _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
 def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
-    """Return the attempt in which the current code runs, None unless it is at this step."""
+    """Return the attempt in which the current code runs; None if it is at another step."""
     own = _OWN.get()
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
 def recorded_attempt() -> OwnAttempt | None:
-    """Return the attempt in which the current code runs, None if it has no row yet."""
+    """Return the attempt in which the current code runs; None if it has no row yet."""
     own = _OWN.get()
     return own if own is not None and own.recorded else None
 
 
 @contextmanager
 def acting_for(attempt: OwnAttempt) -> Iterator[None]:
-    """Attribute all writes within the block to this attempt.
+    """Attribute all writes within the block to a step attempt.
 
     Effects of an attempt are written by code that does not know the attempt. Tasks and threads that are started within
     the block (``asyncio.create_task``, ``asyncio.to_thread``) inherit it.
@@ -97,29 +97,29 @@ def acting_for(attempt: OwnAttempt) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StepHistory:
-    """The attempts at a step so far, oldest first, and the Temporal identity of the one about to begin."""
+    """The past attempts at a step, oldest first, and the Temporal identity of the attempt about to begin."""
 
     attempts: Sequence[StepAttempt]
     tried: TemporalAttempt = UNKNOWN
 
     @property
     def result(self) -> str | None:
-        """The JSON result of the finished step, None if the step has not finished."""
+        """The JSON result of the step, or None if the step has not finished."""
         return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
 
     @property
     def last(self) -> int:
-        """The number of the last attempt, 0 when there was none."""
+        """The number of the last attempt, or 0 without attempts."""
         return max((attempt.number for attempt in self.attempts), default=0)
 
     @property
     def has_running(self) -> bool:
-        """Whether an attempt is marked as running, which means that its process died."""
+        """Whether an attempt is still marked as running, which means that its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
     @property
     def overtaken(self) -> bool:
-        """Whether an attempt newer than the one about to begin exists, because this process had stalled."""
+        """Whether an attempt newer than the one about to begin exists, because this process stalled."""
         return any(
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
             for attempt in self.attempts
@@ -127,7 +127,7 @@ class StepHistory:
 
     @property
     def begun_ahead(self) -> int | None:
-        """The number of the attempt that was recorded before Temporal's first attempt, None without one."""
+        """The number of the attempt that was recorded before Temporal's first attempt, or None."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
             return None
@@ -135,11 +135,11 @@ class StepHistory:
         return newest.number if same else None
 
     def failures(self, run: int | None = None) -> int:
-        """Count the failed attempts, in one run of the job or in all."""
+        """Count the failed attempts in one run of the job, or in all runs."""
         return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
 
     def crashes(self, run: int) -> int:
-        """Count the attempts in this run of the job whose process died."""
+        """Count the attempts in one run of the job whose process died."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
@@ -149,10 +149,10 @@ def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
 
 
 @cache
-def _insert_of(count: int) -> PreparedStatement:
-    """Return the statement that adds this many rows; its parameters are called ``<name>_<number>``."""
+def _insert_statement(count: int) -> PreparedStatement:
+    """Return the statement that adds ``count`` attempts; its parameters are called ``<name>_<number>``."""
     types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
-    # SQLAlchemy sets parameter types for the first row only, so all types are set here.
+    # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
     rows: list[Any] = [
         {name: bindparam(f"{name}_{number}", type_=kind) for name, kind in types.items()} for number in range(count)
     ]
@@ -160,7 +160,7 @@ def _insert_of(count: int) -> PreparedStatement:
 
 
 class StepRecords(Repository):
-    """Queries for all attempts at all steps; a finished step has exactly one row in the state done."""
+    """Queries for the attempts at steps; a finished step has exactly one attempt in the state done."""
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
     _ATTEMPT: tuple[Any, ...] = (
@@ -201,24 +201,24 @@ class StepRecords(Repository):
     )
 
     def history(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
-        """Return the history of a step, for the Temporal attempt that is about to begin."""
+        """Return the history of a step for the Temporal attempt ``tried``, which is about to begin."""
         return StepHistory(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
     def attempts(self, job_id: str) -> StepAttempts:
-        """Return all attempts at all steps of a job, by step, each oldest first."""
+        """Return all attempts of a job by step, each list oldest first."""
         return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
 
     def assume(self, job_id: str, attempts: StepAttempts) -> None:
-        """Cache these attempts, known to the caller, as all attempts of the job for this transaction.
+        """Cache these attempts as all attempts of the job for this transaction, as the caller has read.
 
         The cached attempts hold until the end of an attempt shows that another process has written: see
-        ``_keep_known``.
+        ``_keep_cached``.
         """
         self._known()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
-        """Return all attempts of a job in a dictionary to which further ones can be added."""
+        """Return all attempts of a job in the cached dictionary, to which new attempts are added."""
         attempts: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._rows(self._PAST, of_job=job_id):
             attempts.setdefault(step, []).append(StepAttempt(*attempt))
@@ -245,7 +245,7 @@ class StepRecords(Repository):
         return state
 
     def assume_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
-        """Cache the state of an attempt, as read by the caller, for this transaction."""
+        """Cache the state of an attempt for this transaction, as the caller has read."""
         self._known()["_state_of", (attempt,)] = state
 
     def require_newest(self) -> None:
@@ -258,7 +258,7 @@ class StepRecords(Repository):
             raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
 
     def begin(self, ref: StepRef, activity: str, run: int, past: StepHistory, *, recorded: bool = True) -> OwnAttempt:
-        """Return the attempt that begins now; an attempt left running before it was cut off by a crash.
+        """Begin an attempt and return it; mark an earlier attempt that is still running as ended by a crash.
 
         ``past`` is the step's history, read in this transaction. An attempt that is not ``recorded`` writes its row at
         its end.
@@ -271,12 +271,12 @@ class StepRecords(Repository):
         return attempt
 
     def record(self, attempt: OwnAttempt) -> OwnAttempt:
-        """Add the row of an attempt that is about to act outside, and return the attempt as a recorded one."""
+        """Add the row of an attempt before it calls another system, and return the attempt as recorded."""
         self._add_attempt(attempt, StepState.RUNNING)
         return replace(attempt, recorded=True)
 
     def start(self, ref: StepRef, activity: str, run: int, past: StepHistory | None = None) -> int:
-        """Begin an attempt and return its number."""
+        """Begin an attempt at a step and return its number."""
         return self.begin(ref, activity, run, past or self.history(ref)).number
 
     def done(self, ref: StepRef, result: Result) -> Result:
@@ -285,24 +285,26 @@ class StepRecords(Repository):
         Raises ``StepTaken`` when another attempt has finished first, so that the effects of this attempt are rolled
         back.
         """
-        if not self._close(ref, state=StepState.DONE, result=result.model_dump_json()):
+        if not self._end_attempt(ref, state=StepState.DONE, result=result.model_dump_json()):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
         return result
 
     def failed(self, ref: StepRef, error: str, detail: str) -> bool:
-        """End the attempt with an error; ``detail`` is for operators.
+        """End the current attempt with an error; ``detail`` is for operators.
 
-        False for an attempt that was refused before it began, as after a stop: it has no row. The row of a newer
-        attempt that took over stays unchanged.
+        Returns false for an attempt that was refused before it began, as after a stop: it has no row. The row of a
+        newer attempt that took over stays unchanged.
         """
-        return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
+        return self._end_attempt(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
-        """End the attempt because the step has to wait, such as for an answer of a user."""
-        self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
+        """End the current attempt because its step has to wait, for example for a user's answer."""
+        self._end_attempt(
+            ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail
+        )
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
-        """Return what these steps of a job wait for, by their newest attempts."""
+        """Return the waits of these steps of a job, from their newest attempts."""
         results = self._session.exec(
             select(JobStep.result)
             .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
@@ -312,27 +314,27 @@ class StepRecords(Repository):
         return [Wait.model_validate_json(result) for result in results]
 
     def last(self, job_id: str, state: StepState) -> JobStep | None:
-        """Return the newest attempt of a job that ended in a state."""
+        """Return the newest attempt of a job that ended in this state."""
         attempts = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
         return self._first(attempts.order_by(col(JobStep.id).desc()).limit(1))
 
     def interrupt_others(self, ref: StepRef) -> None:
-        """Mark running attempts at other steps of this job as interrupted, so that their results do not count."""
+        """Mark running attempts at other steps of a job as interrupted, so that their results do not count."""
         others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
         self._change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
-        """Mark every running step of a job as interrupted."""
+        """Mark all running attempts of a job as interrupted."""
         self._change(self._ALL, of_job=job_id, at=self._now)
 
-    def of(self, job_id: str) -> Sequence[JobStep]:
-        """Return the journal of a job in the order it was written."""
+    def of_job(self, job_id: str) -> Sequence[JobStep]:
+        """Return the attempts of a job in the order in which they were recorded."""
         return self._all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 
-    def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
-        """End the running attempt; with ``own`` only if the current code runs in it."""
+    def _end_attempt(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
+        """End the running attempt at a step; with ``own``, only if the current code runs in that attempt."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
             self._add_attempt(attempt, state, finished_at=self._now, **says)
@@ -345,13 +347,13 @@ class StepRecords(Repository):
         else:
             ended = self._returned(self._ENDED, **values)
         if known is not None:
-            self._keep_known(ref, known, [number for (number,) in ended], state, says.get("result", ""))
+            self._keep_cached(ref, known, [number for (number,) in ended], state, says.get("result", ""))
         return bool(ended)
 
-    def _keep_known(
+    def _keep_cached(
         self, ref: StepRef, known: dict[str, list[StepAttempt]], ended: list[int], state: StepState, result: str
     ) -> None:
-        """Keep the known attempts of a job if the attempt that ended is the one known to run.
+        """Keep the cached attempts of a job if the ended attempt is the one that they show as running.
 
         Each newer attempt, of any process, marks the one before it: that this one ran until now proves that no other
         process has written since, for this step or a later one.
@@ -387,6 +389,6 @@ class StepRecords(Repository):
         self._link.later(self._noun, "rows", {key: row}, self._add_all)
 
     def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
-        """Add rows in one statement, to reduce the cost of a group of steps."""
+        """Add the rows of several attempts in one statement, which costs less than one statement for each."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
-        self._change(_insert_of(len(rows)), **values)
+        self._change(_insert_statement(len(rows)), **values)

@@ -1,4 +1,4 @@
-"""Queries for model accounts and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
+"""Queries for accounts of model providers and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -31,11 +31,11 @@ _CONFIGURED = (
     *("type", "provider", "model", "models", "base_url", "home_dir", "priority", "requests_per_minute"),
     *("tokens_per_minute", "concurrency", "source", "fingerprint", "secret", "last4"),
 )
-"""The columns of an account that come from the configuration; the others are its state."""
+"""The columns of an account that come from the configuration; other columns are its state."""
 
 
 class Accounts(Repository):
-    """Queries for accounts, and for the cool-downs of their models."""
+    """Queries for accounts of model providers, and for cool-downs of models on accounts."""
 
     _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
     _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
@@ -88,11 +88,11 @@ class Accounts(Repository):
     )
 
     def all(self) -> Sequence[ModelAccount]:
-        """Return all accounts as values, in the order of failover."""
+        """Return all accounts as values, in failover order."""
         return self._read_all(self._ALL, ModelAccount)
 
     def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return the results of ``all`` and ``limits``, read with one statement."""
+        """Return the results of ``all`` and ``limits`` together, read by one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
         for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
@@ -103,16 +103,16 @@ class Accounts(Repository):
         return list(accounts.values()), limits
 
     def by_name(self, name: str) -> ModelAccount | None:
-        """Return the account with this name, None when there is none."""
+        """Return the account with this name, or None if there is none."""
         return self._first(select(ModelAccount).where(ModelAccount.name == name))
 
     def get(self, name: str) -> ModelAccount:
-        """Return an account that must exist."""
-        missing = f"there is no account {name!r}; `maestro accounts list` shows which there are"
+        """Return the account with this name; raises ``NotFound``."""
+        missing = f"there is no account {name!r}; `maestro accounts list` shows all accounts"
         return required(self.by_name(name), missing)
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
-        """Return the ends of cool-downs at a moment, by account and model; models that are not listed are free.
+        """Return the ends of the cool-downs at a moment, by account and model; an unlisted model has no cool-down.
 
         For past moments, only the last cool-down is known.
         """
@@ -120,16 +120,16 @@ class Accounts(Repository):
 
     @cached_by_version("accounts")
     def default_model(self) -> str:
-        """Return ``provider/model`` of the account that is called first, or the demo model without any account.
+        """Return ``provider/model`` of the first account in failover order, or the demo model if there is no account.
 
-        While all accounts are disabled, one of them still counts: the demo model's context window must not shorten
+        If all accounts are disabled, the first of them still counts: the demo model's context window must not shorten
         conversations.
         """
         best = self._row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
-    def enter(self, accounts: Sequence[ModelAccount]) -> None:
-        """Store the accounts of the configuration and environment, and delete those no longer in them.
+    def set_configured(self, accounts: Sequence[ModelAccount]) -> None:
+        """Store the accounts of the configuration and environment, and delete stored ones no longer in them.
 
         Accounts that were added by the API are kept, unless a configured account has the same name. A new key, address
         or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
@@ -139,24 +139,24 @@ class Accounts(Repository):
             if former.source is not AccountSource.API and former.name not in named:
                 self._delete(self.get(former.name))
         for account in accounts:
-            self._enter(account)
+            self._set_configured(account)
 
     def add(self, account: ModelAccount) -> ModelAccount:
-        """Add an account; raises ``Conflict`` when its name is taken."""
+        """Add an account; raises ``Conflict`` when its name is in use."""
         if self.by_name(account.name) is not None:
             raise Conflict(f"there is an account {account.name!r} already; choose another name")
         self._put(account)
-        self._wake()
+        self._wake_waiting_jobs()
         return account
 
     def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
-        """Change an account; a new key or the status active ends its cool-downs and makes it active.
+        """Change an account; a new key or the status active also ends its cool-downs and activates it.
 
         Raises ``Conflict`` for a change of any column except the status if the account was not added by the API.
         """
         account = self.get(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
-            raise Conflict(_comes_from(account, "change it there and restart"))
+            raise Conflict(_origin_refusal(account, "change it there and restart"))
         for column, value in changes.items():
             setattr(account, column, value)
         if "secret" in changes and "status" not in changes:
@@ -164,72 +164,75 @@ class Accounts(Repository):
         if changes.get("status") is AccountStatus.DISABLED:
             account.last_error = ""  # a new key reverts a refusal, but not an operator's decision to disable
         elif {"status", "secret"} & set(changes):
-            self._forgive(account)
+            self._end_cooldowns(account)
         self._put(account)
-        self._wake()
+        self._wake_waiting_jobs()
         return account
 
     def remove(self, name: str) -> None:
         """Remove an account that was added by the API; raises ``Conflict`` for any other."""
         account = self.get(name)
         if account.source is not AccountSource.API:
-            raise Conflict(_comes_from(account, "take it out there and restart, or disable it"))
+            raise Conflict(_origin_refusal(account, "take it out there and restart, or disable it"))
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Count an answer of this account and model with its cost, and reset the model's expired cool-down.
+        """Count an answer and its cost for this account and model, and delete the model's expired cool-down.
 
         A cool-down that has not expired stays, because the call may have begun before it.
         """
         for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
-            if limited_until is not None:  # None: never in cool-down, so no row to reset
+            # None means that the model was never in cool-down, so it has no row to reset.
+            if limited_until is not None:
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Count the cost of a failed attempt at its account."""
+        """Add the cost of a failed attempt to its account."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
-    def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
+    def begin_cooldown(
+        self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]
+    ) -> datetime | None:
         """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requested.
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
         """
-        account = self._failed(name, RateLimited.__name__)
+        account = self._set_error(name, RateLimited.__name__)
         if account is None:
             return None
-        limit = self._limit(account, model)
+        limit = self._cooldown_row(account, model)
         if limit.strikes and limit.is_in_force(self._now):
-            return self._hold(account, limit, asked or timedelta())
+            return self._extend_cooldown(account, limit, asked or timedelta())
         limit.strikes += 1
-        return self._hold(account, limit, cool_down_length(limit.strikes, asked, ladder))
+        return self._extend_cooldown(account, limit, cool_down_length(limit.strikes, asked, ladder))
 
-    def quota(self, name: str, asked: timedelta | None) -> datetime | None:
-        """Begin a cool-down of an account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
-        account = self._failed(name, QuotaExhausted.__name__)
+    def begin_quota_wait(self, name: str, asked: timedelta | None) -> datetime | None:
+        """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
+        account = self._set_error(name, QuotaExhausted.__name__)
         if account is None:
             return None
-        return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
+        return self._extend_cooldown(account, self._cooldown_row(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
 
-    def refused(self, account: ModelAccount) -> bool:
-        """Disable an account whose key was refused; false when an operator changed it since the call began."""
+    def disable_refused(self, account: ModelAccount) -> bool:
+        """Disable an account with a refused key; return false if an operator changed it since the call began."""
         row = self.by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
-        self._failed(account.name, AuthenticationFailed.__name__)
+        self._set_error(account.name, AuthenticationFailed.__name__)
         row.status = AccountStatus.DISABLED
         self._save(row)
         return True
 
     def failed(self, name: str, error: str) -> None:
-        """Store the name of the last error."""
-        self._failed(name, error)
+        """Store the name of an error as the last error of an account."""
+        self._set_error(name, error)
 
-    def _enter(self, account: ModelAccount) -> None:
+    def _set_configured(self, account: ModelAccount) -> None:
         row = self.by_name(account.name)
         if row is None:
             self._put(account)
-            self._wake()
+            self._wake_waiting_jobs()
             return
         renewed = row.fingerprint != account.fingerprint
         if not renewed and all(getattr(row, name) == getattr(account, name) for name in _CONFIGURED):
@@ -239,32 +242,33 @@ class Accounts(Repository):
         if renewed and row.last_error == AuthenticationFailed.__name__:
             row.status = AccountStatus.ACTIVE
         if renewed:
-            self._forgive(row)
+            self._end_cooldowns(row)
         self._put(row)
-        self._wake()
+        self._wake_waiting_jobs()
 
     def _put(self, account: ModelAccount) -> None:
         account.updated_at = self._now
         self._save(account)
 
     def _delete(self, account: ModelAccount) -> None:
-        self._forgive(account)
+        self._end_cooldowns(account)
         self._remove(account)
-        self._wake()  # otherwise a job that waits for this account would never resume
+        # Nothing else would resume a job that waits for the deleted account.
+        self._wake_waiting_jobs()
 
-    def _forgive(self, account: ModelAccount) -> None:
-        """End all cool-downs of an account and reset its strikes."""
+    def _end_cooldowns(self, account: ModelAccount) -> None:
+        """End all cool-downs of an account, and reset the counts of failures that lengthen cool-downs."""
         self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
-    def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
-        """Return the cool-down row of a model, or a new, expired one."""
+    def _cooldown_row(self, account: ModelAccount, model: str) -> AccountLimit:
+        """Return the row for the cool-down of a model, or a new row with an expired cool-down."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
-    def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
-        """Extend a cool-down to at least this long from now; views show an account's latest cool-down."""
+    def _extend_cooldown(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
+        """Extend a cool-down to at least ``wait`` from now, store it as the account's latest, and return its end."""
         until = self._now + wait
         if limit.is_in_force(self._now):
             limit.limited_until = max(limit.limited_until, until)
@@ -275,18 +279,18 @@ class Accounts(Repository):
         self._save(account, limit)
         return limit.limited_until
 
-    def _failed(self, name: str, error: str) -> ModelAccount | None:
-        """Store an error; None when the account was removed."""
+    def _set_error(self, name: str, error: str) -> ModelAccount | None:
+        """Store an error of an account; return the account, or None if it was removed."""
         account = self.by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now
             self._save(account)
         return account
 
-    def _wake(self) -> None:
+    def _wake_waiting_jobs(self) -> None:
         Jobs(self._link, self._now).wake_for_models()
 
 
-def _comes_from(account: ModelAccount, fix: str) -> str:
+def _origin_refusal(account: ModelAccount, fix: str) -> str:
     origin = "the environment" if account.source is AccountSource.ENVIRONMENT else "the configuration (llm.accounts)"
     return f"the account {account.name!r} comes from {origin}; {fix}"

@@ -1,4 +1,4 @@
-"""Queries for usage rows of model requests, and for budgets: reserved before a request, settled after it."""
+"""Queries for usage rows of requests to models, and for budgets: reserved before a request, settled after it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,9 +51,9 @@ from maestro.store.jobs.related import ModelCallers
 from maestro.store.llm.usage_sums import parts, sums, total
 
 _OF_CALL = tuple(name for name in UsageRow.model_fields if name in LLMCall.model_fields and name != "id")
-"""The columns that a usage row takes from its call."""
+"""The columns that a usage row copies from its call."""
 _OF_JOB = ("agent_id", "client_id", "conversation_id")
-"""The columns that a usage row takes from its payer."""
+"""The columns that a usage row copies from its payer."""
 
 _PARTS = ("scope", "subject")
 
@@ -64,14 +64,14 @@ def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel
 
 @dataclass(frozen=True, slots=True)
 class CallCharge:
-    """The known cost of an attempt, and its payer."""
+    """The known cost of an attempt at a model call, and its payer."""
 
     payer: Payer
     cost_usd: float = 0.0
 
 
 class UsageLog(Repository):
-    """Queries for usage rows."""
+    """Queries for usage rows, one for each attempt at a request to a model."""
 
     _OF_ATTEMPT = (
         col(UsageRow.job_id) == bindparam("of_job"),
@@ -82,20 +82,20 @@ class UsageLog(Repository):
     _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
     def note(self, call: LLMCall, payer: Payer) -> CallCharge:
-        """Write the usage row of an attempt, charged to a payer; return its charge."""
+        """Write the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
         self._insert(row_insert(UsageRow), id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
     def of_job(self, job_id: str) -> Sequence[UsageRow]:
-        """Return the rows of a job in the order of its calls and their attempts."""
+        """Return the usage rows of a job in the order of its calls and their attempts."""
         of_job = select(UsageRow).where(col(UsageRow.job_id) == job_id)
         return self._session.scalars(of_job.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
     def add(self, row: UsageRow) -> int:
-        """Write the row of a request other than a model call, charged to the job's payer; return its id.
+        """Write the usage row of a request that is no model call, charged to the job's payer; return the row's id.
 
-        Its attempt is counted here: it is the next of its purpose and number.
+        The attempt gets the next number for its purpose and call number.
         """
         before = select(func.count()).where(
             col(UsageRow.job_id) == row.job_id,
@@ -111,37 +111,37 @@ class UsageLog(Repository):
         return row.id
 
     def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
-        """Write the end of a request whose row was added before it left; the row's time is that of the end."""
+        """Complete a row that was added before its request was sent; the time of the row becomes that of the end."""
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
     def sums(self, wish: UsageRequest, limit: int) -> Sequence[UsageSum]:
-        """Return up to ``limit`` usage sums after the mark: days newest first, other keys by cost, highest first."""
+        """Return up to ``limit`` usage sums after a cursor: newest days first, other keys by cost, highest first."""
         return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
 
     def total(self, period: Period, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
-        """Return the sum of all matching usage, without a key."""
+        """Return the sum of all matching usage in a period as one row without a key."""
         row = self._session.execute(total(period, whose)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
     def parts(self, by: UsageBy, period: Period, whose: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
-        """Return usage by key for each day that has any, oldest first."""
+        """Return usage by day and key, oldest day first; days without usage are left out."""
         rows = self._session.execute(parts(by, period, whose))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
-        """Return a page of usage sums, with the total of the period, and that of the preceding period."""
+        """Return a page of usage sums, with the totals of the period and of the period before it."""
         request = query.page_request(today)
         totals = self.total(request.period, request.scope), self.total(request.period.preceding_period, request.scope)
         return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
-        """Remove the row of an attempt whose outcome is revised; return the cost in the removed row."""
+        """Delete the row of an attempt whose outcome is revised; return the cost in the row."""
         return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
 class ReservedAmount(NamedTuple):
-    """The reserved amount of one call, with its day and scopes."""
+    """The amount reserved for one model call, with its day and scopes."""
 
     day: date
     amount_usd: float
@@ -152,7 +152,7 @@ class Budgets(Repository):
     """Queries for spending, reservations and clients."""
 
     LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
-    """The columns of which ``_levels_by_scope`` makes levels."""
+    """The columns that ``_levels_by_scope`` expects, in this order."""
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
@@ -168,30 +168,30 @@ class Budgets(Repository):
 
     @property
     def today(self) -> date:
-        """The day that spending counts in, UTC."""
+        """The current day of budgets, in UTC."""
         return utc_day(self._now)
 
     @property
     def tomorrow(self) -> datetime:
-        """The beginning of the next day of budgets."""
+        """The moment when the next day of budgets begins."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
     def level(self, scope: Scope) -> SpendingLevel:
-        """Return what a scope has spent and reserved today."""
+        """Return the amounts that a scope has spent and reserved today."""
         return self._levels_of([scope]).get(scope, SpendingLevel())
 
     def exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
-        """Return the first of these limits that is used up today, None when none is."""
+        """Return the first of these limits that today's spending has reached, or None."""
         scopes = [(limit.scope, limit.subject) for limit in limits]
         return exceeded_limit(limits, self._levels_of(scopes) if scopes else {})
 
     def reserve(
         self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[BudgetLimit] = ()
     ) -> BudgetLimit | None:
-        """Reserve the estimated cost of a call until it is settled or released, in the place of an earlier reservation.
+        """Reserve the estimated cost of a call until it is settled or released, in place of an earlier reservation.
 
-        Return the first of these limits of the payer that was used up without it, None when none was: then the caller
-        releases it.
+        Returns the first of the payer's limits that was reached without this reservation, or None; with a limit
+        returned, the caller releases the reservation.
         """
         reservation = Reservation(
             job_id=key.job_id,
@@ -204,84 +204,86 @@ class Budgets(Repository):
         if not self._change(self._RESERVE, **vars(reservation)):
             self.release(key)
             self._add(reservation)
-        levels = self._count(self.today, payer.scopes, reserved_usd=amount_usd)
+        levels = self._add_amounts(self.today, payer.scopes, reserved_usd=amount_usd)
         return exceeded_limit(
             limits,
             {scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()},
         )
 
     def release(self, key: CallKey) -> None:
-        """Release the reservation of a call, if there is one."""
-        self._give_back(self._returned(self._TAKE, **key_values(key)))
+        """Release the reservation of a call, if the call has one."""
+        self._subtract_reserved(self._returned(self._TAKE, **key_values(key)))
 
     def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Replace the reservation of a call by its cost, on the day of the reservation.
 
-        A caller that has read the payer in this transaction passes it on.
+        ``payer`` is the call's payer, if the caller has read it in this transaction.
         """
-        reservations = [_held(row) for row in self._returned(self._TAKE, **key_values(key))]
+        reservations = [_reserved_amount(row) for row in self._returned(self._TAKE, **key_values(key))]
         for held in reservations:
-            self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
+            self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._count(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
+            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
-        """Count the cost of an attempt that was not the last of its call; the reservation stays for the others.
+        """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
 
-        A caller that has read the payer passes it on.
+        ``payer`` is the call's payer, if the caller has read it.
         """
         if not cost_usd:
             return
         row = self._row(self._HELD, **key_values(key))
-        held = _held(row) if row is not None else None
-        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
-        self._count(day, scopes, spent_usd=cost_usd)
+        held = _reserved_amount(row) if row is not None else None
+        day, scopes = (
+            (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
+        )
+        self._add_amounts(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
-        """Release all reservations of a job that ends, which a crash may have left."""
-        self._give_back(self._returned(self._TAKE_ALL, of_job=job_id))
+        """Release all reservations of a job that ends, such as those left by a crash."""
+        self._subtract_reserved(self._returned(self._TAKE_ALL, of_job=job_id))
 
     def clients(self) -> Sequence[Client]:
         """Return all clients by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
 
     def client_levels(self) -> Mapping[str, SpendingLevel]:
-        """Return what was spent and is reserved for each client today, by name."""
+        """Return the amounts spent and reserved today for each client, by name."""
         return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
 
     def client_view(self, client: Client) -> ClientView:
-        """Return a client with what was spent and is reserved for it today."""
+        """Return a client as an API view, with the amounts spent and reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
-    def _payer(self, key: CallKey) -> Payer:
+    def _read_payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).payer(key.job_id)
 
-    def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
-        """Subtract removed reservations from the reserved amounts."""
-        for held in map(_held, reservations):
-            self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
+    def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
+        """Subtract deleted reservations from the reserved amounts of their scopes."""
+        for held in map(_reserved_amount, reservations):
+            self._add_amounts(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
-    def _count(
+    def _add_amounts(
         self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
     ) -> Mapping[Scope, SpendingLevel]:
-        """Add amounts to the levels of these scopes, and return the new levels."""
+        """Add amounts to the spending of these scopes on a day; return the new amounts."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        return _levels_by_scope(self._returned(_spending(len(scopes)), **values, **_numbered(scopes)))
+        return _levels_by_scope(self._returned(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes)))
 
     def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
-        return _levels_by_scope(self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes)))
+        return _levels_by_scope(self._rows(_levels_statement(len(scopes)), day=self.today, **_scope_parameters(scopes)))
 
 
 @cache
-def _spending(count: int) -> PreparedStatement:
-    """Return the statement that adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
+def _spending_statement(count: int) -> PreparedStatement:
+    """Return the statement that adds amounts to ``count`` scopes; ``scope_0`` and ``subject_0`` are the first."""
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
     names = [
         {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
         for place in range(count)
     ]
-    # SQLAlchemy sets parameter types for the first row only, so all types are set here.
+    # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
     return PreparedStatement(
@@ -298,9 +300,9 @@ def _spending(count: int) -> PreparedStatement:
 
 
 @cache
-def _levels(count: int) -> PreparedStatement:
-    """Return the statement that reads the spending of so many scopes on a day."""
-    # One query per scope: with a combined condition SQLite reads all rows of the day.
+def _levels_statement(count: int) -> PreparedStatement:
+    """Return the statement that reads the spending of ``count`` scopes on a day."""
+    # Each scope has its own query, because with a combined condition SQLite reads all rows of the day.
     return PreparedStatement(
         union_all(
             *(
@@ -315,27 +317,27 @@ def _levels(count: int) -> PreparedStatement:
     )
 
 
-def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:
+def _scope_parameters(scopes: Sequence[Scope]) -> dict[str, object]:
     named = enumerate(scopes)
     return {f"{name}_{place}": value for place, scope in named for name, value in zip(_PARTS, scope, strict=True)}
 
 
-def _held(row: tuple[Any, ...]) -> ReservedAmount:
+def _reserved_amount(row: tuple[Any, ...]) -> ReservedAmount:
     day, amount_usd, scopes = row
     words = (word.partition(":") for word in scopes.split())
     return ReservedAmount(day, amount_usd, tuple((BudgetScope(scope), subject) for scope, _, subject in words))
 
 
 def key_values(key: CallKey) -> dict[str, object]:
-    """Return the parameters of a statement for the attempts of one call."""
+    """Return the parameters that identify a model call in statements."""
     return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}
 
 
 class UsedBudgets(Budgets):
-    """Budgets with the views of their use."""
+    """Budgets, with a view of how much of each is used."""
 
     def used(self, budgets: DailyBudgets) -> BudgetPage:
-        """Return every budget that has a limit, with what is used and reserved of it today."""
+        """Return every budget that has a limit, with the amounts spent and reserved today."""
         today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
         levels = _levels_by_scope(self._session.execute(today))
         agents = (

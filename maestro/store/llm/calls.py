@@ -22,7 +22,7 @@ from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog, key_values
 
 FREE = Expense()
-"""The columns of an attempt that never reached a model."""
+"""The expense of an attempt that never reached a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LastAttempt:
 
 
 class Calls(Repository):
-    """Queries for all attempts at all model calls.
+    """Queries for the attempts at model calls.
 
     However an attempt ends, its row, its usage row, the budgets and its account record its cost together and exactly
     once, even when it ends after another attempt had considered it dead.
@@ -56,7 +56,7 @@ class Calls(Repository):
         .limit(1)
     )
     _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
-    # Columns: the last attempt's number, state and request; the step's state; the digest of each stored text.
+    # The result has a row for each stored text with its digest, one for the last attempt, and one for the step.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
             select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
@@ -76,15 +76,15 @@ class Calls(Repository):
 
     @read_once
     def answered(self, key: CallKey) -> LLMCall | None:
-        """Return the stored answer of this call, the first if there are two; None without any."""
+        """Return the stored answer of a call (the first one if there are two), or None."""
         return self._read(self._ANSWERED, LLMCall, **key_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
-        """Return the answer to a call that must have one; raises ``NotFound``."""
-        return required(self.answered(key), f"job {key.job_id} holds no answer to call {key.number}")
+        """Return the stored answer of a call; raises ``NotFound``."""
+        return required(self.answered(key), f"job {key.job_id} has no answer to model call {key.number}")
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
-        """Return the newest stored answer of this purpose in the conversation, among all its jobs."""
+        """Return the newest stored answer for this purpose among all jobs of a conversation."""
         return self._first(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
@@ -98,16 +98,15 @@ class Calls(Repository):
         )
 
     def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
-        """Return the known cost of each of these jobs; jobs without any are left out."""
+        """Return the known costs of these jobs in US dollars; jobs without a known cost are left out."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         costs = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
         return dict(self._run(costs.group_by(col(LLMCall.job_id))).all())
 
     def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
-        """Read at once all that a request needs before it leaves; return which of its texts are stored.
+        """Read all rows that a request needs before it is sent; return those of its digests whose texts are stored.
 
-        The last attempt at the call, and whether a newer attempt at the step has begun, are then known in this
-        transaction.
+        Caches the last attempt at the call, and whether a newer attempt at the step has begun, for this transaction.
         """
         own = recorded_attempt()
         job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
@@ -120,21 +119,21 @@ class Calls(Repository):
                 stored.add(digest)
             else:
                 step_state = StepState(state)
-        self._known()["_last", (key,)] = last
+        self._known()["_last_attempt", (key,)] = last
         if own is not None:
             StepRecords(self._link, self._now).assume_state(own, step_state)
         return frozenset(stored)
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
-        """Note that a request, given by its digest, is about to leave; return the number of this attempt.
+        """Record that a request, given by its digest, is about to be sent; return the number of this attempt.
 
         The estimate stays in the row should the process die before the answer tells the cost. An earlier attempt still
         marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to this one: it
-        is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` has the posts of #maestro,
-        after one and up to another, that the request contains.
+        is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` are two post ids of
+        #maestro: the request contains the posts after the first, up to the second.
         """
         StepRecords(self._link, self._now).require_newest()
-        last = self._last(key)
+        last = self._last_attempt(key)
         if last is not None and last.state is CallState.SENT:
             self.interrupted(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
@@ -159,81 +158,81 @@ class Calls(Repository):
         return attempt
 
     def cut_off_request(self, key: CallKey) -> str | None:
-        """Return the digest of the last attempt's request, if that attempt was interrupted.
+        """Return the digest of the last attempt's request if that attempt was interrupted, else None.
 
         After a failure the request is built anew, so that an operator's correction takes effect.
         """
-        last = self._last(key)
+        last = self._last_attempt(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
     def keep_answer(
         self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
     ) -> float | None:
-        """Commit the answer of a model under the key of its request, and settle the call's reservation.
+        """Store the answer of a model under the key of its call, and settle the call's reservation.
 
-        An attempt that was taken for dead before is answered all the same. A caller that knows the payer passes it on.
-        Return the US dollars that its account is still to be charged with, where its success is counted; None, and
-        store nothing, where its answer is stored already or the attempt is unknown.
+        An attempt that another one considered dead is answered all the same. ``payer`` is the call's payer, if the
+        caller knows it. Returns the US dollars still to be charged to the account when its success is counted; stores
+        nothing and returns None if an answer is stored already or the attempt is unknown.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
-        charge = self._end(key, attempt, values, payer, unless=CallState.ANSWERED)
+        charge = self._end_attempt(key, attempt, values, payer, unless=CallState.ANSWERED)
         if charge is None:
             return None
         self._budgets.settle(key, charge.cost_usd, charge.payer)
         return charge.cost_usd
 
     def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
-        """End the attempt as failed; ``error`` is the name of the error's class."""
+        """End an attempt as failed; ``error`` is the name of the error's class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
-        self._unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
+        self._end_unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
     def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
-        """End the attempt as interrupted before its answer; its estimate counts as spent."""
-        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
+        """End an attempt as interrupted before its answer; its estimated cost counts as spent."""
+        self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
     def unsent(self, key: CallKey, attempt: int) -> None:
-        """End the attempt as interrupted before its request left, which cost nothing."""
-        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
+        """End an attempt as interrupted before its request was sent, at no cost."""
+        self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
     def close(self, job_id: str) -> None:
-        """End all attempts under way of a job that ends, and release its reservations."""
+        """End all open attempts of a job that ends, and release the job's reservations."""
         for purpose, number, attempt in self._rows(self._UNDER_WAY, of_job=job_id):
             self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
         self._budgets.close(job_id)
 
     def failures(self, key: CallKey) -> int:
-        """Count the failed attempts of this call."""
+        """Count the failed attempts at a call."""
         return self._session.exec(
             select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
             params=key_values(key),
         ).one()
 
-    def of(self, job_id: str) -> Sequence[LLMCall]:
-        """Return all attempts of a job's calls in the order they were made."""
+    def of_job(self, job_id: str) -> Sequence[LLMCall]:
+        """Return all attempts at the calls of a job, in their order."""
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     @property
     def _budgets(self) -> Budgets:
         return Budgets(self._link, self._now)
 
-    def _unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
-        """End an attempt without an answer and count its cost.
+    def _end_unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
+        """End an attempt without an answer, and count its cost.
 
-        The difference is negative where its estimate was counted before and the attempt turns out to be cheaper.
+        If its estimate was counted before and the attempt cost less, the counted difference is negative.
         """
-        charge = self._end(key, attempt, values)
+        charge = self._end_attempt(key, attempt, values)
         if charge is not None and charge.cost_usd:
             self._budgets.spend(key, charge.cost_usd, charge.payer)
             Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
     @read_once
-    def _last(self, key: CallKey) -> LastAttempt | None:
+    def _last_attempt(self, key: CallKey) -> LastAttempt | None:
         row = self._row(self._LAST, **key_values(key))
         return LastAttempt(*row) if row else None
 
-    def _end(
+    def _end_attempt(
         self,
         key: CallKey,
         attempt: int,
@@ -250,21 +249,21 @@ class Calls(Repository):
         which |= {f"new_{name}": value for name, value in values.items()}
         names, counted = ("finished_at", *values), 0.0
         usage = UsageLog(self._link, self._now)
-        call = self._ended(_ending(names, CallState.SENT), key, which)
+        call = self._run_ending(_ending_statement(names, CallState.SENT), key, which)
         if call is None:
-            # An earlier attempt is marked as interrupted, and its estimate is counted as spent.
-            call = self._ended(_ending(names, unless, is_open=False), key, which)
+            # A newer attempt has already marked this one as interrupted, and counted its estimate as spent.
+            call = self._run_ending(_ending_statement(names, unless, is_open=False), key, which)
             if call is None:
                 return None
             counted = usage.forget(key, attempt)
         charge = usage.note(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
-    def _ended(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
-        """End an attempt with a statement of ``_ending`` and return its row; None where that changes none."""
+    def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
+        """Run a statement of ``_ending_statement`` and return the ended attempt, or None if it ended no attempt."""
         for row in self._returned(prepared, **values):
             call = prepared.made(LLMCall, row)
-            # The first attempt: no earlier one has an answer.
+            # No earlier attempt can have an answer, so this answer is the one to cache.
             if call.state is CallState.ANSWERED and call.attempt == 1:
                 self._known()["answered", (key,)] = call
             return call
@@ -272,8 +271,8 @@ class Calls(Repository):
 
 
 @cache
-def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
-    """Return the statement that ends an attempt in this state, or else one in any state but open.
+def _ending_statement(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
+    """Return the statement that ends an attempt whose state is ``state``, or (without ``is_open``) is another one.
 
     The statement returns the whole row after the change.
     """

@@ -1,4 +1,4 @@
-"""Queries for prompts, whose texts are stored once and compressed, and for the requests of model calls.
+"""Queries for prompts and model requests, whose texts are compressed and stored once.
 
 See docs/decisions.md: retention.
 """
@@ -34,13 +34,13 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
 
 BEGINNING = 4_000
-"""The bytes that ``Prompts.beginning`` reads of a long text."""
+"""The number of bytes that ``Prompts.beginning`` returns of a long text."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
-    """Queries for the prompts of jobs, and for their texts."""
+    """Queries for the prompts of jobs, and for stored texts."""
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
@@ -60,40 +60,40 @@ class Prompts(Repository):
     )
 
     def keep(self, text: str) -> str:
-        """Store a text and return its SHA-256; the same text is stored once."""
+        """Store a text unless it is stored already; return its SHA-256."""
         texts = TextsByDigest()
         digest = texts.add(text)
-        self._keep(texts)
+        self._keep_texts(texts)
         return digest
 
     def text(self, digest: str) -> str:
-        """Return a stored text; raises ``NotFound``."""
+        """Return the stored text with this digest; raises ``NotFound``."""
         body = required(self._value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
     def beginning(self, digest: str) -> str:
-        """Return the beginning of a stored text, empty when the text is missing or was deleted."""
+        """Return the beginning of a stored text; empty if the text is missing or was deleted."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
-        """Store all parts of a request, and return its digest.
+        """Store all parts of a model request, and return the digest of the request.
 
-        A caller that has read in this transaction which of its texts are ``kept`` passes them on.
+        ``kept`` are its texts that are stored already, if the caller has read that in this transaction.
         """
-        self._keep(packed.texts, kept)
+        self._keep_texts(packed.texts, kept)
         return packed.digest
 
     def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
-        """Convert references back to the identical prompt; raises ``NotFound`` when a part was deleted."""
-        texts = self._texts(turns)
-        return tuple(_unpacked(turn, texts) for turn in turns)
+        """Restore the messages of a prompt from their references; raises ``NotFound`` if a part was deleted."""
+        texts = self._read_texts(turns)
+        return tuple(_unpacked_message(turn, texts) for turn in turns)
 
     def add(self, job_id: str, composed: Composition) -> int:
         """Store the prompt of a job and return its id."""
         texts = TextsByDigest()
-        turns = [_reference(turn, texts) for turn in composed.messages]
-        self._keep(texts)
+        turns = [_turn_reference(turn, texts) for turn in composed.messages]
+        self._keep_texts(texts)
         return self._insert(
             self._ADD,
             id=None,
@@ -109,20 +109,23 @@ class Prompts(Repository):
         return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 
     def layers(self, job_id: str) -> tuple[LayerSize, ...]:
-        """Return the sizes of the layers of a job's prompt, none without a prompt."""
+        """Return the sizes of the layers in a job's prompt; empty without a prompt."""
         sizes = self._first(select(Prompt.layers).where(Prompt.job_id == job_id))
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
-    def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
-        """Store texts that are not stored yet; most texts of a prompt are, and need not be compressed again."""
+    def _keep_texts(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
+        """Store the texts that are not stored yet.
+
+        Most texts of a prompt are stored already, and need not be compressed again.
+        """
         if kept is None:
             kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():
             if digest not in kept:
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
-    def _texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
-        """Return all texts to which these references point; raises ``NotFound`` when a message was deleted."""
+    def _read_texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
+        """Return the texts to which these references point; raises ``NotFound`` if a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
@@ -141,7 +144,7 @@ class Prompts(Repository):
 
 
 class TextsByDigest:
-    """The texts of one prompt that are to be stored, by their SHA-256."""
+    """The texts of a prompt or request that are to be stored, by SHA-256."""
 
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
@@ -156,21 +159,21 @@ class TextsByDigest:
 
 @dataclass(frozen=True)
 class PackedRequest:
-    """A request by its digest, and the texts to be stored for it, including its own."""
+    """A model request as its digest and the texts to store for it."""
 
     digest: str
     texts: TextsByDigest
 
 
 def packed_request(request: LLMRequest) -> PackedRequest:
-    """Convert a model request to texts for storage."""
+    """Split a model request into texts for storage."""
     texts = TextsByDigest()
     stored = StoredRequest(
         platform=request.platform,
         model=request.model,
         account=request.account,
         max_output_tokens=request.max_output_tokens,
-        turns=tuple(_packed(message, texts) for message in request.messages),
+        turns=tuple(_packed_message(message, texts) for message in request.messages),
         tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
         final=request.final,
         never_empty=request.never_empty,
@@ -183,19 +186,19 @@ def packed_request(request: LLMRequest) -> PackedRequest:
 
 @dataclass(frozen=True)
 class PromptTexts:
-    """The texts to which the references of a prompt point: messages by id, and compressed parts by digest."""
+    """The texts to which the references of a prompt point: messages by id, other parts by digest."""
 
     messages: Mapping[int, str]
     parts: Mapping[str, bytes]
 
     def part(self, digest: str) -> str:
-        """Return a part; raises ``NotFound``."""
+        """Return the text of a part by its digest; raises ``NotFound``."""
         body = required(self.parts.get(digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
 
-def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
-    """Return the fields of the turn that differ from the defaults of ``Turn``."""
+def _turn_reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
+    """Return those fields of a turn for storage that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
         stored = StoredTurnJson(role=role, message_id=message_id)
@@ -208,7 +211,7 @@ def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
     return stored
 
 
-def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
+def _packed_message(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
     return StoredTurn(
         role=message.role,
         images=message.images,
@@ -223,7 +226,7 @@ def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
     )
 
 
-def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
+def _unpacked_message(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
     stable = texts.part(turn.stable) if turn.stable else ""
     rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
     return PromptMessage(
@@ -241,7 +244,7 @@ def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
 
 
 def _compressed(raw: bytes) -> bytes:
-    """Return a compressed text for ``zlib.decompress``.
+    """Compress a text for ``zlib.decompress``.
 
     Allocating the buffers of zlib's default window takes longer than compressing a short text, so the window is fitted
     to the length.
@@ -252,36 +255,34 @@ def _compressed(raw: bytes) -> bytes:
 
 
 class ModelRequests(Repository):
-    """The requests of model calls; every method raises ``NotFound`` for a job that does not exist."""
+    """Queries for the requests of a job's model calls; every method raises ``NotFound`` for a missing job."""
 
     def calls(self, job_id: str) -> Sequence[LLMCall]:
-        """Return every attempt at a job's calls in the order they were made."""
-        self._job(job_id)
+        """Return all attempts at the model calls of a job, in their order."""
+        self._require_job(job_id)
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def last(self, job_id: str) -> int:
-        """Return the call to show by default: the last one that wrote an answer, else the last.
+        """Return the id of the call that pages show first: the last one that wrote an answer, else the last.
 
         Raises ``NotFound`` when no model was called.
         """
         calls = self.calls(job_id)
         if not calls:
-            raise NotFound(f"no model was asked anything in job {job_id}")
+            raise NotFound(f"job {job_id} has called no model")
         answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
         return (answers or calls)[-1].id or 0
 
-    def seen(self, job_id: str, call_id: int) -> RecordedCall:
-        """Return the request of one call, as it was committed before it was sent.
+    def recorded_call(self, job_id: str, call_id: int) -> RecordedCall:
+        """Return the request of one model call, as it was stored before it was sent.
 
         Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.
         """
-        job, call = self._job(job_id), self._session.get(LLMCall, call_id)
+        job, call = self._require_job(job_id), self._session.get(LLMCall, call_id)
         if call is None or call.job_id != job_id:
-            raise NotFound(
-                f"job {job_id} has no model call {call_id}; see which it has with: maestro jobs show {job_id}"
-            )
+            raise NotFound(f"job {job_id} has no model call {call_id}; `maestro jobs show {job_id}` shows its calls")
         if job.erased:
-            raise NotFound(f"what was said in job {job_id} was deleted with its conversation")
+            raise NotFound(f"the requests of job {job_id} were deleted with its conversation")
         prompts = Prompts(self._link, self._now)
         request = StoredRequest.model_validate_json(prompts.text(call.request))
         return RecordedCall(
@@ -292,5 +293,5 @@ class ModelRequests(Repository):
             layers=prompts.layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
         )
 
-    def _job(self, job_id: str) -> Job:
+    def _require_job(self, job_id: str) -> Job:
         return required(self._session.get(Job, job_id), f"job {job_id} does not exist")

@@ -1,7 +1,7 @@
-"""Queries for sums of usage.
+"""Statements for sums of usage.
 
-They read the daily sums, which triggers maintain, except for conversations and jobs, which are too many for that and
-are read from the log.
+Most read the daily sums, which triggers maintain. Conversations and jobs are too many for daily sums, so their sums are
+read from the usage rows.
 """
 
 from collections.abc import Iterator
@@ -18,21 +18,25 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageRequest, Us
 
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
-"""The keys that the daily sums do not have."""
+"""The keys for which there are no daily sums."""
 _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageBy.MODEL: ("provider", "model")}
-"""The columns of which a key consists, where it is no column itself."""
+"""The columns of a key that is not a single column of its own name."""
 
 Query = Select[*tuple[Any, ...]]
 
 
-def sums(wish: UsageRequest) -> Query:
-    """Return the query for the sums after the mark, with the columns of ``UsageSum``.
+def sums(request: UsageRequest) -> Query:
+    """Return the query for usage sums after a cursor, with the columns of ``UsageSum``.
 
-    Days come newest first, anything else by what it cost, the dearest first.
+    Days are sorted newest first, other keys by cost, highest first.
     """
-    by, after = wish.by, wish.after
-    key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
-    query = _within(select(key, *totals), by, wish.period, wish.scope).group_by(key)
+    by, after = request.by, request.after
+    key, totals, cost = (
+        (_fine_key_column(by), _fine_total_columns(), _fine_cost_sum())
+        if by in FINE
+        else (_key_column(by), _total_columns(), _cost_sum())
+    )
+    query = _matching_usage(select(key, *totals), by, request.period, request.scope).group_by(key)
     if by is UsageBy.DAY:
         return (query.having(key < after.key) if after is not None else query).order_by(key.desc())
     known = func.coalesce(cost, 0.0)
@@ -41,23 +45,25 @@ def sums(wish: UsageRequest) -> Query:
     return query.order_by(known.desc(), key)
 
 
-def total(period: Period, whose: UsageScope) -> Query:
-    """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row for none."""
-    return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
+def total(period: Period, usage_scope: UsageScope) -> Query:
+    """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row without usage."""
+    return _matching_usage(select(type_coerce("", String), *_total_columns()), UsageBy.DAY, period, usage_scope).having(
+        func.count() > 0
+    )
 
 
-def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
-    """Return the query for each day and key, with the columns of ``UsageSum`` after the day.
+def parts(by: UsageBy, period: Period, usage_scope: UsageScope) -> Query:
+    """Return the query for usage by day and key: the day, then the columns of ``UsageSum``.
 
-    A day may have several rows of a key: deleted agents have no name, and each of them has its own.
+    A day may have several rows of a key: deleted agents have no name, and each of them has its own row.
     """
-    # Sorted by table columns and not by the computed key, so that the index of the day gives the order.
+    # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
-    query = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
+    query = _matching_usage(select(col(UsageDay.day), _key_column(by), *_total_columns()), by, period, usage_scope)
     return query.group_by(*columns).order_by(*columns)
 
 
-def _within(found: Query, by: UsageBy, period: Period, whose: UsageScope) -> Query:
+def _matching_usage(found: Query, by: UsageBy, period: Period, usage_scope: UsageScope) -> Query:
     table: Any = UsageRow if by in FINE else UsageDay
     if by is UsageBy.AGENT:
         found = found.outerjoin(Agent, col(Agent.id) == table.agent_id)
@@ -67,27 +73,27 @@ def _within(found: Query, by: UsageBy, period: Period, whose: UsageScope) -> Que
         when = (col(UsageRow.at) >= period.start_time, col(UsageRow.at) < period.end_time)
     else:
         when = (col(UsageDay.day) >= str(period.since), col(UsageDay.day) <= str(period.until))
-    return found.where(*when, *_conditions(table, whose))
+    return found.where(*when, *_scope_conditions(table, usage_scope))
 
 
-def _conditions(table: Any, whose: UsageScope) -> Iterator[ColumnElement[bool]]:
-    if whose.agent is not None:
-        yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == whose.agent).scalar_subquery()
-    if whose.client is not None:
-        named = or_(col(Client.name) == whose.client, col(Client.slug) == whose.client)
+def _scope_conditions(table: Any, usage_scope: UsageScope) -> Iterator[ColumnElement[bool]]:
+    if usage_scope.agent is not None:
+        yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == usage_scope.agent).scalar_subquery()
+    if usage_scope.client is not None:
+        named = or_(col(Client.name) == usage_scope.client, col(Client.slug) == usage_scope.client)
         yield table.client_id.in_(select(col(Client.id)).where(named))
-    if whose.model is not None:
-        yield or_(table.provider + "/" + table.model == whose.model, table.model == whose.model)
-    if whose.platform is not None and table is UsageRow:
+    if usage_scope.model is not None:
+        yield or_(table.provider + "/" + table.model == usage_scope.model, table.model == usage_scope.model)
+    if usage_scope.platform is not None and table is UsageRow:
         of_job = select(col(Job.platform)).where(col(Job.id) == table.job_id).scalar_subquery()
-        yield of_job == whose.platform
-    same = {"account": whose.account, "purpose": whose.purpose}
+        yield of_job == usage_scope.platform
+    same = {"account": usage_scope.account, "purpose": usage_scope.purpose}
     if table is UsageDay:
-        same["platform"] = whose.platform
+        same["platform"] = usage_scope.platform
     yield from (getattr(table, name) == value for name, value in same.items() if value is not None)
 
 
-def _key(by: UsageBy) -> Any:
+def _key_column(by: UsageBy) -> Any:
     match by:
         case UsageBy.AGENT:
             return func.coalesce(col(Agent.slug), "")
@@ -99,50 +105,50 @@ def _key(by: UsageBy) -> Any:
             return getattr(UsageDay, by)
 
 
-def _fine_key(by: UsageBy) -> Any:
+def _fine_key_column(by: UsageBy) -> Any:
     if by is UsageBy.JOB:
         return col(UsageRow.job_id)
     return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
 
 
-def _totals() -> tuple[ColumnElement[Any], ...]:
+def _total_columns() -> tuple[ColumnElement[Any], ...]:
     counted = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
     return (
         *(func.sum(getattr(UsageDay, name)) for name in counted),
-        _cost(),
+        _cost_sum(),
         func.sum(UsageDay.unknown_cost),
         case((func.sum(UsageDay.estimated) > 0, func.sum(UsageDay.interrupted_cost_usd))),
     )
 
 
-def _cost() -> ColumnElement[Any]:
-    """Return the known cost, None when nothing is known."""
+def _cost_sum() -> ColumnElement[Any]:
+    """Return the sum of known costs, None if no cost is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 
-def _fine_totals() -> tuple[ColumnElement[Any], ...]:
+def _fine_total_columns() -> tuple[ColumnElement[Any], ...]:
     state, cost = col(UsageRow.state), col(UsageRow.cost_usd)
     took_tokens = col(UsageRow.input_tokens) + col(UsageRow.output_tokens) > 0
     return (
         func.count(),
-        _count(state == CallState.FAILED),
-        _count(state == CallState.INTERRUPTED),
-        _tokens(UsageRow.input_tokens),
-        _tokens(UsageRow.output_tokens),
-        _tokens(UsageRow.cached_tokens),
-        _fine_cost(),
-        _count(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
+        _count_where(state == CallState.FAILED),
+        _count_where(state == CallState.INTERRUPTED),
+        _token_sum(UsageRow.input_tokens),
+        _token_sum(UsageRow.output_tokens),
+        _token_sum(UsageRow.cached_tokens),
+        _fine_cost_sum(),
+        _count_where(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
         func.sum(case((state == CallState.INTERRUPTED, cost))),
     )
 
 
-def _fine_cost() -> ColumnElement[Any]:
+def _fine_cost_sum() -> ColumnElement[Any]:
     return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
 
 
-def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((condition, 1), else_=0))
 
 
-def _tokens(column: Any) -> ColumnElement[int]:
+def _token_sum(column: Any) -> ColumnElement[int]:
     return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(column)), else_=0))

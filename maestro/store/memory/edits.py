@@ -1,4 +1,4 @@
-"""Memory as operators edit it; each change adds an audit entry, without the content."""
+"""Edits of agents' memory by operators; each edit adds an audit entry without the content."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,16 +16,16 @@ from maestro.store.users.audit import Audit
 
 
 class MemoryEdits(Memory):
-    """The memory of all agents, with the edits of operators."""
+    """The memory of agents, with edits by operators."""
 
     def page(
         self, agent: Agent, chosen: FactFilter, after: int | None, limit: int
     ) -> tuple[Sequence[MemoryFact], int | None]:
-        """Return up to ``limit`` facts of all scopes, and the id after which the next ones follow.
+        """Return up to ``limit`` facts of all scopes, and the id for the next page.
 
-        The newest come first; with words to search for, the best come first, and there is only one page.
+        Facts are sorted newest first. A search returns the best matches first, on a single page.
         """
-        words, conditions = search_terms(chosen.q or ""), tuple(_conditions(chosen))
+        words, conditions = search_terms(chosen.q or ""), tuple(_filter_conditions(chosen))
         if words:
             return self._all(found_by(words, agent.id or 0).where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
@@ -35,11 +35,11 @@ class MemoryEdits(Memory):
         return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
     def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
-        """Return the states of one scope, with global ones, or of all scopes."""
+        """Return the states of one scope with the global ones, or without ``place`` the states of all scopes."""
         return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
 
     def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
-        """Return the number of facts of each category."""
+        """Return the number of an agent's facts by category."""
         of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
         rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
         return {FactCategory(category): count for category, count in rows}
@@ -51,15 +51,15 @@ class MemoryEdits(Memory):
             raise NotFound(f"{agent.slug} has no fact {fact_id}")
         return fact
 
-    def learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
-        """Return a fact if it was learned in this conversation."""
+    def fact_learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
+        """Return a fact that was learned in this conversation, or None."""
         fact = self._session.get(MemoryFact, fact_id)
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
 
     def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
-        """Add an operator's fact; raises ``Conflict`` when the agent knows it."""
+        """Add an operator's fact; raises ``Conflict`` if the agent already has an equal fact."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
-        fact = self.keep(
+        fact = self.save_fact(
             MemoryFact(
                 agent_id=agent.id or 0,
                 category=new.category,
@@ -69,59 +69,59 @@ class MemoryEdits(Memory):
                 created_at=self._now,
             )
         )
-        self._note(actor, "memory.add", agent, f"fact {fact.id}")
+        self._add_audit_entry(actor, "memory.add", agent, f"fact {fact.id}")
         return fact
 
     def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
-        """Change a fact; raises ``NotFound``, and ``Conflict`` when it would repeat another one."""
+        """Change a fact; raises ``NotFound``, and ``Conflict`` if the fact would repeat another one."""
         fact = self.fact(agent, fact_id)
         changed = Fact(change.category or fact.category, change.content or fact.content)
         if changed != (fact.category, fact.content):
             self._refuse_repeat(fact.agent_id, changed, fact.place, besides=fact_id)
         fact.category, fact.content = changed
         fact.confidence = fact.confidence if change.confidence is None else change.confidence
-        self._note(actor, "memory.change", agent, f"fact {fact_id}")
-        return self.keep(fact)
+        self._add_audit_entry(actor, "memory.change", agent, f"fact {fact_id}")
+        return self.save_fact(fact)
 
     def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
-        """Forget a fact; raises ``NotFound``."""
+        """Delete a fact; raises ``NotFound``."""
         self._remove(self.fact(agent, fact_id))
-        self._note(actor, "memory.forget", agent, f"fact {fact_id}")
+        self._add_audit_entry(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
-        """Set the value of a key; raises ``Conflict`` with the reason when that is refused."""
+        """Set the value of a key; raises ``Conflict`` with the reason if the value is refused."""
         problem = self.set_state(agent.id or 0, key, change.value, change.place)
         state = self.state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
             raise Conflict(problem or "the value is empty; forget the key instead")
-        self._note(actor, "memory.state.set", agent, f"state {state.id}")
+        self._add_audit_entry(actor, "memory.state.set", agent, f"state {state.id}")
         return state
 
     def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
-        """Forget a key in just this scope; raises ``NotFound``."""
+        """Delete a key in this scope only; raises ``NotFound``."""
         state = self.state(agent.id or 0, key, place)
         if state is None:
-            raise NotFound(f"{agent.slug} keeps nothing under this key")
+            raise NotFound(f"{agent.slug} has no state with this key")
         self.forget_state(agent.id or 0, key, place)
-        self._note(actor, "memory.state.forget", agent, f"state {state.id}")
+        self._add_audit_entry(actor, "memory.state.forget", agent, f"state {state.id}")
 
     def clear(self, agent: Agent, actor: str) -> int:
-        """Forget all facts and states of an agent; return how many facts there were."""
+        """Delete all facts and states of an agent; return the number of facts deleted."""
         self.forget_states(agent.id or 0)
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
-        self._note(actor, "memory.clear", agent, f"{count} facts")
+        self._add_audit_entry(actor, "memory.clear", agent, f"{count} facts")
         return count
 
     def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
-        known = self.repeated(agent_id, fact, place, besides)
+        known = self.find_repeated(agent_id, fact, place, besides)
         if known is not None:
-            raise Conflict(f"fact {known.id} says the same already; change that one")
+            raise Conflict(f"fact {known.id} has the same content already; change that fact instead")
 
-    def _note(self, actor: str, action: str, agent: Agent, detail: str) -> None:
+    def _add_audit_entry(self, actor: str, action: str, agent: Agent, detail: str) -> None:
         Audit(self._link, self._now).add(actor, action, agent.slug, detail)
 
 
-def _conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
     if chosen.category is not None:
         yield col(MemoryFact.category) == chosen.category
     if chosen.place is not None:

@@ -1,4 +1,4 @@
-"""Queries for the memory of agents: facts with a full-text index, and states under keys."""
+"""Queries for the memory of agents: facts with a full-text index, and states (keys with values)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -47,41 +47,42 @@ SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "
 """The tables that SQLite's FTS5 maintains, for which there is no table class."""
 
 SHORTEST_BEGINNING = 3
-"""The fewest ASCII letters that match the beginning of a word; in other scripts one letter less is enough."""
+"""The fewest letters that match as the beginning of a word; one fewer for a word that is not ASCII."""
 
 CANDIDATES = 200
 """The most facts of a scope, by stored confidence, for which the current confidence is computed."""
 
 MOST_STICKY = 200
-"""The most sticky facts read for a prompt, which has room for fewer: a talkative model may write thousands."""
+"""The most sticky facts that are read for a prompt, because a model may store thousands of them."""
 
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
-    """Return the query for an agent's facts that contain any of these words (``search_terms``), best first."""
-    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # bm25: smaller is better; the agent's column has weight 0
+    """Return the query for an agent's facts that contain any of these words, best match first."""
+    # ``bm25`` is smaller for a better match; the weight 0 leaves the agent's column out of the rank.
+    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)
     index = table(INDEX, column("rowid"))
     return (
         select(MemoryFact)
         .join(index, index.c.rowid == col(MemoryFact.id))
-        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match(words, agent_id)))
+        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match_expression(words, agent_id)))
         .order_by(rank * (1 + col(MemoryFact.confidence)), col(MemoryFact.confidence).desc(), col(MemoryFact.id).desc())
     )
 
 
-def _match(words: Sequence[str], agent_id: int) -> str:
-    """Return words as an FTS5 MATCH expression; each word is quoted, so that none counts as syntax."""
-    terms = " OR ".join(term for word in words for term in _terms(word))
+def _match_expression(words: Sequence[str], agent_id: int) -> str:
+    """Return words as an FTS5 MATCH expression, with each word quoted, so that none counts as syntax."""
+    terms = " OR ".join(term for word in words for term in _match_terms(word))
     return f'agent_id : "{agent_id}" AND words : ({terms})'
 
 
-def _terms(word: str) -> Sequence[str]:
+def _match_terms(word: str) -> Sequence[str]:
     quoted = '"' + word.replace('"', '""') + '"'
     begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
     return (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
 
 
 class States(Repository):
-    """The states of all agents; a scope reads its own values before those that hold everywhere."""
+    """Queries for the states of agents; in a memory scope, its own value of a key hides the global value."""
 
     _SEEN = PreparedStatement(
         select(MemoryState)
@@ -91,13 +92,13 @@ class States(Repository):
 
     @cached_by_version("memory_state")
     def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
-        """Return the states of a scope as values, by key; its own values come before global ones."""
+        """Return the states of a memory scope as values, by key, including global states that it does not override."""
         rows = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
         seen = {state.key: state for state in rows}
         return [seen[key] for key in sorted(seen)]
 
     def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
-        """Return the states of all scopes, by key and scope; ``after`` is the id of the state before, if any."""
+        """Return the states of all scopes by key and scope, beginning after the state with the id ``after``."""
         query = select(MemoryState).where(MemoryState.agent_id == agent_id)
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
@@ -105,15 +106,15 @@ class States(Repository):
         return self._all(query.order_by(MemoryState.key, MemoryState.place).limit(limit))
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
-        """Return the state of a key in this scope alone."""
+        """Return the state of a key in this scope, ignoring global states."""
         return self._session.exec(
-            select(MemoryState).where(*_under(agent_id, place), MemoryState.key == key)
+            select(MemoryState).where(*_scope_condition(agent_id, place), MemoryState.key == key)
         ).one_or_none()
 
     def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
-        """Set the value of a key, or forget the key without a value.
+        """Set the value of a key; an empty value deletes the key.
 
-        Returns why it is refused, in a sentence for the caller, and nothing when it is stored.
+        Returns the reason why the value is refused, as a sentence for the caller; empty if it is stored.
         """
         key, value = storable(key.strip()), storable(value.strip())
         problem = state_problem(key, value)
@@ -131,24 +132,24 @@ class States(Repository):
         return ""
 
     def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
-        """Forget a key in just this scope; false when there was none."""
-        states = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
+        """Delete a key in this scope only; return false if it had no value."""
+        states = delete(MemoryState).where(*_scope_condition(agent_id, place), col(MemoryState.key) == key)
         return self._session.exec(states).rowcount > 0
 
     def forget_states(self, agent_id: int) -> None:
-        """Forget every key of an agent."""
+        """Delete all states of an agent."""
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
 
     def _count(self, agent_id: int, place: str) -> int:
-        return self._session.exec(select(func.count()).where(*_under(agent_id, place))).one()
+        return self._session.exec(select(func.count()).where(*_scope_condition(agent_id, place))).one()
 
 
-def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
+def _scope_condition(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
     return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == place
 
 
 class Memory(States):
-    """Queries for facts and states of all agents.
+    """Queries for the facts and states of agents.
 
     A ``place`` is a memory scope of an agent, empty for all scopes. A query for one place also reads the global facts;
     a fact of one place is read nowhere else.
@@ -225,23 +226,23 @@ class Memory(States):
         place: str = "",
         confidence: float = EXTRACTED_CONFIDENCE,
     ) -> int:
-        """Store the facts that the agent does not know yet, and return how many are new.
+        """Store the facts that the agent does not know yet; return the number of new facts.
 
-        A fact that repeats one of its category that is known here, or everywhere, only raises the confidence of that
-        one (docs/decisions.md: duplicate facts).
+        If a fact repeats a stored one of the same category and scope, or a global one, only the stored one's confidence
+        rises (docs/decisions.md: duplicate facts).
         """
         new = 0
         keys = {
-            category: self._keys(agent_id, place, [fact for fact in facts if fact.category is category])
+            category: self._likeness_keys(agent_id, place, [fact for fact in facts if fact.category is category])
             for category in {fact.category for fact in facts}
         }
         for category, content in facts:
-            known = self._same(content, keys[category])
+            known = self._find_same(content, keys[category])
             if known is not None:
                 known.confidence = confirmed_confidence(known.confidence, confidence)
                 known.last_accessed = self._now
                 continue
-            stored = self.keep(
+            stored = self.save_fact(
                 MemoryFact(
                     agent_id=agent_id,
                     category=category,
@@ -258,7 +259,7 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[RecalledFact]:
-        """Return the sticky facts and ``others`` more: those of the highest current confidence, then by last use."""
+        """Return all sticky facts, and ``others`` more: those of the highest current confidence, then by last use."""
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
@@ -268,42 +269,42 @@ class Memory(States):
                 sticky.append(fact)
             else:
                 written.append((fact, is_fresh))
-        return [*sticky, *self._surest(written, others, of)]
+        return [*sticky, *self._best_others(written, others, of)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return the facts that match a text of a user or a model, best first.
+        """Return the facts that match the text of a user or a model, best match first.
 
         A whole word counts more than the beginning of one, a rare one more than a common one, and confidence counts
-        too. Without words in the text, these are the facts of the highest confidence.
+        too. Without words in the text, the result is the facts of the highest confidence.
         """
         words = search_terms(query)
         if not words:
-            return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
+            return self._load_facts([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
         return self._all(found_by(words, agent_id).where(seen).limit(limit))
 
     def note_used(self, facts: Sequence[RecalledFact]) -> None:
-        """Note the use of facts in a prompt, for those whose last use was not counted lately."""
+        """Record that a prompt used these facts, except facts whose last use was recorded recently."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
             self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
 
-    def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
-        """Return the stored fact that a new fact repeats, None when it is new."""
-        keys = self._keys(agent_id, place, [fact])
+    def find_repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
+        """Return the stored fact that a new fact repeats, or None; the fact ``besides`` (an id) is ignored."""
+        keys = self._likeness_keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
-        return self._same(fact.content, keys)
+        return self._find_same(fact.content, keys)
 
-    def keep(self, fact: MemoryFact) -> MemoryFact:
-        """Write a fact that is new or was changed."""
+    def save_fact(self, fact: MemoryFact) -> MemoryFact:
+        """Insert or update a fact."""
         fact.content = fact_line(fact.content)
         fact.likeness, fact.words = likeness_key(fact.content), index_text(fact.content)
         return self._save(fact)
 
-    def _surest(
+    def _best_others(
         self, written: Sequence[tuple[RecalledFact, bool]], count: int, of: Mapping[str, object]
     ) -> list[RecalledFact]:
-        """Return the best facts that are not sticky, from ``written``: facts by stored confidence, each with freshness.
+        """Return the best facts that are not sticky; ``written`` has facts by stored confidence, each with freshness.
 
         Confidence falls with time since the last use, except for fresh facts. If all facts in ``written`` are fresh,
         they are the result; otherwise the current confidence of all candidates is computed.
@@ -315,17 +316,17 @@ class Memory(States):
         facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [facts[fact_id] for fact_id in ids]
 
-    def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
-        """Return the likeness keys, by id, of stored facts that may repeat these facts of one category."""
+    def _likeness_keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+        """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
         least, most = key_lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
 
-    def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
-        near = self._loaded(similar_facts(content, keys))
+    def _find_same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
+        near = self._load_facts(similar_facts(content, keys))
         return next((known for known in near if same_fact(content, known.content)), None)
 
-    def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
+    def _load_facts(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts as objects that can be changed, in the order of the given ids."""
         if not ids:
             return []

@@ -18,7 +18,7 @@ from maestro.store.engine.repository import Repository
 from maestro.store.jobs.filters import conditions, failed_step, newest_first, unindexed
 
 MOST = 20_000
-"""The most jobs that are counted, newest first; a count shows whether it stopped there."""
+"""The most jobs that are counted, newest first; a view shows whether its count stopped there."""
 SAMPLE = 1_000
 """The most answers that are timed, and the most failures that are grouped, newest first."""
 
@@ -27,18 +27,18 @@ class JobCounts(Repository):
     """Queries for counts of jobs by status and by failure."""
 
     def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
-        """Count the jobs of each status; the status in the filter is ignored."""
+        """Count jobs by status; the status in the filter is ignored."""
         others = wanted.model_copy(update={"status": ()})
         status = unindexed(Job.status)
         counts = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
         return dict(self._run(counts).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[FailureCount]:
-        """Return the failed jobs of a filter, grouped by cause; with statuses, the jobs of these instead."""
+        """Return the matching failed jobs (or jobs of the statuses in the filter), grouped by cause."""
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # Times are read as text, because only two of the thousands in a group are parsed for display.
+            # The times stay texts, because only two of the thousands in a group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(failed_step(), "").label("step"),
@@ -57,7 +57,7 @@ class JobCounts(Repository):
         return [FailureCount(*row) for row in self._run(groups).all()]
 
     def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
-        """Yield the failed jobs of a filter, newest first."""
+        """Yield the failed jobs that match a filter, newest first."""
         failed = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
         yield from (
             FailedJob(*row) for row in self._run(failed.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
@@ -65,19 +65,19 @@ class JobCounts(Repository):
 
 
 class Overview(Repository):
-    """Queries for the operator's overview."""
+    """Queries for the overview page of operators."""
 
     def work(self, since: datetime) -> WorkOverview:
-        """Return the open jobs, and the outcomes of jobs since a moment."""
+        """Return counts and the oldest of the open jobs, and the outcomes of jobs since a moment."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
         statuses: list[JobStatus] = list(self._run(recent).scalars())
         return WorkOverview(
             any_job=self._first(select(Job.id).limit(1)) is not None,
-            open=self._open(),
+            open=self._count_open(),
             ended={status: count for status, count in Counter(statuses[:MOST]).items() if status.ended},
             capped=len(statuses) > MOST,
             oldest=[*self._oldest_pending(), *self._oldest_waiting()],
-            pending=self._pending(),
+            pending=self._count_pending(),
         )
 
     def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
@@ -123,7 +123,7 @@ class Overview(Repository):
             FailureRecord(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)
         ]
 
-    def _open(self) -> Mapping[JobStatus, int]:
+    def _count_open(self) -> Mapping[JobStatus, int]:
         counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
         return dict(self._run(counted).all())
 
@@ -140,6 +140,6 @@ class Overview(Repository):
         )
         return [OldestJob(*row) for row in self._run(waiting)]
 
-    def _pending(self) -> Mapping[tuple[str, str], int]:
+    def _count_pending(self) -> Mapping[tuple[str, str], int]:
         pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
         return Counter((platform, account) for platform, account in self._run(pending))

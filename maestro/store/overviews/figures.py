@@ -1,4 +1,4 @@
-"""Queries for monitoring: what is open now, and what began or ended since an earlier query.
+"""Queries for metrics: the numbers of open rows, and the rows that began or ended since an earlier query.
 
 Each query finds its rows by an index, so its cost grows with the number of changes and not with the size of the store.
 """
@@ -32,22 +32,22 @@ from maestro.store.engine.statements import batches
 
 
 class MonitoringFigures(Repository):
-    """Queries for monitoring; their results contain no content of users."""
+    """Queries for metrics, which contain no content of users."""
 
     def marks(self) -> MetricMarks:
-        """Return the id of the last row in each table, from which the next query continues."""
+        """Return the id of the last row in each table; the next query reads the rows after it."""
         return MetricMarks(
-            inbox=self._last(col(InboxRow.id)),
-            position=self._last(col(Job.turn)),
-            call=self._last(col(LLMCall.id)),
-            delivery=self._last(col(Delivery.id)),
+            inbox=self._last_key(col(InboxRow.id)),
+            position=self._last_key(col(Job.turn)),
+            call=self._last_key(col(LLMCall.id)),
+            delivery=self._last_key(col(Delivery.id)),
         )
 
     def open_jobs(self) -> OpenJobs:
-        """Return the jobs that have not ended.
+        """Return the open jobs by position, and when the oldest pending one was created.
 
-        Only jobs that were never started count for the age of the oldest, because no row has the time when a resumed
-        job began to wait.
+        Only jobs that were never started count for the oldest, because no row has the time when a resumed job began to
+        wait.
         """
         rows = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
         oldest = self._session.scalars(
@@ -59,9 +59,9 @@ class MonitoringFigures(Repository):
         return OpenJobs({turn: status for turn, status in rows if turn is not None}, oldest)
 
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
-        """Return the number of jobs, and of failed jobs, of each agent since a moment, without what-ifs."""
+        """Return the numbers of all and of failed jobs of each agent since a moment, without what-ifs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        # Coalesce keeps SQLite from grouping by the agent index, which would read all jobs.
+        # ``coalesce`` keeps SQLite from grouping by the index of agents, which would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
         counts = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
@@ -70,7 +70,7 @@ class MonitoringFigures(Repository):
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
-        """Return the ended jobs among those after the mark and those at these positions.
+        """Return the ended jobs among those with positions above ``after`` and those at the positions ``turns``.
 
         What-ifs are left out, because they answer no user.
         """
@@ -83,17 +83,17 @@ class MonitoringFigures(Repository):
         ]
 
     def received(self, after: int) -> Mapping[str, int]:
-        """Count the messages received after the mark, by platform."""
-        # Counted in Python: with GROUP BY, SQLite reads the whole index of platforms.
+        """Count messages with inbox ids above ``after`` by platform."""
+        # The messages are counted in Python, because with GROUP BY SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
-        """Return the model calls after the mark, and those with these ids."""
+        """Return the model calls with ids above ``after``, and those with the given ids."""
         query = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
         return [CallSample(*row) for row in self._new_or_known(query, col(LLMCall.id), after, ids)]
 
     def open_calls(self) -> set[int]:
-        """Return the ids of the unanswered calls of open jobs."""
+        """Return the ids of unanswered model calls of open jobs."""
         ids = self._session.scalars(
             select(col(LLMCall.id))
             .join(Job, col(Job.id) == col(LLMCall.job_id))
@@ -102,7 +102,7 @@ class MonitoringFigures(Repository):
         return {call_id for call_id in ids if call_id is not None}
 
     def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
-        """Return the chunks after the mark, and those with these ids."""
+        """Return the chunks with ids above ``after``, and those with the given ids."""
         query = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
         return [DeliverySample(*row) for row in self._new_or_known(query, col(Delivery.id), after, ids)]
 
@@ -116,19 +116,19 @@ class MonitoringFigures(Repository):
         return {delivery_id for delivery_id in ids if delivery_id is not None}
 
     def connectors(self) -> Sequence[ConnectorSample]:
-        """Return the last state of each connector."""
+        """Return the last reported state of each connector."""
         rows = self._session.execute(
             select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
         )
         return [ConnectorSample(*row) for row in rows]
 
-    def _last(self, key: Mapped[int | None]) -> int:
+    def _last_key(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0
 
     def _new_or_known(
         self, wanted: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known: Collection[int]
     ) -> Iterator[Any]:
-        """Yield the rows after a mark, and rows with known keys, in separate queries: one query would read all rows."""
+        """Yield rows with keys above ``after``, then those with known keys: one query for both would read all rows."""
         yield from self._session.execute(wanted.where(key > after))
         for batch in batches(known):
             yield from self._session.execute(wanted.where(key.in_(batch), key <= after))

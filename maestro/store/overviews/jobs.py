@@ -1,4 +1,4 @@
-"""Queries for pages of jobs with filters, and for all rows of one job."""
+"""Queries for filtered pages of jobs, and for all rows of one job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,34 +33,34 @@ from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import Prompts
 
 NEWEST = 1_000
-"""The newest jobs, which a search reads first, because a common text fills a page without reading older ones."""
+"""The number of newest jobs that a search reads first: a common text fills a page without older jobs."""
 TEXT = 400
-"""The most characters in the excerpt of a message, because a message may have 300,000."""
+"""The most characters of a message that a list shows, because a message may have 300,000."""
 
 
 class JobTexts(Repository):
-    """Queries for the messages, answers and other texts of one job."""
+    """Queries for the texts of one job, such as its message and its answer."""
 
-    def of(self, job: Job) -> JobPageTexts:
-        """Return the texts that belong to a job."""
+    def of_job(self, job: Job) -> JobPageTexts:
+        """Return the texts of a job for its page."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
             layers=Prompts(self._link, self._now).layers(job.id),
-            ahead=self._ahead(job),
+            ahead=self._job_ahead(job),
         )
 
     def answer(self, job: Job) -> RecordedAnswer | None:
-        """Return the answer of a job, None where the job has none or the answer was deleted."""
+        """Return the answer of a job, or None if the job has none or the answer was deleted."""
         if job.answer_id is None:
             return RecordedAnswer(job.said) if job.said else None
         message = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
         return RecordedAnswer(message.content, message.created_at, message.superseded) if message is not None else None
 
-    def _ahead(self, job: Job) -> str:
+    def _job_ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
-        # A waiting job holds no lane, so it blocks no other.
+        # A waiting job has freed its lane, so it blocks no other job.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
         return self._first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
@@ -72,7 +72,7 @@ class JobLists(Repository):
     def jobs(
         self, wanted: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
     ) -> tuple[Sequence[ListedJob], PageCursor | None]:
-        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor of the next page.
+        """Return up to ``limit`` jobs after a cursor, newest first, and the cursor of the next page.
 
         The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
         a filter in ``without`` are left out.
@@ -84,38 +84,38 @@ class JobLists(Repository):
             newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
             others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
             page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
-            listed = self._page(page, limit)
+            listed = self._read_page(page, limit)
         if len(listed) <= limit:
-            listed = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+            listed = self._read_page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
         last = listed[limit - 1].job if len(listed) > limit else None
         return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
-    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
-        # The page is selected before the joins: with 100,000 jobs, joining first takes ten times as long.
+    def _read_page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
+        # A subquery selects the page before the joins: with 100,000 jobs, joining first takes ten times as long.
         chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
-        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
+        rows = self._session.exec(_list_query().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
         return [ListedJob(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> JobRecord:
-        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the fallback model for used-up budgets."""
-        row = self._first(_listed().where(Job.id == job_id))
+        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used when a budget is used up."""
+        row = self._first(_list_query().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        listed, calls = ListedJob(*row), Calls(self._link, self._now).of(job_id)
+        listed, calls = ListedJob(*row), Calls(self._link, self._now).of_job(job_id)
         prompts = Prompts(self._link, self._now)
         return JobRecord(
             listed=listed,
             substitution=self._substitution(listed.job, calls, cheaper),
-            steps=StepRecords(self._link, self._now).of(job_id),
+            steps=StepRecords(self._link, self._now).of_job(job_id),
             calls=calls,
-            deliveries=Deliveries(self._link, self._now).of(job_id),
-            actions=Actions(self._link, self._now).of(job_id),
-            led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
+            deliveries=Deliveries(self._link, self._now).of_job(job_id),
+            actions=Actions(self._link, self._now).of_job(job_id),
+            led_to=[job.id for job in Delegations(self._link, self._now).children_of(job_id)],
             merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
             restarts=self._all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
             tools=[
                 ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
-                for run in ToolRuns(self._link, self._now).of(job_id)
+                for run in ToolRuns(self._link, self._now).of_job(job_id)
             ],
             questions=[
                 JobQuestionView(
@@ -134,12 +134,12 @@ class JobLists(Repository):
         if answer is None or agent is None:
             return None
         accounts = Accounts(self._link, self._now)
-        then = AgentVersions(self._link, self._now).fields_then(agent, answer.started_at) or agent
+        then = AgentVersions(self._link, self._now).fields_at_moment(agent, answer.started_at) or agent
         limits = accounts.limits(answer.started_at)
         return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
 
 
-def _listed() -> Any:
+def _list_query() -> Any:
     text = func.substr(func.coalesce(InboxRow.content, Job.task), 1, TEXT)
     return (
         select(Job, Agent.slug, InboxRow.user_name, text)

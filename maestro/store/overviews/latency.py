@@ -1,4 +1,4 @@
-"""Queries for durations of jobs, from a sample of at most a few thousand rows."""
+"""Queries for the latency of jobs, computed from a sample of at most a few thousand rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ STAGES: Mapping[StepKind | None, LatencyStage] = {
     StepKind.TAGS: LatencyStage.TAGS,
     StepKind.DELIVER: LatencyStage.DELIVER,
 }
-"""The stage of each kind of step; other steps take too little time to be shown."""
+"""The latency stage of each kind of step; other steps are too short to show."""
 DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A sampled job; its times are stored texts, because most of them are only subtracted."""
+    """A sampled job, with times as stored texts, because most times are only subtracted."""
 
     id: str
     kind: JobKind
@@ -76,54 +76,54 @@ class Latency(Repository):
     )
 
     def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
-        """Return the percentiles of a sample of the matching completed jobs: the newest of each day."""
+        """Return the latency percentiles of a sample of the matching completed jobs: the newest of each day."""
         days = sampled_period(period)
-        jobs = self._sample(query, days)
+        jobs = self._sample_jobs(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
-        times = [*self._waits(jobs), *self._answers(jobs), *self._steps(days_of)]
+        times = [*self._wait_times(jobs), *self._answer_times(jobs), *self._step_times(days_of)]
         return latency_page(days, len(jobs), times)
 
-    def _sample(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
+    def _sample_jobs(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
         moments = (type_coerce(moment, String) for moment in (Job.created_at, Job.claimed_at, Job.started_at))
-        # One prepared statement for all days: compiling one per day takes longer than running it.
+        # The same statement serves all days, because compiling one for each day takes longer than running it.
         of_day = (
             select(col(Job.id), col(Job.kind), col(Job.run), *moments)
             .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))
-            .where(*_conditions(query))
+            .where(*_query_conditions(query))
             .order_by(col(Job.created_at).desc(), col(Job.id).desc())
             .limit(sampled_jobs_per_day(days))
         )
-        results = (self._run(of_day, begins=day.start_time, ends=day.end_time) for day in _days(days))
+        results = (self._run(of_day, begins=day.start_time, ends=day.end_time) for day in _days_of(days))
         return [_Sampled(*row) for rows in results for row in rows]
 
-    def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
-        """Yield how long jobs waited for their first step; resumed runs waited for other reasons and are left out."""
+    def _wait_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
+        """Yield each job's wait for its first step; resumed runs are left out, because other waits precede them."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
-                yield StageTime(day, LatencyStage.LANE, _between(job.created_at, job.claimed_at))
-                yield StageTime(day, LatencyStage.QUEUED, _between(job.claimed_at, job.started_at))
+                yield StageTime(day, LatencyStage.LANE, _milliseconds(job.created_at, job.claimed_at))
+                yield StageTime(day, LatencyStage.QUEUED, _milliseconds(job.claimed_at, job.started_at))
 
-    def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
+    def _answer_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         created = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
         for job_id, first in self._rows(self._ANSWERS, jobs=json_list(created)):
-            yield StageTime(created[job_id][:DATE_CHARS], LatencyStage.ANSWER, _between(created[job_id], first))
+            yield StageTime(created[job_id][:DATE_CHARS], LatencyStage.ANSWER, _milliseconds(created[job_id], first))
 
-    def _steps(self, days_of: dict[str, str]) -> Iterator[StageTime]:
+    def _step_times(self, days_of: dict[str, str]) -> Iterator[StageTime]:
         for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
             stage = STAGES.get(kind_of(step))
             if stage is not None:
-                yield StageTime(days_of[job_id], stage, _between(started, finished))
+                yield StageTime(days_of[job_id], stage, _milliseconds(started, finished))
 
 
-def _days(period: Period) -> Iterator[Period]:
-    """Yield the days of a period, the newest first."""
+def _days_of(period: Period) -> Iterator[Period]:
+    """Yield each day of a period, the newest first."""
     for back in range(period.days):
         day = period.until - timedelta(days=back)
         yield Period(day, day)
 
 
-def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
+def _query_conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
     yield unindexed(Job.status) == JobStatus.COMPLETED
     yield ~col(Job.what_if)
     if query.agent is not None:
@@ -135,6 +135,6 @@ def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
         yield unindexed(Job.platform) == query.platform
 
 
-def _between(earlier: str, later: str) -> float:
-    """Return the milliseconds between two times, at least 0, because the clock may have been set back."""
+def _milliseconds(earlier: str, later: str) -> float:
+    """Return the milliseconds from one time to a later one; 0 if the clock was set back between them."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

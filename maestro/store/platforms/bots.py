@@ -1,4 +1,4 @@
-"""Queries for accounts on platforms, and for channels that a platform moved to another id."""
+"""Queries for accounts on platforms, and for channels that a platform moved to a new id."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from maestro.store.users.audit import Audit
 WEB = "web"
 
 POSTING = (Heartbeat, Cron, Webhook)
-"""The tables of background work that posts to a channel."""
+"""The tables of schedules and webhooks, whose jobs post to a channel."""
 
 
 class Bots(Repository):
-    """Queries for accounts on platforms, without the web connector, whose row only names its agent."""
+    """Queries for accounts on platforms, except the web connector, whose row only names its agent."""
 
     def all(self) -> Sequence[BotInstance]:
         """Return all accounts by platform and account name."""
@@ -34,35 +34,35 @@ class Bots(Repository):
         return self._all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
 
     def find(self, platform: str, account: str) -> BotInstance | None:
-        """Return the account with this name, None when there is none."""
+        """Return the account with this name on a platform, or None if there is none."""
         return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
 
     def get(self, platform: str, account: str) -> BotInstance:
-        """Return the account with this name; raises ``NotFound``."""
+        """Return the account with this name on a platform; raises ``NotFound``."""
         return required(self.find(platform, account), f"there is no connector {platform}/{account}")
 
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
-        """Add an account; raises ``Conflict`` when its name is taken."""
+        """Add an account; raises ``Conflict`` when its name is in use on the platform."""
         if self.find(bot.platform, bot.account) is not None:
-            raise Conflict(f"there is a connector {bot.place} already; change that one, or choose another account")
+            raise Conflict(f"there is a connector {bot.place} already; change it, or choose another account name")
         return self.put(bot, actor, "connector.add")
 
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
-        """Store the current values of an account."""
+        """Store the current values of an account, with an audit entry for ``action``."""
         bot.changed_at = self._now
         self._save(bot)
         Audit(self._link, self._now).add(actor, action, bot.place)
         return bot
 
     def remove(self, bot: BotInstance, actor: str) -> None:
-        """Delete an account with its secrets; raises ``Conflict`` for an account of the configuration."""
+        """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
         if bot.configured:
-            raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
+            raise Conflict(f"connector {bot.place} is set by the configuration; remove it there, or disable it")
         self._remove(bot)
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 
-    def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Store the configured accounts with their agents, and delete those no longer configured.
+    def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
+        """Store the accounts that the configuration names, with their agents; delete those it no longer names.
 
         An account of the same name that was added by the API becomes a configured one, and its stored secrets are
         deleted.
@@ -80,7 +80,7 @@ class Bots(Repository):
 
 
 def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
-    """Store encrypted secrets of an account; empty ones are removed, others stay."""
+    """Store encrypted secrets of an account; an empty secret is deleted, unnamed ones stay."""
     secrets, endings = dict(bot.stored_secrets), dict(bot.last_characters)
     for name, key in kept.items():
         secrets.pop(name, None)
@@ -93,10 +93,10 @@ def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
 
 
 class ChannelMoves(Repository):
-    """Queries for channels that a platform moved to another id."""
+    """Queries for channels that a platform moved to a new id."""
 
     def add(self, place: Address, to: str) -> bool:
-        """Move the bindings, conversations, schedules and webhooks of a channel; false if that was done before.
+        """Move bindings, conversations, schedules and webhooks to the new id; return false if that was done before.
 
         Rows of the same kind in the new channel stay unchanged. Open jobs keep the old address; a connector may
         translate it to the new one, except where another user may get the old address.
@@ -107,41 +107,43 @@ class ChannelMoves(Repository):
         at = {"platform": place.platform, "account": place.account}
         self._run(
             update(MovedChannel)
-            .where(*self._in(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
+            .where(*self._channel_condition(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
             .values(moved_to=to)
         )
         self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
         self._session.flush()
-        self._run(delete(DisabledChannel).where(*self._of(DisabledChannel, place)))
-        self._bindings(place, to)
-        self._conversations(place, to)
+        self._run(delete(DisabledChannel).where(*self._channel_values(DisabledChannel, place)))
+        self._move_bindings(place, to)
+        self._move_conversations(place, to)
         for table in POSTING:
-            self._run(update(table).where(*self._of(table, place)).values(channel=to))
+            self._run(update(table).where(*self._channel_values(table, place)).values(channel=to))
         Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
         return True
 
-    def _bindings(self, place: Address, to: str) -> None:
-        taken = select(AgentChannel.id).where(*self._of(AgentChannel, place.model_copy(update={"channel": to})))
+    def _move_bindings(self, place: Address, to: str) -> None:
+        taken = select(AgentChannel.id).where(
+            *self._channel_values(AgentChannel, place.model_copy(update={"channel": to}))
+        )
         if not self._any(taken):
-            self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
+            self._run(update(AgentChannel).where(*self._channel_values(AgentChannel, place)).values(channel=to))
 
-    def _conversations(self, place: Address, to: str) -> None:
-        """Move conversations with their facts; a moved one is closed where the new channel already has one."""
-        for row in self._all(select(Conversation).where(*self._of(Conversation, place))):
+    def _move_conversations(self, place: Address, to: str) -> None:
+        """Move conversations with their facts, and close those for which the new channel already has one."""
+        for row in self._all(select(Conversation).where(*self._channel_values(Conversation, place))):
             key = row.key_for_channel(to)
-            if row.status is ConversationStatus.ACTIVE and self._has_active(key):
+            if row.status is ConversationStatus.ACTIVE and self._has_active_conversation(key):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):
                 self._run(update(table).where(col(table.place) == row.key).values(place=key))
             row.channel, row.key = to, key
             self._save(row)
 
-    def _has_active(self, key: str) -> bool:
+    def _has_active_conversation(self, key: str) -> bool:
         active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
         return self._any(active.where(Conversation.key == key))
 
-    def _in(self, table: Any, place: Address) -> tuple[Any, ...]:
+    def _channel_condition(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (col(table.platform) == place.platform, col(table.account) == place.account)
 
-    def _of(self, table: Any, place: Address) -> tuple[Any, ...]:
-        return (*self._in(table, place), col(table.channel) == place.channel)
+    def _channel_values(self, table: Any, place: Address) -> tuple[Any, ...]:
+        return (*self._channel_condition(table, place), col(table.channel) == place.channel)

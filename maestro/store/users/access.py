@@ -1,4 +1,4 @@
-"""Queries for users with access: owners, known users, pairing requests and invitations.
+"""Queries for access of users: owners, known users, pairing requests and invitations.
 
 See docs/decisions.md: access.
 """
@@ -29,7 +29,7 @@ WRONG_CODE = "pairing.wrong_code"
 
 
 class Owners(Repository):
-    """Queries for owners, who may talk to every agent and approve everything."""
+    """Queries for owners, users who may talk to every agent and approve everything."""
 
     _HAS = PreparedStatement(select(Owner.user_id).where(same(Owner, *PersonId._fields)))
 
@@ -42,14 +42,14 @@ class Owners(Repository):
         return self._exists(self._HAS, **person._asdict())
 
     def add(self, person: PersonId, by: str) -> bool:
-        """Make this user an owner; false when they are one already."""
+        """Make a user an owner; return false if the user already is one."""
         if self.has(person):
             return False
         self._save(Owner(**person._asdict(), added_at=self._now, added_by=by))
         return True
 
     def remove(self, person: PersonId) -> bool:
-        """Remove an owner; false when the user is none."""
+        """Remove an owner; return false if the user is not an owner."""
         owner = self._session.get(Owner, (person.platform, person.user_id))
         if owner is None:
             return False
@@ -67,35 +67,31 @@ class Pairings(Repository):
         .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
     )
 
-    # Known users
-
     def is_known(self, person: PersonId) -> bool:
-        """Return whether an operator gave this user access."""
+        """Return whether an operator gave a user access."""
         return self._exists(self._KNOWN, **person._asdict())
 
     def admit(self, person: PersonId, user_name: str, by: str) -> bool:
-        """Give a user access; false when they have it already."""
+        """Give a user access; return false if the user already has access."""
         if self.is_known(person):
             return False
         self._save(KnownPerson(**person._asdict(), user_name=user_name, added_at=self._now, added_by=by))
         return True
 
     def revoke(self, person: PersonId) -> bool:
-        """Take a user's access back; false when they had none."""
+        """Take away a user's access; return false if the user had none."""
         access = delete(KnownPerson).where(same(KnownPerson, *PersonId._fields))
         return self._run(access, **person._asdict()).rowcount > 0
 
     def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
-        """Return known users by platform and user id, after the given user."""
+        """Return up to ``limit`` known users after the given one, by platform and user id."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
         return self._all(page)
 
-    # Pairing requests
-
     def newest_of(self, person: PersonId) -> Pairing | None:
-        """Return the newest pairing request of this user, in any state."""
+        """Return the newest pairing request of a user, in any state, or None."""
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
         return self._first(theirs.order_by(col(Pairing.id).desc()).limit(1))
 
@@ -104,12 +100,12 @@ class Pairings(Repository):
         return int(self._value(self._WAITING, now=self._now))
 
     def pending(self) -> Sequence[Pairing]:
-        """Return the open pairing requests, oldest first; there are ``MOST_PENDING`` at most."""
+        """Return the open pairing requests, oldest first, at most ``MOST_PENDING``."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
         return self._all(pending.order_by(col(Pairing.id)))
 
     def add(self, pairing: Pairing) -> Pairing:
-        """Store a pairing request, replacing an expired one of the same user.
+        """Store a pairing request in place of an expired one of the same user.
 
         Only requests that expired long ago are deleted, so that a recent number never refers to another user.
         """
@@ -123,7 +119,7 @@ class Pairings(Repository):
         return stored
 
     def note_sent(self, pairing: Pairing, address: Address) -> None:
-        """Record that the user got the code once more, and in which channel."""
+        """Record that a user's pairing code was sent once more, and to which channel."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
 
@@ -134,23 +130,21 @@ class Pairings(Repository):
             condition = Pairing.id == int(text)
         return required(
             self._first(select(Pairing).where(condition)),
-            f"there is no pairing {text!r}; list them with `maestro pairings list`",
+            f"there is no pairing request {text!r}; `maestro pairings list` shows all requests",
         )
 
     def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
-        """Store the decision on a pairing request."""
+        """Store an operator's decision on a pairing request."""
         pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
         self._save(pairing)
 
     def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
-        """Return pairing requests, newest first, those before the given id."""
+        """Return up to ``limit`` pairing requests with ids below ``before``, newest first."""
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
         return self._all(page.where(col(Pairing.id) < before) if before is not None else page)
 
-    # Invitations
-
     def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
-        """Store the digest of an invitation code and return its expiry; expired codes are deleted."""
+        """Store the digest of an invitation code, delete expired codes, and return when the new code expires."""
         self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
         expires_at = self._now + lifetime
         self._session.add(
@@ -161,7 +155,7 @@ class Pairings(Repository):
         return expires_at
 
     def redeem(self, code: str) -> Invitation | None:
-        """Use an invitation code, which then becomes invalid; None when it is unknown, used or expired."""
+        """Use up an invitation code; return None if the code is unknown, used or expired."""
         invitation = self._session.get(Invitation, _code_digest(code))
         if invitation is None:
             return None
@@ -169,12 +163,12 @@ class Pairings(Repository):
         return invitation if invitation.expires_at > self._now else None
 
     def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
-        """Count the wrong codes of this user, and of all users, in the period that ends now."""
+        """Count the wrong codes that this user, and that all users, sent in the last period ``since``."""
         recent = (
             select(AuditEntry.subject, func.count())
             .where(
                 col(AuditEntry.at) > self._now - since,
-                # A time in the future means that the clock was set back since.
+                # A time in the future was stored before the clock was set back, and does not count.
                 col(AuditEntry.at) <= self._now,
                 AuditEntry.action == WRONG_CODE,
             )

@@ -1,4 +1,4 @@
-"""The audit log: actions of operators and agents, with their origin."""
+"""The audit log: actions of operators and agents, with the network address that each came from."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _ORIGIN: ContextVar[str] = ContextVar("origin", default="")
 
 @contextlib.contextmanager
 def coming_from(address: str) -> Iterator[None]:
-    """Record this address as the origin of all audit entries that are written within the block.
+    """Record a network address as the origin of all audit entries that are written within the block.
 
     Code that writes entries does not know the network address. Threads started within the block (``asyncio.to_thread``,
     and those of the routes) inherit it; other tasks, such as the dispatcher, do not.
@@ -30,15 +30,15 @@ def coming_from(address: str) -> Iterator[None]:
 
 
 def present_origin() -> str:
-    """Return the origin of the current action, empty for an action that did not come over a network."""
+    """Return the network address that the current action came from, or an empty text."""
     return _ORIGIN.get()
 
 
 class Audit(Repository):
-    """Queries for the audit log; entries are only ever added."""
+    """Queries for the audit log, whose entries are never changed or deleted."""
 
     def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
-        """Add an entry for an action, with its origin."""
+        """Add an entry for an action, with the current origin."""
         self._session.add(
             AuditEntry(
                 at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=present_origin()
@@ -46,20 +46,20 @@ class Audit(Repository):
         )
 
     def latest(self, limit: int) -> Sequence[AuditEntry]:
-        """Return the newest entries first."""
+        """Return the newest audit entries, newest first."""
         return self._all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
 
     def page(self, wanted: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
-        """Return up to ``limit`` entries that follow the mark, newest first."""
-        # Sorted by time, not by id: each index ends with the time, so one index gives a whole page.
+        """Return up to ``limit`` audit entries after a cursor, newest first."""
+        # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
-        page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
+        page = select(AuditEntry).where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:
             page = page.where(tuple_(AuditEntry.at, AuditEntry.id) < after)
         return self._all(page)
 
 
-def _conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
+def _filter_conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
     whole: tuple[tuple[Any, str | None], ...] = (
         (AuditEntry.actor, wanted.actor),
         (AuditEntry.action, wanted.action),

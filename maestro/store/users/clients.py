@@ -1,4 +1,4 @@
-"""Queries for clients, who pay for the answers in channels."""
+"""Queries for clients, the customers who pay for answers in channels."""
 
 from collections.abc import Container
 
@@ -16,29 +16,32 @@ from maestro.store.users.audit import Audit
 
 
 class PayingClients(Repository):
-    """Queries for clients, and their edits; ``actor`` is the author in the audit log."""
+    """Queries for clients, and edits of them; ``actor`` is recorded in the audit log as the author."""
 
     def get(self, name: str) -> Client:
-        """Return the client of this name or slug; raises ``NotFound``."""
-        return required(self._of_name(name) or self._of_slug(name), f"there is no client {name!r}")
+        """Return the client with this name or slug; raises ``NotFound``."""
+        return required(self._find_by_name(name) or self._find_by_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of the client with this name or slug, None for an empty text; raises ``InvalidEdit``."""
-        client = self._of_name(name) or self._of_slug(name) if name else None
+        """Return the id of the client with this name or slug; raises ``InvalidEdit``.
+
+        An empty name returns None.
+        """
+        client = self._find_by_name(name) or self._find_by_slug(name) if name else None
         if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
         return client.id if client is not None else None
 
     def name_of(self, client_id: int | None) -> str:
-        """Return the name of a client, empty for None."""
+        """Return the name of the client with this id; empty for None."""
         client = self._session.get(Client, client_id) if client_id is not None else None
         return client.name if client is not None else ""
 
     def create(self, new: NewClient, actor: str) -> Client:
-        """Add a client; raises ``Conflict`` when its name or slug is taken."""
-        if self._of_name(new.name) is not None:
+        """Add a client; raises ``Conflict`` when its name or slug is in use."""
+        if self._find_by_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
-        if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
+        if new.name != new.slug and (other := self._find_by_slug(new.name)) is not None:
             raise Conflict(f"{new.name} is the slug of the client {other.name!r}; choose another name")
         self._require_free(new.slug, new.name)
         client = Client(**new.model_dump(by_alias=False))
@@ -47,8 +50,8 @@ class PayingClients(Repository):
         return client
 
     def change(self, client: Client, change: ClientChange, actor: str) -> Client:
-        """Change a client; raises ``Conflict`` for one of the configuration, or when the slug is taken."""
-        _require_ours(client)
+        """Change a client; raises ``Conflict`` if the configuration names the client, or the slug is in use."""
+        _require_not_configured(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_free(change.slug, client.name)
         different = sorted(name for name in change.model_fields_set if getattr(client, name) != getattr(change, name))
@@ -62,17 +65,17 @@ class PayingClients(Repository):
         return client
 
     def remove(self, client: Client, actor: str) -> None:
-        """Remove a client without references; raises ``Conflict`` with the reason for any other."""
-        _require_ours(client)
-        used = self._uses(client)
+        """Remove a client to which no rows refer; raises ``Conflict`` with the reason otherwise."""
+        _require_not_configured(client)
+        used = self._reason_to_keep(client)
         if used:
-            raise Conflict(f"client {client.name!r} stays: {used}")
+            raise Conflict(f"client {client.name!r} cannot be removed: {used}")
         self._remove(client)
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
-    def enter(self, new: NewClient) -> Client:
-        """Add or change a client as the configuration says; raises ``Conflict`` when another client has its slug."""
-        client = self._of_name(new.name) or Client(name=new.name)
+    def set_configured(self, new: NewClient) -> Client:
+        """Add or update a client as the configuration says; raises ``Conflict`` when another client has its slug."""
+        client = self._find_by_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_free(new.slug, new.name)
         for name, value in new.model_dump(by_alias=False).items():
@@ -82,39 +85,37 @@ class PayingClients(Repository):
         return client
 
     def leave_out(self, named: Container[str]) -> None:
-        """Reset the configured fields of clients that are no longer in the configuration."""
+        """Reset the configured fields of clients that the configuration no longer names."""
         for gone in self._all(select(Client).where(Client.configured)):
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
                 self._save(gone)
 
-    def _uses(self, client: Client) -> str:
+    def _reason_to_keep(self, client: Client) -> str:
         agent = self._first(select(Agent.slug).where(Agent.client_id == client.id))
         if agent is not None:
-            return f"the agent {agent} names it; give it another client first"
+            return f"the agent {agent} names this client; give the agent another client first"
         channel = self._first(select(AgentChannel.channel).where(AgentChannel.client_id == client.id))
         if channel is not None:
-            return f"the binding of the channel {channel} names it; give it another client first"
+            return f"the binding of the channel {channel} names this client; give it another one first"
         for column in (col(UsageRow.client_id), col(Job.client_id)):
             if self._first(select(column).where(column == client.id).limit(1)) is not None:
-                return "there was work for it, and its usage is kept; take its budget away instead"
+                return "there are jobs or usage of this client; remove its budget instead"
         return ""
 
-    def _of_name(self, name: str) -> Client | None:
+    def _find_by_name(self, name: str) -> Client | None:
         return self._first(select(Client).where(Client.name == name))
 
-    def _of_slug(self, slug: str) -> Client | None:
+    def _find_by_slug(self, slug: str) -> Client | None:
         return self._first(select(Client).where(Client.slug == slug, Client.slug != ""))
 
     def _require_free(self, slug: str, name: str) -> None:
-        """Require that a slug is free or belongs to the client of this name."""
-        taken = self._of_slug(slug) or self._of_name(slug)
+        """Raise ``Conflict`` if a slug belongs to a client with another name."""
+        taken = self._find_by_slug(slug) or self._find_by_name(slug)
         if taken is not None and taken.name != name:
-            raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")
+            raise Conflict(f"the slug {slug} belongs to the client {taken.name!r}; choose another slug")
 
 
-def _require_ours(client: Client) -> None:
+def _require_not_configured(client: Client) -> None:
     if client.configured:
-        raise Conflict(
-            f"client {client.name!r} is of the configuration; change it under clients there, and restart Maestro"
-        )
+        raise Conflict(f"client {client.name!r} is set by the configuration; change clients there, and restart Maestro")

@@ -82,7 +82,7 @@ async def test_an_account_is_added_changed_stopped_and_removed(rows: JobRows, ht
 async def test_an_account_that_is_limited_says_of_what_until_when(rows: JobRows, http: httpx.AsyncClient) -> None:
     await sent(http, "add", "added", ACCOUNT)
     with rows.store.begin() as tx:
-        tx.llm.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.begin_cooldown("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     shown = row((await http.get(PAGE)).text, "account-main")
     assert ">limited<" in shown
     assert re.search(r"claude-haiku-4-5 again <time [^>]*>in 7 min</time>", shown)
@@ -104,7 +104,7 @@ async def test_an_account_that_is_limited_says_of_what_until_when(rows: JobRows,
         ("connectors/change", {"platform": "discord", "account": "x"}, 404, "there is no connector discord/x"),
         ("connectors/remove", {"platform": NASTY, "account": "x"}, 404, "there is no"),
         ("connectors/open-channel", {"platform": "web", "account": "x", "channel": NASTY}, 404, "is not disabled"),
-        ("pairings/approve", {"pairing": "77"}, 404, "there is no pairing"),
+        ("pairings/approve", {"pairing": "77"}, 404, "there is no pairing request"),
         ("people/remove", {"person": "slack:nobody"}, 404, "has no access to remove"),
         ("clients/add", {"name": "Acme", "weight": "0"}, 400, "weight"),
         ("clients/change", {"name": "nobody"}, 404, "there is no client"),

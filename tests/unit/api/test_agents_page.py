@@ -182,7 +182,7 @@ async def test_an_agent_is_paused_archived_restored_and_removed(rows: JobRows, h
     assert (led.status_code, led.headers["Location"]) == (303, LIST)
     rows.add()
     kept = await http.post(f"{PAGE}/purge")
-    assert (kept.status_code, "cannot be removed for good: queue speak of it" in kept.text) == (409, True)
+    assert (kept.status_code, "cannot be deleted: rows of queue refer to it" in kept.text) == (409, True)
 
 
 async def test_the_last_conductor_goes_only_by_force(rows: JobRows, http: httpx.AsyncClient) -> None:

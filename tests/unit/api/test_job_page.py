@@ -327,7 +327,7 @@ async def test_a_prompt_is_shown_as_the_model_saw_it(rows: JobRows, http: httpx.
     spoken = Spoken(rows)
     job_id = await spoken.answered(f"and now? {NASTY}", f"{SECRET_ANSWER} {NASTY}")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of(job_id)
+        [call] = tx.llm.calls.of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert "<script>alert" not in page
     roles = re.findall(r'<li class="turn" id="turn-\d+" data-role="(\w+)"', page)
@@ -343,7 +343,7 @@ async def test_a_long_turn_is_folded_and_cut_until_it_is_asked_for(rows: JobRows
     await spoken.answered(LONG)
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of(job_id)
+        [call] = tx.llm.calls.of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert re.search(r'id="turn-2" data-role="user">\s*<details>', page), "folded"
     assert re.search(r'id="turn-4" data-role="user">\s*<details open>', page), "what is answered is not"
@@ -357,7 +357,7 @@ async def test_a_long_conversation_does_not_make_a_heavy_page(rows: JobRows, htt
         await spoken.answered(LONG[:5_500])
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of(job_id)
+        [call] = tx.llm.calls.of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert page.count('<li class="turn"') > 60
     assert len(page) < 130_000

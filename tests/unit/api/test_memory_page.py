@@ -116,7 +116,10 @@ async def test_a_fact_is_told_once(rows: JobRows, http: httpx.AsyncClient) -> No
         f"{PAGE}/facts", data={"agent": "ada", "content": f"grace likes {XSS} tea.", "category": "sticky"}
     )
     assert again.status_code == 303, "it says something else"
-    assert (same.status_code, "fact 1 says the same already; change that one" in same.text) == (409, True)
+    assert (same.status_code, "fact 1 has the same content already; change that fact instead" in same.text) == (
+        409,
+        True,
+    )
     assert "grace likes &lt;img" in same.text, "what was typed is still there"
 
 
@@ -138,7 +141,7 @@ async def test_a_fact_is_told_once(rows: JobRows, http: httpx.AsyncClient) -> No
         ("facts/forget", {"number": "9"}, 404, "ada has no fact 9"),
         ("states", {"key": "", "value": "x"}, 409, "a state needs a key"),
         ("states", {"key": "k", "value": "  "}, 400, "value: "),
-        ("states/forget", {"key": "k"}, 404, "ada keeps nothing under this key"),
+        ("states/forget", {"key": "k"}, 404, "ada has no state with this key"),
     ],
 )
 async def test_what_cannot_be_is_said_on_the_page(
@@ -161,7 +164,7 @@ async def test_a_fact_is_changed_made_sticky_and_forgotten(rows: JobRows, http: 
     repeat = await http.post(
         f"{PAGE}/facts/change", data={"agent": "ada", "number": "2", "content": "Grace loves tea", "category": "sticky"}
     )
-    assert (repeat.status_code, "fact 1 says the same already" in repeat.text) == (409, True)
+    assert (repeat.status_code, "fact 1 has the same content already" in repeat.text) == (409, True)
     assert '<details id="change-2" open>' in repeat.text
     await done(http, "facts/forget", "forgotten", number="1")
     assert list(known(rows)) == [2]

@@ -78,7 +78,7 @@ async def test_what_was_deleted_says_so(rows: JobRows, http: httpx.AsyncClient) 
         tx.conversations.removals.carry_out(plan, "operator", facts=False)
     answer = await http.get(f"/api/jobs/{job_id}/calls/{call_id}/prompt")
     assert (answer.status_code, answer.json()["error"]) == (404, "NotFound")
-    assert answer.json()["message"] == f"what was said in job {job_id} was deleted with its conversation"
+    assert answer.json()["message"] == f"the requests of job {job_id} were deleted with its conversation"
     assert await only_call(http, job_id) == call_id, "that it was asked is in the books"
 
 

@@ -98,7 +98,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
 def test_an_account_whose_key_was_refused_gets_another(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY")
     with rows.store.begin() as tx:
-        tx.llm.accounts.refused(tx.llm.accounts.get("mine"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get("mine"))
     assert "AuthenticationFailed" in maestro("accounts", "list").out
     enabled = maestro("accounts", "enable", "mine", "--new-key", "--json").json
     assert (enabled["state"], enabled["last4"], enabled["lastError"]) == ("active", "abcd", "")
@@ -108,7 +108,7 @@ def test_an_account_whose_key_was_refused_gets_another(rows: JobRows, maestro: M
 def test_limits_are_listed_with_their_end(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY", "--tokens-per-minute", "50000", "--concurrency", "3")
     with rows.store.begin() as tx:
-        tx.llm.accounts.quota("mine", timedelta(days=36500))
+        tx.llm.accounts.begin_quota_wait("mine", timedelta(days=36500))
     assert "limited until 2126-" in maestro("accounts", "list").out
     shown = maestro("accounts", "show", "mine").out
     assert "every model until 2126-" in shown
@@ -122,7 +122,7 @@ def test_an_account_of_the_configuration_may_only_be_switched(rows: JobRows, mae
             name="main", provider="openai", model="gpt-4o", source=AccountSource.CONFIGURATION,
             created_at=tx.now, updated_at=tx.now,
         )  # fmt: skip
-        tx.llm.accounts.enter([account])
+        tx.llm.accounts.set_configured([account])
     assert maestro("accounts", "disable", "main").code == 0
     ran = maestro("accounts", "remove", "main")
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)

@@ -121,8 +121,8 @@ def test_an_agent_is_removed_for_good_only_when_nothing_speaks_of_it(rows: JobRo
 
 def test_the_last_conductor_goes_only_by_force(maestro: Maestro) -> None:
     worked(maestro("agents", "create", "boss", "--role", "conductor"))
-    assert "direct messages would go to nobody" in refused(maestro("agents", "archive", "boss"))
-    assert "direct messages would go to nobody" in refused(maestro("agents", "edit", "boss", "--role", "coder"))
+    assert "no agent would answer direct messages" in refused(maestro("agents", "archive", "boss"))
+    assert "no agent would answer direct messages" in refused(maestro("agents", "edit", "boss", "--role", "coder"))
     worked(maestro("agents", "archive", "boss", "--force"))
 
 
@@ -190,7 +190,7 @@ def test_a_channel_is_bound_and_freed(rows: JobRows, maestro: Maestro) -> None:
     worked(maestro("agents", "unbind", "slack", "C1"))
     assert "slack/C1 is bound to no agent" in refused(maestro("agents", "unbind", "slack", "C1"))
     with rows.store.begin() as tx:
-        tx.agents.enter_binding(tx.agents.named("ada"), NewBinding(platform="slack", channel="C2"))
+        tx.agents.set_configured_binding(tx.agents.named("ada"), NewBinding(platform="slack", channel="C2"))
     assert "under channels there" in refused(maestro("agents", "unbind", "slack", "C2"))
 
 
@@ -201,13 +201,13 @@ def test_clients_are_added_listed_changed_and_removed(rows: JobRows, maestro: Ma
     assert worked(maestro("clients", "list")).out == "There are no clients.\n"
     worked(maestro("clients", "add", "Acme & Sons", "--slug", "acme", "--plan", "monthly", "--daily-budget", "3"))
     with rows.store.begin() as tx:
-        tx.users.clients.enter(NewClient(name="Globex"))
+        tx.users.clients.set_configured(NewClient(name="Globex"))
     table = worked(maestro("clients", "list")).out.splitlines()
     assert table[1].split() == ["Acme", "&", "Sons", "acme", "monthly", "1", "3.00", "0.00", "made", "here"]
     assert table[2].split() == ["Globex", "-", "per_task", "1", "-", "0.00", "configuration"]
     changed = worked(maestro("clients", "edit", "acme", "--no-daily-budget", "--weight", "5", "--json")).json
     assert (changed["dailyBudgetUsd"], changed["weight"], changed["slug"]) == (None, 5, "acme")
-    assert "under clients there" in refused(maestro("clients", "edit", "Globex", "--plan", "monthly"))
+    assert "change clients there" in refused(maestro("clients", "edit", "Globex", "--plan", "monthly"))
     assert "plan: expected a lower-case word" in refused(maestro("clients", "edit", "acme", "--plan", "A B"))
     assert worked(maestro("clients", "remove", "acme", "--json")).json == {"name": "Acme & Sons"}
     assert "there is no client 'acme'" in refused(maestro("clients", "remove", "acme"))

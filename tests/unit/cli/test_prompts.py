@@ -29,7 +29,7 @@ async def test_a_call_is_chosen_by_its_id(rows: JobRows, maestro: Maestro) -> No
     spoken = Spoken(rows)
     job_id = await spoken.answered("hello")
     with rows.store.begin() as tx:
-        [first] = tx.llm.calls.of(job_id)
+        [first] = tx.llm.calls.of_job(job_id)
         key = CallKey(job_id=job_id, number=7, purpose=CallPurpose.FACTS)
         tx.llm.calls.sent(key, first.request, CallEstimate("p", "m", 1, None))
     shown = maestro("jobs", "show", job_id, "--json").json["calls"]
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_one_line(rows: JobRows, maestro: Maestro) -> None:
     job_id = rows.add()
     for arguments, words in (
         (("nope",), "job nope does not exist"),
-        ((job_id,), f"no model was asked anything in job {job_id}"),
+        ((job_id,), f"job {job_id} has called no model"),
         ((job_id, "--call", "5"), f"job {job_id} has no model call 5"),
     ):
         ran = maestro("jobs", "prompt", *arguments)

@@ -39,7 +39,7 @@ def test_a_schedule_is_changed_paused_resumed_and_removed(rows: JobRows, maestro
     gone = maestro("schedules", "show", "cron-1")
     assert (gone.code, gone.err) == (
         1,
-        "maestro: there is no schedule 'cron-1'; `maestro schedules list` shows which there are\n",
+        "maestro: there is no schedule 'cron-1'; `maestro schedules list` shows all schedules\n",
     )
 
 

@@ -358,7 +358,7 @@ async def test_the_demo_model_may_refuse_too(store: Store) -> None:
 
 async def test_an_account_whose_key_this_process_has_not_is_not_asked(store: Store) -> None:
     with store.begin() as tx:
-        tx.llm.accounts.enter([row("claude"), row("gpt")])
+        tx.llm.accounts.set_configured([row("claude"), row("gpt")])
     here = AccountBook(store, own(row("gpt")), SecretStr, lambda: LADDER)
     model = Model({})
     await failover_of(store, model, here).complete(request_of())

@@ -145,7 +145,7 @@ def test_a_job_that_was_removed_writes_no_more(rows: JobRows) -> None:
 def test_a_draft_that_the_answer_took_is_written_no_more(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
         tx.deliveries.drafts.write(job_id, 1, "one")
-        tx.deliveries.drafts.take(job_id)
+        tx.deliveries.drafts.hand_over(job_id)
         tx.deliveries.drafts.write(job_id, 2, "two")
         found = tx.deliveries.drafts.find(job_id)
     assert found is not None

@@ -48,7 +48,7 @@ class Process:
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
         with self.store.view() as tx:
-            return list(tx.llm.calls.of(request.key.job_id))
+            return list(tx.llm.calls.of_job(request.key.job_id))
 
     def files(self) -> list[Path]:
         return sorted(self.store.path.with_name(FOLDER).glob("*"))

@@ -62,7 +62,7 @@ async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClie
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     with rows.store.view() as tx:
-        return [str(call.state) for call in tx.llm.calls.of(request.key.job_id)]
+        return [str(call.state) for call in tx.llm.calls.of_job(request.key.job_id)]
 
 
 def written(rows: JobRows) -> bool:

@@ -63,7 +63,7 @@ def recorder(rows: JobRows, model: LLMClient) -> Recorder:
 
 def calls(rows: JobRows, request: LLMRequest) -> list[LLMCall]:
     with rows.store.view() as tx:
-        return list(tx.llm.calls.of(request.key.job_id))
+        return list(tx.llm.calls.of_job(request.key.job_id))
 
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:

@@ -51,7 +51,7 @@ def described(name: str, **values: object) -> ModelAccount:
 def entered(store: Store, *accounts: ModelAccount) -> None:
     """Start with a configuration that names these."""
     with store.begin() as tx:
-        tx.llm.accounts.enter(accounts)
+        tx.llm.accounts.set_configured(accounts)
 
 
 def found(store: Store, name: str) -> ModelAccount:
@@ -69,7 +69,7 @@ def held(store: Store) -> dict[str, datetime]:
 def limited(store: Store, asked: timedelta | None = None, model: str = "m") -> datetime | None:
     """Limit a model of the account ``a``."""
     with store.begin() as tx:
-        return tx.llm.accounts.limited("a", model, asked, LADDER)
+        return tx.llm.accounts.begin_cooldown("a", model, asked, LADDER)
 
 
 def succeeded(store: Store, model: str = "m") -> None:
@@ -113,7 +113,7 @@ def test_accounts_of_the_api_stay_unless_a_configured_one_takes_their_name(store
 def test_a_new_key_makes_an_account_active_whose_old_one_was_refused(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        assert tx.llm.accounts.refused(tx.llm.accounts.get("a"))
+        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
     entered(store, described("a", fingerprint="old"))
     assert found(store, "a").status is AccountStatus.DISABLED
     entered(store, described("a", fingerprint="new"))
@@ -131,7 +131,7 @@ def test_a_new_key_ends_the_limits_of_the_old_one(store: Store) -> None:
 def test_what_a_person_disabled_stays_so_with_a_new_key(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        tx.llm.accounts.refused(tx.llm.accounts.get("a"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
         tx.llm.accounts.change("a", {"status": AccountStatus.DISABLED})
     entered(store, described("a", fingerprint="new"))
     assert found(store, "a").status is AccountStatus.DISABLED
@@ -211,9 +211,9 @@ def test_a_limit_holds_across_midnight(store: Store, clock: Clock) -> None:
 def test_a_used_up_quota_leaves_the_whole_account_alone(store: Store) -> None:
     entered(store, described("a"))
     with store.begin() as tx:
-        assert tx.llm.accounts.quota("a", None) == START + QUOTA_WAIT
-        assert tx.llm.accounts.quota("a", timedelta(days=3)) == START + timedelta(days=3)
-        assert tx.llm.accounts.quota("a", None) == START + timedelta(days=3)
+        assert tx.llm.accounts.begin_quota_wait("a", None) == START + QUOTA_WAIT
+        assert tx.llm.accounts.begin_quota_wait("a", timedelta(days=3)) == START + timedelta(days=3)
+        assert tx.llm.accounts.begin_quota_wait("a", None) == START + timedelta(days=3)
     assert held(store) == {WHOLE_ACCOUNT: START + timedelta(days=3)}
     assert found(store, "a").last_error == "QuotaExhausted"
 
@@ -227,9 +227,9 @@ def test_people_see_the_latest_of_its_limits(store: Store) -> None:
 
 def test_an_account_that_is_gone_is_no_error(store: Store) -> None:
     with store.begin() as tx:
-        assert tx.llm.accounts.limited("gone", "m", None, LADDER) is None
-        assert tx.llm.accounts.quota("gone", None) is None
-        assert not tx.llm.accounts.refused(described("gone"))
+        assert tx.llm.accounts.begin_cooldown("gone", "m", None, LADDER) is None
+        assert tx.llm.accounts.begin_quota_wait("gone", None) is None
+        assert not tx.llm.accounts.disable_refused(described("gone"))
         tx.llm.accounts.failed("gone", "ProviderUnavailable")
         tx.llm.accounts.succeeded("gone", "m", 1.0)
 
@@ -243,7 +243,7 @@ def test_a_refusal_of_the_old_key_does_not_disable_the_new_one(store: Store, clo
     clock.now += timedelta(seconds=1)
     with store.begin() as tx:
         tx.llm.accounts.change("a", {"secret": "new"})
-        assert not tx.llm.accounts.refused(asked)
+        assert not tx.llm.accounts.disable_refused(asked)
     assert found(store, "a").status is AccountStatus.ACTIVE
 
 
@@ -251,14 +251,14 @@ def test_whoever_enables_an_account_ends_its_limits(store: Store) -> None:
     entered(store, described("a"))
     limited(store)
     with store.begin() as tx:
-        tx.llm.accounts.refused(tx.llm.accounts.get("a"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
         tx.llm.accounts.change("a", {"status": AccountStatus.ACTIVE})
     assert (found(store, "a").status, found(store, "a").last_error, held(store)) == ("active", "", {})
 
 
 def test_why_an_account_is_disabled_outlasts_other_changes(store: Store) -> None:
     with store.begin() as tx:
-        tx.llm.accounts.refused(tx.llm.accounts.add(described("mine", source=AccountSource.API)))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.add(described("mine", source=AccountSource.API)))
     with store.begin() as tx:
         tx.llm.accounts.change("mine", {"priority": 5})
     assert (found(store, "mine").status, found(store, "mine").last_error) == ("disabled", "AuthenticationFailed")
@@ -276,7 +276,7 @@ def test_of_a_configured_account_only_the_status_changes_and_it_stays(store: Sto
 def test_an_account_of_the_api_can_be_removed(store: Store) -> None:
     with store.begin() as tx:
         tx.llm.accounts.add(described("a", source=AccountSource.API))
-        tx.llm.accounts.limited("a", "m", None, LADDER)
+        tx.llm.accounts.begin_cooldown("a", "m", None, LADDER)
         with pytest.raises(Conflict, match="choose another name"):
             tx.llm.accounts.add(described("a", source=AccountSource.API))
         tx.llm.accounts.remove("a")
@@ -303,10 +303,10 @@ def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(stor
             case "key":
                 tx.llm.accounts.change("mine", {"secret": "new"})
             case "enter":
-                tx.llm.accounts.enter([described("a", fingerprint="new")])
+                tx.llm.accounts.set_configured([described("a", fingerprint="new")])
             case "remove":
                 tx.llm.accounts.remove("mine")
             case "gone":
-                tx.llm.accounts.enter([])
+                tx.llm.accounts.set_configured([])
     with store.view() as tx:
         assert tx.jobs.any_due()

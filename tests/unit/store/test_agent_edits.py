@@ -42,7 +42,7 @@ def change(tx: Transaction, slug: str, **fields: object) -> Agent:
 
 def history(store: Store, slug: str) -> list[tuple[int, str, str]]:
     with store.view() as tx:
-        return [(one.version, one.actor, one.reason) for one in tx.agents.versions.of(tx.agents.named(slug))]
+        return [(one.version, one.actor, one.reason) for one in tx.agents.versions.of_agent(tx.agents.named(slug))]
 
 
 def audited(store: Store) -> list[tuple[str, str, str, str]]:
@@ -102,7 +102,7 @@ def test_what_an_earlier_release_let_people_write_can_be_looked_at_and_gone_back
         tx.agents.put(tx.agents.named("ada")).description = longer
     with store.begin() as tx:
         change(tx, "ada", description="short", tools=("calculate",))
-        page = version_page(tx.agents.versions.of(tx.agents.named("ada")), 2)
+        page = version_page(tx.agents.versions.of_agent(tx.agents.named("ada")), 2)
         assert set(page.items[0].changed) == {"description", "tools"}
         ada = tx.agents.roll_back(tx.agents.named("ada"), 1, GRACE)
         assert (ada.description, ada.tools, ada.version) == (longer, None, 3)
@@ -121,7 +121,7 @@ def test_a_slug_that_is_taken_is_refused_with_the_way_out(store: Store) -> None:
 def test_who_edits_what_somebody_else_has_edited_meanwhile_is_told(store: Store) -> None:
     with store.begin() as tx:
         change(tx, "bob", description="first", version=1)
-        with pytest.raises(Conflict, match="is at version 2, and this change was made for version 1"):
+        with pytest.raises(Conflict, match="its version is 2, but this change was made for version 1"):
             change(tx, "bob", description="second", version=1)
 
 
@@ -153,10 +153,10 @@ def test_a_version_is_compared_with_the_one_before_or_with_any_other(store: Stor
             change(tx, "bob", description=text)
     with store.view() as tx:
         bob = tx.agents.named("bob")
-        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 3, None)] == [3, 2]
-        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 3, 1)] == [3, 1]
-        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 1, None)] == [1, 0]
-        assert [one.version for one in tx.agents.versions.of(bob, before=3, limit=1)] == [2]
+        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 3, None)] == [3, 2]
+        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 3, 1)] == [3, 1]
+        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 1, None)] == [1, 0]
+        assert [one.version for one in tx.agents.versions.of_agent(bob, before=3, limit=1)] == [2]
 
 
 # The last conductor, and the end
@@ -166,7 +166,7 @@ def test_the_last_conductor_stays_unless_it_is_forced_to_go(store: Store) -> Non
     with store.begin() as tx:
         tx.agents.create(NewAgent(slug="first", role="conductor"), GRACE)
         for fields in ({"status": "archived"}, {"role": "assistant"}):
-            with pytest.raises(Conflict, match="only active conductor, and direct messages would go to nobody"):
+            with pytest.raises(Conflict, match="only active conductor, and no agent would answer direct messages"):
                 change(tx, "first", **fields)
         tx.agents.create(NewAgent(slug="second", role="conductor"), GRACE)
         assert change(tx, "first", role="assistant").role == "assistant"
@@ -190,14 +190,14 @@ def test_only_an_agent_of_which_nothing_speaks_is_gone_for_good(rows: JobRows, s
         tx.agents.purge(tx.agents.named("bob"), GRACE)
         assert tx.agents.by_slug("bob") is None
         assert tx.agents.create(NewAgent(slug="bob"), GRACE).version == 1
-        with pytest.raises(Conflict, match="ada cannot be removed for good: queue speak of it"):
+        with pytest.raises(Conflict, match="ada cannot be deleted: rows of queue refer to it"):
             tx.agents.purge(tx.agents.named("ada"), GRACE)
 
 
 def test_an_agent_of_the_configuration_is_not_removed_here(store: Store) -> None:
     with store.begin() as tx:
         tx.agents.named("bob").configured = True
-        with pytest.raises(Conflict, match="take it out of agents there first"):
+        with pytest.raises(Conflict, match="remove it from agents there first"):
             tx.agents.purge(tx.agents.named("bob"), GRACE)
 
 
@@ -230,7 +230,7 @@ def test_a_channel_belongs_to_one_agent(store: Store) -> None:
 
 def test_a_binding_of_the_configuration_is_left_to_it(store: Store) -> None:
     with store.begin() as tx:
-        binding = tx.agents.enter_binding(tx.agents.named("bob"), CODE)
+        binding = tx.agents.set_configured_binding(tx.agents.named("bob"), CODE)
         for attempt in (
             lambda: tx.agents.change_binding(binding, BindingChange(allow_bots=True), GRACE),
             lambda: tx.agents.unbind_channel(binding, GRACE),
@@ -241,10 +241,10 @@ def test_a_binding_of_the_configuration_is_left_to_it(store: Store) -> None:
 
 def test_one_of_our_accounts_has_an_agent_of_its_own_while_the_configuration_says_so(store: Store) -> None:
     with store.begin() as tx:
-        tx.agents.enter_instance("web", "default", tx.agents.named("bob"))
-        tx.agents.enter_instance("web", "default", tx.agents.named("ada"))
+        tx.agents.set_configured_agent("web", "default", tx.agents.named("bob"))
+        tx.agents.set_configured_agent("web", "default", tx.agents.named("ada"))
         instance = tx._link.session.get(BotInstance, ("web", "default"))
         assert instance is not None
         assert (instance.agent_id, instance.configured) == (1, True)
-        tx.agents.enter_instance("web", "default", None)
+        tx.agents.set_configured_agent("web", "default", None)
         assert tx._link.session.get(BotInstance, ("web", "default")) is None

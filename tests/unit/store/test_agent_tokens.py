@@ -80,10 +80,10 @@ def test_that_a_token_is_used_is_noted_once_a_minute(rows: JobRows) -> None:
     for seconds in (0, 30, 30, 1):
         rows.clock.go(seconds=seconds)
         with rows.store.begin() as tx:
-            (token,) = tx.agents.tokens.of(tx.agents.named("ada"), None, 10)
+            (token,) = tx.agents.tokens.of_agent(tx.agents.named("ada"), None, 10)
             tx.agents.tokens.used(token)
         with rows.store.view() as tx:
-            (token,) = tx.agents.tokens.of(tx.agents.named("ada"), None, 10)
+            (token,) = tx.agents.tokens.of_agent(tx.agents.named("ada"), None, 10)
             assert token.last_used_at is not None
             noted.append(token.last_used_at - made.created_at)
     assert noted == [timedelta(), timedelta(), timedelta(minutes=1), timedelta(minutes=1)]

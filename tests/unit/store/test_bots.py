@@ -88,14 +88,14 @@ def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
 
 def test_what_the_configuration_names_no_longer_is_gone_and_what_operators_switched_off_stays_so(store: Store) -> None:
     with store.begin() as tx:
-        tx.bots.keep_configured({("discord", "default"): None, ("slack", "default"): None})
+        tx.bots.set_configured({("discord", "default"): None, ("slack", "default"): None})
         bot = tx.bots.get("discord", "default")
         bot.enabled = False
         tx.bots.put(bot, "grace", "connector.disable")
-        with pytest.raises(Conflict, match="discord/default stands in the configuration"):
+        with pytest.raises(Conflict, match="discord/default is set by the configuration"):
             tx.bots.remove(bot, "grace")
     with store.begin() as tx:
-        tx.bots.keep_configured({("discord", "default"): None})
+        tx.bots.set_configured({("discord", "default"): None})
         assert [(bot.place, bot.enabled) for bot in tx.bots.all()] == [("discord/default", False)]
 
 

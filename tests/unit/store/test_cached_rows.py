@@ -116,7 +116,7 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
     )
     with spoken.rows.store.begin() as tx:
         tx.agents.bind(AgentChannel(agent_id=1, **TEA.model_dump(exclude={"thread"})))
-        tx.agents.enter_instance("discord", "main", tx.agents.get(1))
+        tx.agents.set_configured_agent("discord", "main", tx.agents.get(1))
 
     def decided() -> object:
         with spoken.rows.store.view() as tx:

@@ -32,7 +32,7 @@ def job_id(rows: JobRows) -> str:
         tx.jobs.update(job_id, client_id=client.id, priority=3)
         tx.llm.prompts.add(job_id, Composition(messages=(TURN,), layers=(), facts=()))
         job = tx.jobs.read(job_id)
-        tx.deliveries.drafts.offer((job.platform, job.account), 0.5)
+        tx.deliveries.drafts.set_edit_interval((job.platform, job.account), 0.5)
     return job_id
 
 
@@ -81,6 +81,6 @@ def test_a_caller_needs_a_job_and_a_prompt(rows: JobRows) -> None:
 def test_a_change_of_a_job_is_seen_by_its_caller(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
         tx.jobs.callers.load(job_id)
-        tx.jobs.note(job_id, priority=1)
+        tx.jobs.update_later(job_id, priority=1)
         tx.jobs.update(job_id, conversation_id=None)
         assert tx.jobs.callers.read(job_id).precedence.priority == 1

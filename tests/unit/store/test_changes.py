@@ -41,7 +41,7 @@ class Watch:
         """Look twice, as time goes on, and return how many reads that took."""
         before = self.reads
         for _ in range(2):
-            await self.watcher.look(at_once=False)
+            await self.watcher.check(at_once=False)
         return self.reads - before
 
 
@@ -62,8 +62,8 @@ async def test_an_idle_process_reads_nothing(watch: Watch) -> None:
     await watch.settle()
     before = watch.reads
     for _ in range(100):
-        await watch.watcher.look(at_once=False)
-    await watch.watcher.look()
+        await watch.watcher.check(at_once=False)
+    await watch.watcher.check()
     assert watch.reads == before
 
 
@@ -78,7 +78,7 @@ async def test_the_commits_of_one_message_are_seen_by_one_look(watch: Watch) -> 
 
 async def read_by_next_tick(watch: Watch) -> int:
     before = watch.reads
-    await watch.watcher.look(at_once=False)
+    await watch.watcher.check(at_once=False)
     return watch.reads - before
 
 
@@ -129,10 +129,10 @@ async def test_what_comes_due_is_seen_though_nothing_was_committed(watch: Watch)
 async def test_those_who_wait_are_told_and_the_others_are_not(watch: Watch) -> None:
     async with subscribed(watch) as unclaimed:
         with watch.watcher.subscribed(lambda state: state.batches, lambda: SOON) as batches:
-            await watch.watcher.look()
+            await watch.watcher.check()
             assert not unclaimed.is_set()
             await asyncio.to_thread(watch.rows.add)
-            watch.watcher.look_soon()
+            watch.watcher.check_soon()
             await asyncio.wait_for(unclaimed.wait(), 60)
             assert not batches.is_set()
 

@@ -139,7 +139,7 @@ def test_before_a_message_is_routed_its_channel_says_who_will_pay(store: Store) 
 def test_the_agent_of_our_account_says_it_too(store: Store) -> None:
     ada = agent(store, "ada", client(store, "Acme", 2))
     with store.begin() as tx:
-        tx.agents.enter_instance("web", "default", tx.agents.get(ada))
+        tx.agents.set_configured_agent("web", "default", tx.agents.get(ada))
     add(store, "anywhere")
     assert keys(store) == {"anywhere": ("client", 2)}
 

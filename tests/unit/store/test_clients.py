@@ -41,7 +41,7 @@ def test_names_and_slugs_are_unique(store: Store) -> None:
     with store.begin() as tx:
         with pytest.raises(Conflict, match="there is a client 'Acme' already"):
             tx.users.clients.create(NewClient(name="Acme"), GRACE)
-        with pytest.raises(Conflict, match="the slug acme is that of the client 'Acme'; choose another"):
+        with pytest.raises(Conflict, match="the slug acme belongs to the client 'Acme'; choose another slug"):
             tx.users.clients.create(NewClient(name="Globex", slug="acme"), GRACE)
         globex = tx.users.clients.create(NewClient(name="Globex"), GRACE)
         tx.users.clients.create(NewClient(name="Initech"), GRACE)  # two without a slug
@@ -50,7 +50,7 @@ def test_names_and_slugs_are_unique(store: Store) -> None:
         with pytest.raises(Conflict, match="acme is the slug of the client 'Acme'; choose another name"):
             tx.users.clients.create(NewClient(name="acme"), GRACE)
         tx.users.clients.create(NewClient(name="hooli", slug="hooli"), GRACE)
-        with pytest.raises(Conflict, match="the slug hooli is that of the client 'hooli'"):
+        with pytest.raises(Conflict, match="the slug hooli belongs to the client 'hooli'"):
             tx.users.clients.change(globex, ClientChange(slug="hooli"), GRACE)
 
 
@@ -65,22 +65,22 @@ def test_only_what_is_given_changes(store: Store) -> None:
 
 def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
     with store.begin() as tx:
-        globex = tx.users.clients.enter(NewClient(name="Globex"))
+        globex = tx.users.clients.set_configured(NewClient(name="Globex"))
         for attempt in (
             lambda: tx.users.clients.change(globex, ClientChange(plan="monthly"), GRACE),
             lambda: tx.users.clients.remove(globex, GRACE),
         ):
-            with pytest.raises(Conflict, match="of the configuration; change it under clients there"):
+            with pytest.raises(Conflict, match="set by the configuration; change clients there"):
                 attempt()
         with pytest.raises(Conflict, match="the slug acme"):
-            tx.users.clients.enter(NewClient(name="Initech", slug="acme"))
+            tx.users.clients.set_configured(NewClient(name="Initech", slug="acme"))
 
 
 def test_a_client_that_somebody_speaks_of_stays(store: Store) -> None:
     with store.begin() as tx:
         acme, ada = tx.users.clients.get("acme"), tx.agents.named("ada")
         tx.agents.change(ada, AgentChange(client="Acme"), GRACE)
-        with pytest.raises(Conflict, match="'Acme' stays: the agent ada names it"):
+        with pytest.raises(Conflict, match="'Acme' cannot be removed: the agent ada names this client"):
             tx.users.clients.remove(acme, GRACE)
         tx.agents.change(ada, AgentChange(client=""), GRACE)
         binding = tx.agents.change_binding(tx.agents.channel(1), BindingChange(client="Acme"), GRACE)
@@ -97,6 +97,6 @@ def test_a_client_for_whom_there_was_work_stays(tmp_path: Path, store: Store) ->
     with rows.store.begin() as tx:
         acme = tx.users.clients.create(NewClient(name="Acme"), GRACE)
         tx.jobs.update(job_id, client_id=acme.id)
-        with pytest.raises(Conflict, match="there was work for it, and its usage is kept"):
+        with pytest.raises(Conflict, match="there are jobs or usage of this client"):
             tx.users.clients.remove(acme, GRACE)
     rows.store.close()

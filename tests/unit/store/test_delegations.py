@@ -85,7 +85,7 @@ def job(store: Store, name: str) -> Job:
 def continuations(store: Store, name: str = "root") -> list[Job]:
     """Return the jobs in which a delegator goes on."""
     with store.view() as tx:
-        return [other for other in tx.jobs.delegations.of(name) if not other.task]
+        return [other for other in tx.jobs.delegations.children_of(name) if not other.task]
 
 
 def test_a_task_waits_for_the_answer_that_gave_it(store: Store, clock: Clock) -> None:

@@ -27,7 +27,7 @@ def _written(rows: JobRows, job: str) -> int:
 
 
 def _noted(tx: Transaction, job: str) -> int:
-    tx.jobs.note(job, reason="inside", attempts=9)
+    tx.jobs.update_later(job, reason="inside", attempts=9)
     return 1
 
 
@@ -61,9 +61,9 @@ def test_a_job_is_read_once_and_its_changes_are_one_statement(rows: JobRows) -> 
     job = rows.add()
     with rows.store.begin() as tx, statements(tx) as run:
         tx.jobs.read(job)
-        tx.jobs.note(job, reason="noted")
+        tx.jobs.update_later(job, reason="noted")
         with rows.store.begin() as part:
-            part.jobs.note(job, attempts=2)
+            part.jobs.update_later(job, attempts=2)
             assert (part.jobs.read(job).reason, part.jobs.read(job).attempts) == ("noted", 2)
         tx._link.flush()
     assert [sql.split()[0] for sql in run] == ["SELECT", "UPDATE"]
@@ -84,7 +84,7 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
         tx._link.flush()
     assert [sql.split()[0] for sql in run] == ["SELECT", "INSERT"]
     with rows.store.view() as tx:
-        kept = tx.jobs.steps.of(job)
+        kept = tx.jobs.steps.of_job(job)
         written = tx._link.driver.execute("SELECT started_at, finished_at FROM job_steps").fetchall()
     assert [(step.step, step.started_at) for step in kept] == [
         (name, rows.clock.now) for name in ("route", "conversation", "context")
@@ -134,7 +134,7 @@ def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_be
 def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:
     job = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.note(job, reason="before")
+        tx.jobs.update_later(job, reason="before")
         with pytest.raises(ZeroDivisionError), savepoint(tx):
             _ = _noted(tx, job) / 0
         assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("before", 0)

@@ -69,7 +69,7 @@ LOOKS: dict[str, Look] = {
     "conversations": lambda tx: tx.conversations.lists.page(ConversationFilter(), None, 50),
     "conversations of an agent": lambda tx: tx.conversations.lists.page(ConversationFilter(agent="ada"), None, 50),
     "conversations that mention": lambda tx: tx.conversations.lists.page(ConversationFilter(q="hello"), None, 50),
-    "messages that mention": lambda tx: tx.conversations.lists.containing("hello", None, 50),
+    "messages that mention": lambda tx: tx.conversations.lists.search_messages("hello", None, 50),
     "latency": lambda tx: tx.system.latency.page(LatencyQuery(), DAYS),
     "latency of an agent": lambda tx: tx.system.latency.page(
         LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS

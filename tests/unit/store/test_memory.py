@@ -126,7 +126,7 @@ def test_of_too_many_sticky_facts_only_the_surest_are_read(rows: JobRows) -> Non
             fact = MemoryFact(
                 agent_id=1, category=STICKY, content=f"number {number}", confidence=sure, created_at=tx.now
             )
-            tx.memory.keep(fact)
+            tx.memory.save_fact(fact)
     read = best(rows)
     assert len(read) == MOST_STICKY
     assert {fact.confidence for fact in read} == {0.9}

@@ -76,7 +76,7 @@ def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
         numbers = [repository(tx)._insert(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
-        assert [one.id for one in tx.jobs.steps.of(job_id)] == numbers
+        assert [one.id for one in tx.jobs.steps.of_job(job_id)] == numbers
         assert repository(tx)._change(RENAMED, job_id=job_id, its_reason="why") == 1
         assert repository(tx)._change(RENAMED, job_id="nobody", its_reason="why") == 0
         assert tx.jobs.get(job_id).reason == "why"

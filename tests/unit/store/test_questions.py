@@ -53,10 +53,10 @@ def test_those_of_a_lane_are_found_oldest_first_until_their_time_is_over(rows: J
     with rows.store.view() as tx:
         assert [one.id for one in tx.jobs.questions.open_in(LANE)] == [first, second, third]
         assert tx.jobs.questions.open_in(LaneKey("nowhere")) == []
-        one = tx.jobs.questions.of(job_id, 1, 1)
+        one = tx.jobs.questions.of_tool_call(job_id, 1, 1)
         assert one is not None
         assert one.id == second
-        assert tx.jobs.questions.of(job_id, 2, 1) is None
+        assert tx.jobs.questions.of_tool_call(job_id, 2, 1) is None
     rows.clock.go(hours=1)
     with rows.store.view() as tx:
         assert [one.id for one in tx.jobs.questions.open_in(LANE)] == [first, second]

@@ -54,7 +54,7 @@ def heard(rows: JobRows, message_id: str, content: str = "words", **fields: obje
 
 def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> RepliedMessage | None:
     with rows.store.view() as tx:
-        return tx.inbox.quotes.of(row, agent)
+        return tx.inbox.quotes.find_quoted(row, agent)
 
 
 def test_ours_is_what_the_agent_said_or_another_one(rows: JobRows) -> None:

@@ -72,7 +72,7 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     change(rows, of_bob, agent="ada", name="c")
     change(rows, first, name="")
     with rows.store.view() as tx:
-        assert [one.name for one in tx.background.schedules.of(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
+        assert [one.name for one in tx.background.schedules.of_agent(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
 
 
 def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
@@ -113,7 +113,7 @@ def test_each_time_is_made_up_for_once_and_in_its_turn(rows: JobRows) -> None:
         assert [job.turn for job in jobs] == sorted(job.turn or 0 for job in jobs)
         assert tx.background.schedules.get(ref).runs == 4
     rows.clock.go(hours=1)
-    with pytest.raises(Conflict, match="is not over"):
+    with pytest.raises(Conflict, match="is still open"):
         backfill(rows, ref, 4)
     assert backfill(rows, ref, 4, preview=True).count == 1
     with rows.store.begin() as tx:

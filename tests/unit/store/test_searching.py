@@ -45,7 +45,7 @@ def looks(rows: JobRows, text: str, limit: int = 5) -> list[tuple[list[int | Non
     following: int | None = None
     with rows.store.view() as tx:
         while not found or following is not None:
-            said, following = tx.conversations.lists.containing(text, following, limit)
+            said, following = tx.conversations.lists.search_messages(text, following, limit)
             found.append(([one.message.id for one in said], following))
     return found
 
@@ -66,7 +66,7 @@ def test_capital_letters_are_as_small_ones_and_signs_of_patterns_are_signs(rows:
 
 def test_one_conversation_is_searched_as_a_whole(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        said, following = tx.conversations.lists.containing("needle", None, 5, conversation_id=1)
+        said, following = tx.conversations.lists.search_messages("needle", None, 5, conversation_id=1)
     assert ([one.message.id for one in said], following) == ([9, 3], None)
 
 

@@ -202,7 +202,7 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
     assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
     assert count(rows, lambda tx: tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, first.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, DeliveryPurpose.ANSWER)) == 1
-    assert count(rows, lambda tx: tx.deliveries.files.of(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.deliveries.files.of_job(key.job_id)) == 1
     with rows.store.view() as tx:
         assert [(one.state, one.attempts) for one in tx.deliveries.chunks(key.job_id, DeliveryPurpose.ANSWER)] == [
             (DeliveryState.SENT, 1),
@@ -217,7 +217,7 @@ def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> Non
         only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
         tx.deliveries.sent(only, Receipt(platform_message_id="m"))
         dependents = tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, only).dependents
-        assert dependents == tx.jobs.dependents.of(key.job_id)
+        assert dependents == tx.jobs.dependents.of_job(key.job_id)
     completed = JobEnding(status=JobStatus.COMPLETED)
     assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
     assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 2, "it has ended already"

@@ -357,7 +357,7 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     with store.begin() as tx:
         tx.jobs.steps.done(ref, Result(number=7))
         assert tx.jobs.steps.history(ref).result == '{"number":7}'
-        assert [(row.attempt, row.state) for row in tx.jobs.steps.of("job")] == [
+        assert [(row.attempt, row.state) for row in tx.jobs.steps.of_job("job")] == [
             (1, StepState.FAILED),
             (2, StepState.DONE),
         ]

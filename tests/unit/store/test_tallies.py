@@ -55,7 +55,7 @@ def test_jobs_are_chosen_by_when_they_were_created(rows: JobRows) -> None:
 def test_jobs_are_chosen_by_their_place_and_who_pays(rows: JobRows) -> None:
     here, there = rows.add(), rows.add(platform="slack")
     with rows.store.begin() as tx:
-        client = tx.users.clients.enter(NewClient(name="acme")).id
+        client = tx.users.clients.set_configured(NewClient(name="acme")).id
         tx.jobs.update(there, account="second", channel="random", priority=1, client_id=client)
     assert found(rows, account="second") == found(rows, channel="random") == found(rows, priority=1) == [there]
     assert found(rows, client="acme") == [there]
@@ -78,8 +78,8 @@ def test_jobs_are_chosen_by_the_batch_that_began_them(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         batch = ReplayBatch(id="batch-1", action=BatchAction.RESUME, created_at=tx.now)
         tx.jobs.batches.add(batch, [JobPreview(begun, "lane"), JobPreview(refused, "lane")])
-        tx.jobs.batches.settle(batch.id, 1, ItemState.BEGUN, began=begun)
-        tx.jobs.batches.settle(batch.id, 2, ItemState.REFUSED, problem="why")
+        tx.jobs.batches.settle_item(batch.id, 1, ItemState.BEGUN, began=begun)
+        tx.jobs.batches.settle_item(batch.id, 2, ItemState.REFUSED, problem="why")
     assert found(rows, batch="batch-1") == [begun]
 
 

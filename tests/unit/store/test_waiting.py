@@ -93,7 +93,7 @@ def test_never_do_two_jobs_of_a_lane_run_at_once(store: Store, clock: Clock) -> 
         tx.jobs.mark_started("second")
     assert claim(store) == []
     with store.view() as tx:
-        head = tx.jobs.head_of(LANE)
+        head = tx.jobs.lane_head(LANE)
     assert head is not None
     assert head.id == "second", "who runs is at the head, though the other has an earlier turn"
 

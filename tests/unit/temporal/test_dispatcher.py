@@ -113,7 +113,7 @@ async def test_a_message_with_nothing_before_it_is_started_without_a_look(rows: 
         looks, claims = desk.dispatcher.looks, desk.dispatcher.claims
         accepted = await desk.take("m", "one")
         assert await desk.temporal.next() == accepted.job_id
-        await rows.store.changes.look()
+        await rows.store.changes.check()
         assert (desk.dispatcher.looks, desk.dispatcher.claims) == (looks, claims)
 
 
@@ -134,7 +134,7 @@ async def test_the_end_of_a_job_with_nothing_behind_it_makes_nobody_look(rows: J
         looks = desk.dispatcher.looks
         await asyncio.to_thread(rows.end, accepted.job_id, JobStatus.COMPLETED)
         desk.dispatcher.released()
-        await rows.store.changes.look()
+        await rows.store.changes.check()
         await asyncio.sleep(0)
         assert desk.dispatcher.looks == looks
 

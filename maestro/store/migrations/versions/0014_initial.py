@@ -1,4 +1,4 @@
-"""The tables, indexes and triggers of the first release, by the statements in the file beside this one.
+"""Creates the tables, indexes and triggers of the first release from the SQL file beside this module.
 
 Earlier numbers were revisions of development versions, whose databases are refused.
 """
@@ -12,7 +12,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Apply."""
+    """Create the tables in an empty database."""
     statements = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in statements.removesuffix(";\n").split(";\n\n"):
         op.get_bind().exec_driver_sql(statement)
