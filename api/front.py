@@ -82,24 +82,24 @@ class FrontDoor:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["method"], headers)
+        refusal = self._find_refusal(scope["method"], headers)
         connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
         sender = _HeaderSender(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
         if refusal is not None:
             await answer(refusal)(scope, receive, sender)
             return
         try:
-            await self._app(scope, _LimitedReceiver(receive, self._max_body(scope["path"])), sender)
+            await self._app(scope, _LimitedReceiver(receive, self._max_body_bytes(scope["path"])), sender)
         # Every error is answered as JSON; its traceback goes to the log only, never into the answer.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not sender.started:
                 await unexpected()(scope, receive, sender)
 
-    def _max_body(self, path: str) -> int:
+    def _max_body_bytes(self, path: str) -> int:
         return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
-    def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
+    def _find_refusal(self, method: str, headers: Headers) -> MaestroError | None:
         if not self._hosts.admit(headers.getlist("host")):
             return UnknownHost(
                 "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."

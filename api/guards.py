@@ -163,19 +163,19 @@ class RequestAccess:
         elif route.guard is RouteGuard.SIGNATURE:
             await self.signatures.admit(request)
         elif route.guard is RouteGuard.PASSWORD:
-            role = request.state.role = await self._role(request)
+            role = request.state.role = await self._authenticate(request)
             if role is not DashboardRole.OPERATOR and not route.viewer:
                 raise await self._record_refusal(request, role, LOOK_ONLY)
 
-    async def _role(self, request: Request) -> DashboardRole:
+    async def _authenticate(self, request: Request) -> DashboardRole:
         if self.open:
             return DashboardRole.OPERATOR
         if "authorization" in request.headers:
-            user, password = _read_basic(request)
+            user, password = _read_basic_credentials(request)
             return await self.check(request, password, user)
         session = await asyncio.to_thread(self.session, request)
         if session is None:
-            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
+            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_auth_challenge(request))
         if request.method not in SAFE_METHODS and not same(await _read_csrf_token(request), session.csrf_token):
             raise await self._record_refusal(request, session.role, NO_TOKEN)
         return session.role
@@ -202,7 +202,7 @@ class RequestAccess:
             return role
         self._throttle.refuse(address)
         await asyncio.to_thread(self.add_audit_entry, UNKNOWN, "login.failed")
-        raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
+        raise Unauthorized("The user or the password is wrong.", challenge=_auth_challenge(request))
 
     async def _record_refusal(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
         # The declared path, not the real one, which may hold a name or a key that does not belong in the audit log.
@@ -266,7 +266,7 @@ async def _read_csrf_token(request: Request) -> str:
     return token
 
 
-def _read_basic(request: Request) -> tuple[str, str]:
+def _read_basic_credentials(request: Request) -> tuple[str, str]:
     """Return name and password; raises ``Unauthorized`` for a malformed header, which does not count as a guess."""
     scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
@@ -275,11 +275,11 @@ def _read_basic(request: Request) -> tuple[str, str]:
         user, colon, password = "", "", ""
     if scheme.lower() != "basic" or not colon:
         raise Unauthorized(
-            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_challenge(request)
+            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_auth_challenge(request)
         )
     return user, password
 
 
-def _challenge(request: Request) -> str:
+def _auth_challenge(request: Request) -> str:
     """Return the challenge, empty for a script of a page: the browser would open its own dialog."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""

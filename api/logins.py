@@ -33,15 +33,15 @@ class Passwords:
 
     def role_of(self, user: str, password: str) -> DashboardRole | None:
         """Return the role of a user name and a password, None for a wrong pair."""
-        fits = [role for name, role in USERS.items() if same(user, name) & self._fits(role, password)]
+        fits = [role for name, role in USERS.items() if same(user, name) & self._is_password_of(role, password)]
         return fits[0] if fits else None
 
     def role_by(self, password: str) -> DashboardRole | None:
         """Return the role of a password, None for a wrong one."""
-        fits = [role for role in self._known if self._fits(role, password)]
+        fits = [role for role in self._known if self._is_password_of(role, password)]
         return fits[0] if fits else None
 
-    def _fits(self, role: DashboardRole, password: str) -> bool:
+    def _is_password_of(self, role: DashboardRole, password: str) -> bool:
         known = self._known[role]
         return same(password, known) & bool(known)
 
@@ -90,7 +90,7 @@ class LoginSessions:
         }
         self._store = store
         self._clock = clock
-        self._ended = lru_cache(CACHED_SESSIONS)(self._read_ended)
+        self._ended = lru_cache(CACHED_SESSIONS)(self._is_ended)
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
@@ -98,7 +98,7 @@ class LoginSessions:
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(ID_BYTES)
         body = f"{session_id}.{expires}"
-        return f"{body}.{self._sign(role, 'cookie', body)}", self._session(role, session_id, expires)
+        return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
 
     def read(self, cookie: str) -> LoginSession | None:
         """Return the session of a cookie; None when it is forged, expired or logged out."""
@@ -108,7 +108,7 @@ class LoginSessions:
         if not fits:
             return None
         session_id, _, expires = body.partition(".")
-        session = self._session(fits[0], session_id, int(expires))
+        session = self._build_session(fits[0], session_id, int(expires))
         over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
         return None if over else session
 
@@ -118,13 +118,13 @@ class LoginSessions:
             tx.users.logins.end(session.id, session.expires_at)
             tx.system.audit.add(session.role, "logout")
 
-    def _read_ended(self, session_id: str, mark: str) -> bool:
+    def _is_ended(self, session_id: str, mark: str) -> bool:
         """Tell whether a session was ended; cached by the mark of the store, which changes with each commit."""
         del mark
         with self._store.view() as tx:
             return tx.users.logins.ended(session_id)
 
-    def _session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
+    def _build_session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
         return LoginSession(
             session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id)
         )

@@ -40,13 +40,13 @@ async def speak_mcp(request: Request) -> Any:
     """
     body = await request.body()
     # Any other body is refused here, because the SDK would reveal its internal validation in the answer.
-    if not (request.headers.get("content-type", "").startswith("application/json") and _is_message(body)):
+    if not (request.headers.get("content-type", "").startswith("application/json") and _is_json_rpc_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     server: LazyServer = request.app.state.mcp
     return _ForwardedResponse(await server.app(), body)
 
 
-def _is_message(body: bytes) -> bool:
+def _is_json_rpc_message(body: bytes) -> bool:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):

@@ -57,10 +57,10 @@ class AgentToolServer:
             await manager.handle_request(scope, receive, send)
 
     async def _list(self, context: _Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_agent(context))])
+        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_caller(context))])
 
     async def _call(self, context: _Context, call: types.CallToolRequestParams) -> types.CallToolResult:
-        agent = _agent(context)
+        agent = _caller(context)
         tool = self._tools.find(call.name, agent)
         if tool is None:
             names = ", ".join(tool.name for tool in self._tools.of(agent))
@@ -78,7 +78,7 @@ class AgentToolServer:
             return _failure("Something went wrong inside Maestro; its log says what.")
 
 
-def _agent(context: _Context) -> Agent:
+def _caller(context: _Context) -> Agent:
     assert context.request is not None, "every request comes over HTTP"
     return caller(context.request)
 

@@ -127,15 +127,17 @@ class AccountsPageState:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = "") -> HTMLResponse:
+def show_accounts(
+    request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = ""
+) -> HTMLResponse:
     """Show all lists of the page, with the form for the named item open."""
     try:
-        return _page(request, _state_for(parts, edit, connector, client))
+        return _render_page(request, _page_state(parts, edit, connector, client))
     except MaestroError as error:
-        return _page(request, AccountsPageState(problem=error))
+        return _render_page(request, AccountsPageState(problem=error))
 
 
-def _state_for(parts: ApiParts, edit: str, connector: str, client: str) -> AccountsPageState:
+def _page_state(parts: ApiParts, edit: str, connector: str, client: str) -> AccountsPageState:
     if connector:
         name, _, account = connector.partition("/")
         view = parts.connectors.show(name, account)
@@ -144,7 +146,7 @@ def _state_for(parts: ApiParts, edit: str, connector: str, client: str) -> Accou
         return AccountsPageState("connector", editing=True, connector=form)
     if client:
         return AccountsPageState("client", editing=True, client=_client_form(parts, client))
-    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _CLOSED
+    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _NO_OPEN_FORM
 
 
 def _account_form(parts: ApiParts, name: str) -> AccountForm:
@@ -257,7 +259,7 @@ def open_channel(request: Request, parts: Parts, platform: FormText, account: Fo
 
 
 @router.post("/pairings/approve")
-def approve(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
+def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
     """Give a user access, as a user or as an owner, and notify them."""
     approval = PairingApproval(owner=owner)
     done = "owner" if owner else "user"
@@ -265,16 +267,16 @@ def approve(request: Request, parts: Parts, pairing: FormText, owner: FormFlag =
 
 
 @router.post("/pairings/refuse")
-def refuse(request: Request, parts: Parts, pairing: FormText) -> Response:
+def refuse_pairing(request: Request, parts: Parts, pairing: FormText) -> Response:
     """Refuse a user access without a notification."""
     return _submit(request, "refused", lambda: parts.people.refuse(pairing, OPERATOR))
 
 
 @router.post("/pairings/invite")
-def invite(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
+def create_invitation(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
     """Create a pairing code and show it once."""
     invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
-    return _page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
+    return _render_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
 
 @router.post("/people/remove")
@@ -307,21 +309,21 @@ def remove_client(request: Request, parts: Parts, name: FormText) -> Response:
     return _submit(request, "removed", lambda: parts.clients.remove(name, OPERATOR))
 
 
-_CLOSED = AccountsPageState()
+_NO_OPEN_FORM = AccountsPageState()
 
 
 def _submit(
-    request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _CLOSED
+    request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _NO_OPEN_FORM
 ) -> Response:
     """Carry out the form and redirect to the page; on an error show the page with the reason and the entered text."""
     return submit(
         operation,
         lambda _: lead_back(PAGE, done=done),
-        lambda error: _page(request, replace(state, problem=error)),
+        lambda error: _render_page(request, replace(state, problem=error)),
     )
 
 
-def _page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
+def _render_page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:
         lists = _read_lists(tx)
@@ -334,13 +336,13 @@ def _page(request: Request, state: AccountsPageState, status: HTTPStatus | None 
         problem=state.problem,
         lists=lists,
         connectors=parts.connectors.list().items,
-        platforms=_platforms(),
+        platforms=_platform_secrets(),
         done=request.query_params.get("done", "") if not state.problem else "",
     )
 
 
 @cache
-def _platforms() -> Mapping[str, Mapping[str, str]]:
+def _platform_secrets() -> Mapping[str, Mapping[str, str]]:
     """Return the descriptions of each platform's secrets; the installed platforms are looked up once."""
     return {name: platform(name).secrets for name in platforms()}
 

@@ -37,7 +37,9 @@ class Assets:
 
     def __init__(self, folder: Path = FOLDER) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        self._files = {path.relative_to(folder).as_posix(): Asset(path.read_bytes(), _type(path)) for path in paths}
+        self._files = {
+            path.relative_to(folder).as_posix(): Asset(path.read_bytes(), _media_type(path)) for path in paths
+        }
         digest = hashlib.sha256()
         for name, asset in self._files.items():
             digest.update(f"{name} {len(asset.body)} ".encode() + asset.body)
@@ -63,7 +65,7 @@ class Assets:
 
 
 @router.get(PREFIX + "/{path:path}")
-async def static(request: Request, path: str) -> Response:
+async def serve_asset(request: Request, path: str) -> Response:
     """Return a file; browsers revalidate it each time unless the address has its version."""
     assets = request.app.state.assets
     assert isinstance(assets, Assets)
@@ -74,7 +76,7 @@ async def static(request: Request, path: str) -> Response:
     return Response(asset.body, media_type=asset.media_type, headers=headers)
 
 
-def _type(path: Path) -> str:
+def _media_type(path: Path) -> str:
     # The table of the machine may have wrong types, which browsers refuse because of nosniff.
     known = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
     return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -19,7 +19,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 @router.get("")
-def show(request: Request, parts: Parts) -> HTMLResponse:
+def show_audit_log(request: Request, parts: Parts) -> HTMLResponse:
     """List the entries, newest first; an error in the filter is shown above the form."""
     filters = read_filters(request, FILTERS)
     moments = {name: moment_with_zone(filters[name]) for name in MOMENTS if filters[name]}

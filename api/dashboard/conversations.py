@@ -64,7 +64,7 @@ posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 @router.get("")
-def show_list(request: Request, parts: Parts, done: str = "") -> Response:
+def show_conversations(request: Request, parts: Parts, done: str = "") -> Response:
     """List conversations, the most recently used first; an error in the filter is shown above the form."""
     return unchanged(request) or _list_page(request, parts, done)
 
@@ -105,18 +105,18 @@ class MessagesQuery(Value):
 
 
 @router.get("/{conversation_id}")
-def show(request: Request, conversation_id: Number, done: str = "") -> Response:
+def show_conversation(request: Request, conversation_id: Number, done: str = "") -> Response:
     """Show a conversation as a chat, its end first, or the messages found by a search."""
-    return unchanged(request) or _page(request, conversation_id, notice=NOTICES.get(done, ""))
+    return unchanged(request) or _conversation_page(request, conversation_id, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{conversation_id}/close")
-def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
+def close_conversation(request: Request, parts: Parts, conversation_id: Number) -> Response:
     """End a conversation, and redirect to it."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
         lambda _: lead_back(f"{PAGE}/{conversation_id}", done="closed"),
-        lambda error: _page(request, conversation_id, error),
+        lambda error: _conversation_page(request, conversation_id, error),
     )
 
 
@@ -127,7 +127,9 @@ def confirm_deletion(request: Request, conversation_id: Number) -> HTMLResponse:
 
 
 @router.post("/{conversation_id}/delete")
-def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
+def delete_conversation(
+    request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False
+) -> Response:
     """Delete a conversation and redirect to the list; an error is shown on the confirmation page."""
     return submit(
         lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
@@ -136,7 +138,7 @@ def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annot
     )
 
 
-def _page(
+def _conversation_page(
     request: Request, conversation_id: int, problem: MaestroError | None = None, *, notice: str = ""
 ) -> HTMLResponse:
     try:
@@ -166,7 +168,7 @@ def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQu
     section = tx.conversations.lists.messages_around(number, query.after, before, MESSAGES)
     facts = tx.conversations.lists.facts_learned(number, section)
     ids = [listed.message.id for listed in section.messages]
-    limit = room_for_each([len(listed.message.content) for listed in section.messages])
+    limit = chars_per_text([len(listed.message.content) for listed in section.messages])
     return {
         "entries": [
             {
@@ -183,7 +185,7 @@ def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQu
     }
 
 
-def room_for_each(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
+def chars_per_text(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
     """Return the most characters for each text; space that short texts do not need goes to long ones."""
     for taken, length in enumerate(sorted(lengths)):
         if length * (len(lengths) - taken) > room:
@@ -225,7 +227,7 @@ def show_chat(request: Request, parts: Parts) -> HTMLResponse:
 
 
 @posting.post(CHAT_PAGE)
-def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
+def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
     """Post the form's text, for browsers without scripts; a rejected text is shown again."""
     chat = chat_of(parts)
     return submit(

@@ -35,7 +35,7 @@ class Login(Value):
 
 
 @open_router.get("/login")
-def login_page(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
+def show_login(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
     """Ask for the password, if one is set; after a logout (``left``) the browser clears its data.
 
     With ``unsent`` the page says that a form was not carried out, because the login had expired.
@@ -45,7 +45,7 @@ def login_page(request: Request, next: str = HOME, left: bool = False, unsent: b
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return _page(request, None, next, EXPIRED if unsent else "", left=left)
+    return _render_page(request, None, next, EXPIRED if unsent else "", left=left)
 
 
 @open_router.post("/login")
@@ -58,7 +58,7 @@ async def login(request: Request) -> Response:
         if not is_form(request):
             raise
         status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-        page = await asyncio.to_thread(_page, request, status, fields.next, str(error), left=False)
+        page = await asyncio.to_thread(_render_page, request, status, fields.next, str(error), left=False)
         page.headers.update(retry_after_header(error))
         return page
     response: Response = JSONResponse({"csrfToken": token})
@@ -95,7 +95,7 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
     return cookie, session.csrf_token
 
 
-def _page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
+def _render_page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
     return render(
         request,
         "login.html",

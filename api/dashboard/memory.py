@@ -64,7 +64,7 @@ class MemoryForm(BaseModel):
         """Return the fact to add."""
         return read(NewFact, {"content": self.content, "category": self.category, "place": self.place})
 
-    def change(self) -> FactChange:
+    def change_fact(self) -> FactChange:
         """Return the changes of a fact; an empty field changes nothing."""
         fields = {"content": self.content.strip(), "category": self.category, "confidence": self.confidence.strip()}
         return read(FactChange, without_empty(fields))
@@ -84,19 +84,19 @@ class _MemoryPageState:
 
 
 @router.get("")
-def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
+def show_memory(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
     """Show the memory of an agent, by default of the first one."""
-    return _page(request, agent, _MemoryPageState(done=done))
+    return _render_page(request, agent, _MemoryPageState(done=done))
 
 
 @router.post("/facts")
-def add(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
+def add_fact(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
     """Add a fact; a duplicate is refused, with the existing fact named."""
     return _submit(request, agent, lambda: parts.memory.add_fact(agent, form.new_fact(), OPERATOR), "added", form)
 
 
 @router.post("/facts/change")
-def change(
+def change_fact(
     request: Request, parts: Parts, agent: FormText, number: FormRow, form: Annotated[MemoryForm, Form()]
 ) -> Response:
     """Change a fact."""
@@ -106,14 +106,14 @@ def change(
 
 
 @router.post("/facts/stick")
-def stick(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+def make_fact_sticky(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Make a fact part of every prompt."""
     sticky = FactChange(category=FactCategory.STICKY)
     return _submit(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), "changed")
 
 
 @router.post("/facts/forget")
-def forget(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+def forget_fact(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Delete a fact."""
     return _submit(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), "forgotten")
 
@@ -132,7 +132,7 @@ def forget_state(request: Request, parts: Parts, agent: FormText, key: FormText,
 
 
 @router.post("/clear")
-def clear(request: Request, parts: Parts, agent: FormText) -> Response:
+def clear_memory(request: Request, parts: Parts, agent: FormText) -> Response:
     """Delete all facts and states of an agent."""
     return _submit(request, agent, lambda: parts.memory.clear(agent, OPERATOR), "cleared")
 
@@ -143,11 +143,11 @@ def _submit(
     return submit(
         operation,
         lambda _: lead_back(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
-        lambda error: _page(request, slug, _MemoryPageState(form or MemoryForm(), error)),
+        lambda error: _render_page(request, slug, _MemoryPageState(form or MemoryForm(), error)),
     )
 
 
-def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
+def _render_page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
     problem, filters = state.problem, read_filters(request, FILTERS)
     cursors = read_filters(request, ("cursor", "kept"))
     with parts_of(request).store.view() as tx:
@@ -157,7 +157,7 @@ def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
         try:
             if chosen:
                 fields = {**without_empty({**filters, "cursor": cursors["cursor"]}), "limit": FACTS}
-                content = _content(tx, tx.agents.named(chosen), read(MemoryQuery, fields), cursors["kept"])
+                content = _read_memory(tx, tx.agents.named(chosen), read(MemoryQuery, fields), cursors["kept"])
         except MaestroError as error:
             problem = problem or error
     return render(
@@ -177,7 +177,7 @@ def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
     )
 
 
-def _content(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str) -> Mapping[str, object]:
+def _read_memory(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str) -> Mapping[str, object]:
     """Return the facts and states to show; without a filter, the first page has the sticky facts and the states."""
     whole = not (query.q or query.category or query.source)
     others = query.model_copy(update={"sticky": False}) if whole else query
@@ -192,11 +192,11 @@ def _content(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str
     }
     if whole and query.cursor is None:
         content["sticky"] = tx.memory.page(agent, FactFilter(category=FactCategory.STICKY), None, STICKY_FACTS)[0]
-        content |= _states(tx, agent, after_state)
+        content |= _read_states(tx, agent, after_state)
     return content
 
 
-def _states(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
+def _read_states(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
     """Return the first page of states, or the page after the state with this id."""
     number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MAX_DIGITS else None
     states = tx.memory.all_states(agent.id or 0, STATES + 1, number)

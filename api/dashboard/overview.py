@@ -77,13 +77,13 @@ class OpenProblem:
 
 
 @router.get(HOME)
-async def show(request: Request, parts: Parts) -> Response:
+async def show_overview(request: Request, parts: Parts) -> Response:
     """Show the state of the installation."""
     checks = await parts.health.checks()
-    return await asyncio.to_thread(_page, request, parts, checks)
+    return await asyncio.to_thread(_render_page, request, parts, checks)
 
 
-def _page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Response:
+def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Response:
     # The state of servers and the current minute change without a commit, so they are part of the page's version.
     version = (f"{parts.clock():{MINUTE}}", *(f"{part}={state}" for part, state in checks.items()))
     if not_modified := unchanged(request, *version):
@@ -99,7 +99,7 @@ def _page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Respo
         title="Overview – Maestro",
         problems=[
             *(OpenProblem(part, state) for part, state in checks.items() if state != OK),
-            *_problems(figures, connectors),
+            *_find_problems(figures, connectors),
         ],
         checks=checks,
         figures=figures,
@@ -131,7 +131,7 @@ def _read_figures(tx: Transaction) -> _Figures:
     )
 
 
-def _problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
+def _find_problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
     """Yield the problems that users notice although every part of the process works."""
     if figures.failed:
         count = f"{figures.failed:,} or more" if figures.failed >= SAMPLE else f"{figures.failed:,}"

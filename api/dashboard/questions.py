@@ -37,39 +37,39 @@ _NO_ANSWER = _AnswerForm()
 
 
 @router.get("")
-def show(request: Request, parts: Parts) -> Response:
+def show_questions(request: Request, parts: Parts) -> Response:
     """List the open questions, and below them the others."""
     # The minute is part of the version, because a question expires without a commit.
-    return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NO_ANSWER)
+    return unchanged(request, f"{parts.clock():{MINUTE}}") or _render_page(request, _NO_ANSWER)
 
 
 @router.post("/answer")
-def answer(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
+def answer_question(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
     """Answer a question with a text, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number, words))
+    return _answer(request, parts, _AnswerForm(number, words))
 
 
 @router.post("/approve")
-def approve(request: Request, parts: Parts, number: FormRow) -> Response:
+def approve_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Approve a tool call, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number), approves=True)
+    return _answer(request, parts, _AnswerForm(number), approves=True)
 
 
 @router.post("/refuse")
-def refuse(request: Request, parts: Parts, number: FormRow) -> Response:
+def refuse_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Refuse a tool call, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number), approves=False)
+    return _answer(request, parts, _AnswerForm(number), approves=False)
 
 
-def _settle(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: bool | None = None) -> Response:
+def _answer(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: bool | None = None) -> Response:
     return submit(
         lambda: parts.questions.settle(form.number, form.words or None, approves, OPERATOR),
         lambda question: lead_back(PAGE, settled=question.id),
-        lambda error: _page(request, form, error),
+        lambda error: _render_page(request, form, error),
     )
 
 
-def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
+def _render_page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
     questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
     if reading:  # a refused form has no filter in its address

@@ -30,22 +30,22 @@ def refused(request: Request, here: str, error: MaestroError) -> HTMLResponse:
 def show_error_pages(app: FastAPI) -> None:
     """Make each error handler of the app answer with a page where a browser opens a page or sends a form."""
     for kind, handler in list(app.exception_handlers.items()):
-        app.add_exception_handler(kind, _with_page(handler))
+        app.add_exception_handler(kind, _answer_with_page(handler))
 
 
-def _with_page(handler: Any) -> ErrorHandler:
+def _answer_with_page(handler: Any) -> ErrorHandler:
     async def handle(request: Request, error: Any) -> Response:
         response: Response = await handler(request, error)
         if not is_page(request) or request.url.path.startswith(FOR_PROGRAMS):
             return response
-        page = await asyncio.to_thread(_page, request, response)
+        page = await asyncio.to_thread(_error_page, request, response)
         page.headers.update({name: text for name, text in response.headers.items() if not name.startswith("content-")})
         return page
 
     return handle
 
 
-def _page(request: Request, response: Response) -> HTMLResponse:
+def _error_page(request: Request, response: Response) -> HTMLResponse:
     """Return an error as a page, with the navigation after a login only."""
     # No guard ran for a page that does not exist, so the role is read here.
     role = role_of(request) or request_access(request).role_by_cookie(request)

@@ -94,25 +94,25 @@ class _SchedulePageState:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
+def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
     """List the schedules, with the form for a new one, or for the named one."""
     if not edit:
-        return _page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
+        return _render_page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
         return refused(request, HERE, error)
-    return _page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
+    return _render_page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
 
 
 @router.post("")
-def add(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+def add_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule, and redirect to the list; an error is shown on the page."""
     return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, form.fields()), OPERATOR), form)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+def change_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Change a schedule, and redirect to the list."""
     return _submit(
         request, lambda: parts.schedules.change(form.ref, read(ScheduleChange, form.fields("kind")), OPERATOR), form
@@ -120,37 +120,37 @@ def change(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]
 
 
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
-def preview(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
+def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
     """Show the next times of the entered schedule, for browsers without scripts; nothing is changed."""
-    return _page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
+    return _render_page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
 
 
 @router.get("/times")
-def times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
+def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
     """Return the next times alone, for a script; an invalid schedule has status 200, because it is still typed."""
     return render(request, "schedule-times.html", title=TITLE, times=_next_times(parts, form))
 
 
 @router.post("/run")
-def run(request: Request, parts: Parts, ref: FormText) -> Response:
+def run_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Start a run, and redirect to the list, which links to its job."""
     return _submit(request, lambda: parts.schedules.run_now(ref, OPERATOR))
 
 
 @router.post("/pause")
-def pause(request: Request, parts: Parts, ref: FormText) -> Response:
+def pause_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Pause a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
 
 
 @router.post("/resume")
-def resume(request: Request, parts: Parts, ref: FormText) -> Response:
+def resume_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Resume a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
 
 
 @router.post("/remove")
-def remove(request: Request, parts: Parts, ref: FormText) -> Response:
+def remove_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Remove a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.remove(ref, OPERATOR))
 
@@ -168,11 +168,11 @@ def _submit(request: Request, operation: Callable[[], object], form: ScheduleFor
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
+        lambda error: _render_page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
     )
 
 
-def _page(request: Request, state: _SchedulePageState) -> HTMLResponse:
+def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
     parts, reading = parts_of(request), request.method == "GET"
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None

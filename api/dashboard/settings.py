@@ -67,37 +67,39 @@ class _Outcome:
     problem: MaestroError | None = None
 
 
-_NONE = _Outcome()
+_NO_CHANGE = _Outcome()
 
 
 @router.get("")
-def show(request: Request, query: Annotated[SettingsQuery, Query()]) -> Response:
+def show_settings(request: Request, query: Annotated[SettingsQuery, Query()]) -> Response:
     """List the settings."""
-    return _page(request, query)
+    return _render_page(request, query)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, form: Annotated[SettingForm, Form()]) -> Response:
+def change_setting(request: Request, parts: Parts, form: Annotated[SettingForm, Form()]) -> Response:
     """Set a key and redirect to it; an error is shown beside its field, with the entered text."""
-    return _set(request, form, lambda: _parse(parts.settings.page(), form))
+    return _change_setting(request, form, lambda: _parse_value(parts.settings.page(), form))
 
 
 @router.post("/reset")
-def reset(request: Request, form: Annotated[SettingForm, Form()]) -> Response:
+def reset_setting(request: Request, form: Annotated[SettingForm, Form()]) -> Response:
     """Remove the value that was set at run time, and redirect to the key."""
-    return _set(request, form, lambda: None)
+    return _change_setting(request, form, lambda: None)
 
 
-def _set(request: Request, form: SettingForm, value: Callable[[], JsonValue]) -> Response:
+def _change_setting(request: Request, form: SettingForm, value: Callable[[], JsonValue]) -> Response:
     settings = parts_of(request).settings
     return submit(
         lambda: settings.change({form.key: value()}, form.version, OPERATOR),
         lambda _: lead_back(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
-        lambda error: _page(request, form.model_copy(update={"edit": form.key}), _Outcome(form.key, form.value, error)),
+        lambda error: _render_page(
+            request, form.model_copy(update={"edit": form.key}), _Outcome(form.key, form.value, error)
+        ),
     )
 
 
-def _parse(page: SettingsPage, form: SettingForm) -> JsonValue:
+def _parse_value(page: SettingsPage, form: SettingForm) -> JsonValue:
     """Return the text of the form as a value; the operation refuses keys that need a restart."""
     setting = next((setting for setting in page.items if setting.key == form.key), None)
     if setting is None:
@@ -105,17 +107,17 @@ def _parse(page: SettingsPage, form: SettingForm) -> JsonValue:
     return parse_value(setting, form.value) if setting.changes == LIVE else form.value
 
 
-def _page(request: Request, query: SettingsQuery, outcome: _Outcome = _NONE) -> Response:
+def _render_page(request: Request, query: SettingsQuery, outcome: _Outcome = _NO_CHANGE) -> Response:
     page = parts_of(request).settings.page()
     listed = [setting for setting in page.items if query.matches(setting)]
     # Without a filter, only the number of the unchanged settings of each platform is shown.
-    hidden = set() if query.filters else {setting.key for setting in listed if _is_unchanged_of_platform(setting)}
+    hidden = set() if query.filters else {setting.key for setting in listed if _is_default_of_platform(setting)}
     live = {setting.key: setting for setting in page.items if setting.changes == LIVE}
     return render(
         request,
         "settings.html",
         title="Settings – Maestro",
-        sections=_sections([setting for setting in listed if setting.key not in hidden]),
+        sections=_group_by_section([setting for setting in listed if setting.key not in hidden]),
         hidden_counts=Counter(key.rpartition(".")[0] for key in sorted(hidden)),
         total=len(page.items),
         page=page,
@@ -131,11 +133,11 @@ def _page(request: Request, query: SettingsQuery, outcome: _Outcome = _NONE) -> 
     )
 
 
-def _is_unchanged_of_platform(setting: SettingView) -> bool:
+def _is_default_of_platform(setting: SettingView) -> bool:
     return bool(PLATFORMS.match(setting.key)) and setting.origin == "default" and setting.changes != LIVE
 
 
-def _sections(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
+def _group_by_section(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
     """Group settings by section; a key without a section is in the first one, ``general``."""
 
     def section(setting: SettingView) -> str:

@@ -67,9 +67,9 @@ _NO_TRIAL = _TrialState()
 
 
 @router.get("")
-def show(request: Request, done: str = "") -> HTMLResponse:
+def show_skills(request: Request, done: str = "") -> HTMLResponse:
     """List the skills by slug, and the faulty files."""
-    return _list(request, _NO_TRIAL, NOTICES.get(done, ""))
+    return _list_page(request, _NO_TRIAL, NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
@@ -77,72 +77,74 @@ def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form(
     """Show which skills a message would bring in, and why not the others; no model is called."""
     return submit(
         lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
-        lambda result: _list(request, _TrialState(form, result)),
-        lambda error: _list(request, _TrialState(form, problem=error)),
+        lambda result: _list_page(request, _TrialState(form, result)),
+        lambda error: _list_page(request, _TrialState(form, problem=error)),
     )
 
 
 @router.get("/new")
-def show_new(request: Request) -> HTMLResponse:
+def show_new_skill(request: Request) -> HTMLResponse:
     """Show the form for a new skill."""
-    return _form(request, EXAMPLE)
+    return _form_page(request, EXAMPLE)
 
 
 @router.post("")
-def add(request: Request, parts: Parts, text: FormText = "") -> Response:
+def add_skill(request: Request, parts: Parts, text: FormText = "") -> Response:
     """Add a skill to the folder, and redirect to its page; an error is shown above the form."""
     return submit(
-        lambda: parts.skills.add(_file_content(text), OPERATOR), _added, lambda error: _form(request, text, error)
+        lambda: parts.skills.add(_file_content(text), OPERATOR),
+        _redirect_to_skill,
+        lambda error: _form_page(request, text, error),
     )
 
 
 @router.get("/{slug}")
-def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
+def show_skill(request: Request, slug: str, done: str = "") -> HTMLResponse:
     """Show a skill: its triggers and its instructions."""
-    return _one(request, slug, notice=NOTICES.get(done, ""))
+    return _skill_page(request, slug, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{slug}")
-def change(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
+def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
     """Replace the file of a skill; for a shipped skill, add a file of the operator that takes its place."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR, replace=True),
-        _added,
-        lambda error: _one(request, slug, error, text=text),
+        _redirect_to_skill,
+        lambda error: _skill_page(request, slug, error, text=text),
     )
 
 
 @router.post("/{slug}/enable")
-def enable(request: Request, parts: Parts, slug: str) -> Response:
+def enable_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Enable a skill, so that messages bring it in."""
-    return _switch(request, parts, slug, enabled=True)
+    return _set_enabled(request, parts, slug, enabled=True)
 
 
 @router.post("/{slug}/disable")
-def disable(request: Request, parts: Parts, slug: str) -> Response:
+def disable_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Disable a skill, so that no message brings it in."""
-    return _switch(request, parts, slug, enabled=False)
+    return _set_enabled(request, parts, slug, enabled=False)
 
 
 @router.post("/{slug}/remove")
-def remove(request: Request, parts: Parts, slug: str) -> Response:
+def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Delete the file of the operator's own skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
         lambda _: lead_back(PAGE, done="removed"),
-        lambda error: _one(request, slug, error),
+        lambda error: _skill_page(request, slug, error),
     )
 
 
-def _switch(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
+def _set_enabled(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
     return submit(
         lambda: parts.skills.change(slug, SkillChange(enabled=enabled), OPERATOR),
         lambda _: lead_back(f"{PAGE}/{slug}", done="enabled" if enabled else "disabled"),
-        lambda error: _one(request, slug, error),
+        lambda error: _skill_page(request, slug, error),
     )
 
 
-def _added(skill: SkillDetail) -> Response:
+def _redirect_to_skill(skill: SkillDetail) -> Response:
     return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 
@@ -151,12 +153,14 @@ def _file_content(text: str) -> bytes:
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
-def _list(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
+def _list_page(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
         rows = tx.agents.skills.all()
-        page = skill_page([row for row in rows if _fits(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE)
+        page = skill_page(
+            [row for row in rows if _matches(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE
+        )
         agents = tx.agents.slugs()
     return render(
         request,
@@ -175,7 +179,7 @@ def _list(request: Request, trial: _TrialState, notice: str = "") -> HTMLRespons
     )
 
 
-def _fits(row: SkillRow, filters: Mapping[str, str]) -> bool:
+def _matches(row: SkillRow, filters: Mapping[str, str]) -> bool:
     q, source, state = filters["q"].casefold(), filters["source"], filters["state"]
     texts = (row.slug, row.name, row.description, row.category, row.keywords)
     return (
@@ -185,11 +189,11 @@ def _fits(row: SkillRow, filters: Mapping[str, str]) -> bool:
     )
 
 
-def _form(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
+def _form_page(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
     return render(request, "skill-new.html", title="Add a skill – Maestro", text=text, problem=problem)
 
 
-def _one(
+def _skill_page(
     request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", notice: str = ""
 ) -> HTMLResponse:
     parts = parts_of(request)

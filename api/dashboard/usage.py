@@ -146,7 +146,7 @@ def stacked(names: Sequence[str], series: Sequence[PlotSeries], format_value: Fo
     floors = [0.0] * len(names)
     shapes = []
     for part in series:
-        shapes.append(PlotShape(part.colour, _path(part.values, floors, scale[-1], step)))
+        shapes.append(PlotShape(part.colour, _draw_bars(part.values, floors, scale[-1], step)))
         floors = [floor + value for floor, value in zip(floors, part.values, strict=True)]
     return Plot(
         shapes=tuple(shapes),
@@ -154,7 +154,7 @@ def stacked(names: Sequence[str], series: Sequence[PlotSeries], format_value: Fo
             PlotColumn(_round(LEFT + index * step), _round(step), _column_text(name, index, series, format_value))
             for index, name in enumerate(names)
         ),
-        across=tuple(PlotLabel(_round(_height(value, scale[-1])), format_value(value)) for value in scale),
+        across=tuple(PlotLabel(_round(_y_position(value, scale[-1])), format_value(value)) for value in scale),
         below=_labels_below(names, step),
         legend=tuple(series),
     )
@@ -171,18 +171,18 @@ def ticks(most: float) -> tuple[float, ...]:
     return tuple(round(step * number, 12) for number in range(count + 1))
 
 
-def _path(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
+def _draw_bars(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
     """Return the bars of one series as an SVG path; ``floors`` are the sums of the series below."""
     width, bars = _round(step * (1 - GAP)), []
     for index, (value, floor) in enumerate(zip(values, floors, strict=True)):
         if value > 0:
-            low, high = _height(floor, most), _height(floor + value, most)
+            low, high = _y_position(floor, most), _y_position(floor + value, most)
             left = _round(LEFT + index * step + step * GAP / 2)
             bars.append(f"M{left:g} {_round(low):g}v{_round(high - low):g}h{width:g}v{_round(low - high):g}z")
     return "".join(bars)
 
 
-def _height(value: float, most: float) -> float:
+def _y_position(value: float, most: float) -> float:
     return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / most
 
 
@@ -209,7 +209,7 @@ def _round(number: float) -> float:
 
 
 @router.get("")
-def show(request: Request) -> Response:
+def show_usage(request: Request) -> Response:
     """Show usage and cost of a period; an error in the filter is shown above the form."""
     parts, filters = parts_of(request), read_filters(request, (*FILTERS, "by"))
     query, problem = read_query(UsageFilter, {name: filters[name] for name in FILTERS})
@@ -226,19 +226,19 @@ def show(request: Request) -> Response:
         filters=filters,
         by=UsageBy(by),
         stacks=STACKS,
-        content=_content(parts, UsageBy(by), query),
+        content=_read_usage(parts, UsageBy(by), query),
         problem=problem,
         periods=[(days, today - timedelta(days=days - 1)) for days in PERIODS],
         change=change,
         filtered=any(filters[name] for name in FILTERS if name not in PERIOD_FIELDS),
-        export=lambda path, **more: _export(query, path, more),
+        export=lambda path, **more: _export_address(query, path, more),
         fullest=fullest,
         nobody=NOBODY,
         most=ROWS,
     )
 
 
-def _content(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
+def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
     with parts.store.view() as tx:
         period = query.period(tx.llm.budgets.today)
         usage = tx.llm.usage.parts(by, period, query.scope)
@@ -307,7 +307,7 @@ def format_amount(count: float) -> str:
     return f"{count:.4g}"
 
 
-def _export(query: UsageFilter, path: str, more: Mapping[str, object]) -> str:
+def _export_address(query: UsageFilter, path: str, more: Mapping[str, object]) -> str:
     """Return the address of a file with the filters of the page."""
     names = JOB_FILTERS if path.endswith("latency.csv") else FILTERS
     return address(path, {**query.model_dump(mode="json", include=set(names), exclude_none=True), **more})

@@ -40,7 +40,7 @@ class BulkReplay(JobSelection):
     dry_run: bool = False
 
     @model_validator(mode="after")
-    def _fitting(self) -> "BulkReplay":
+    def _check_edits(self) -> "BulkReplay":
         check_edits(self.mode, self.edits)
         return self
 
@@ -57,17 +57,17 @@ batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
 
 
 @batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
-def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> BatchPreview | BatchView:
+def replay_jobs(parts: Parts, bulk: BulkReplay, response: Response) -> BatchPreview | BatchView:
     """Replay many jobs; 409 if the number of matching jobs is not ``expected``."""
-    selection = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
-    return _begin_batch(parts, BatchRequest(action=BatchAction(wish.mode), **selection), response, dry_run=wish.dry_run)
+    selection = bulk.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction(bulk.mode), **selection), response, dry_run=bulk.dry_run)
 
 
 @batches.post("/cancel", responses=BATCH_RESPONSES, response_model=None)
-def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> BatchPreview | BatchView:
+def cancel_jobs(parts: Parts, bulk: BulkCancel, response: Response) -> BatchPreview | BatchView:
     """Cancel many open jobs; 409 if the number of matching jobs is not ``expected``."""
-    selection = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
-    return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=wish.dry_run)
+    selection = bulk.model_dump(exclude={"dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=bulk.dry_run)
 
 
 batches.serve("GET", "/batches", BatchOperations.list, "list_batches")

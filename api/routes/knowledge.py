@@ -31,7 +31,7 @@ skills = OperationAPIRouter("skills")
 skills.serve("GET", "", SkillOperations.list, "list_skills")
 
 
-def _file_of(media_type: str) -> dict[int | str, dict[str, object]]:
+def _file_responses(media_type: str) -> dict[int | str, dict[str, object]]:
     """Describe a download in the words of OpenAPI."""
     return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": "The conversation"}}
 
@@ -44,7 +44,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 
 
 @conversations.get(
-    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_of("application/json")
+    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_responses("application/json")
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as one JSON object."""
@@ -52,7 +52,7 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 
 
 @conversations.get(
-    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_of("text/markdown")
+    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_responses("text/markdown")
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as Markdown."""
@@ -93,12 +93,12 @@ memory.serve("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state"
 memory.serve("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     return await request.body()
 
 
 @skills.post("", status_code=HTTPStatus.CREATED, openapi_extra=MARKDOWN)
-def add_skill(parts: Parts, body: Annotated[bytes, Depends(_body)], replace: bool = False) -> SkillDetail:
+def add_skill(parts: Parts, body: Annotated[bytes, Depends(_read_body)], replace: bool = False) -> SkillDetail:
     """Put a skill, as Markdown with front matter, into the folder; 409 if the slug is taken and ``replace`` not set."""
     return parts.skills.add(body, OPERATOR, replace=replace)
 

@@ -123,9 +123,9 @@ bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channe
 
 
 @audit.get("/audit.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
-def export_audit(parts: Parts, wanted: Annotated[AuditFilter, Query()]) -> StreamingResponse:
+def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> StreamingResponse:
     """Export the newest 100,000 entries that match, newest first; no text in it is a formula to a spreadsheet."""
-    return _csv_file("audit.csv", parts.audit.export(wanted))
+    return _csv_file("audit.csv", parts.audit.export(query))
 
 
 usage = OperationAPIRouter("usage", prefix="/api")
@@ -155,14 +155,14 @@ def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
 
 
 @schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
-def backfill_schedule(parts: Parts, ref: str, wish: BackfillRequest, response: Response) -> BackfillView:
+def backfill_schedule(parts: Parts, ref: str, backfill: BackfillRequest, response: Response) -> BackfillView:
     """Begin a run for each time from ``from`` to ``to`` that had none, at most 100, one after the other.
 
     With ``preview`` it only tells which, with status 200.
     """
-    if wish.preview:
+    if backfill.preview:
         response.status_code = HTTPStatus.OK
-    return parts.schedules.backfill(ref, wish, OPERATOR)
+    return parts.schedules.backfill(ref, backfill, OPERATOR)
 
 
 @endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)

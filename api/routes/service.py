@@ -84,7 +84,7 @@ async def openapi(request: Request) -> Mapping[str, Any]:
 @settings.get("")
 def show_settings(parts: Parts, response: Response) -> SettingsPage:
     """List every key with its value and origin, and whether it can be set while Maestro runs."""
-    return _with_tag(parts.settings.page(), response)
+    return _add_version_tag(parts.settings.page(), response)
 
 
 @settings.patch("")
@@ -97,7 +97,7 @@ def change_settings(
     """
     values = {key: value for key, value in changes.items() if key != VERSION}
     version = _parse_version(changes.get(VERSION) if VERSION in changes else if_match)
-    return _with_tag(parts.settings.change(values, version, OPERATOR), response)
+    return _add_version_tag(parts.settings.change(values, version, OPERATOR), response)
 
 
 def _parse_version(version: JsonValue) -> int | None:
@@ -110,7 +110,7 @@ def _parse_version(version: JsonValue) -> int | None:
     return int(number[1])
 
 
-def _with_tag(page: SettingsPage, response: Response) -> SettingsPage:
+def _add_version_tag(page: SettingsPage, response: Response) -> SettingsPage:
     response.headers["ETag"] = f'"{page.version}"'
     return page
 

@@ -92,7 +92,7 @@ class AgentForm(BaseModel, extra="allow"):
             "daily_budget_usd": self.daily_budget_usd.strip() or None,
         }
 
-    def change(self) -> dict[str, object]:
+    def change_agent(self) -> dict[str, object]:
         """Return the fields with the version that the form was made for."""
         return {**self.fields(), "version": self.version or None, "force": self.force}
 
@@ -119,11 +119,11 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
 
 
 @router.get(AGENTS_PAGE)
-def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
+def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
     """List the agents by slug; without a filter all that are not archived."""
     with parts.store.view() as tx:
         every = tx.agents.all()
-        matching = [agent for agent in every if _fits(agent, q.strip(), status) and agent.slug > cursor]
+        matching = [agent for agent in every if _matches_filter(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
         costs = tx.llm.usage.sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
         jobs, bindings = tx.system.figures.jobs_of_agents(today.begins), tx.agents.bindings()
@@ -148,13 +148,13 @@ def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cur
 
 
 @router.get(f"{AGENTS_PAGE}/new")
-def show_new(request: Request) -> HTMLResponse:
+def show_new_agent(request: Request) -> HTMLResponse:
     """Show the form for a new agent."""
     return _new_form(request, AgentForm())
 
 
 @router.post(AGENTS_PAGE)
-def add(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]) -> Response:
+def add_agent(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]) -> Response:
     """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.agents.add(read(NewAgent, form.new()), OPERATOR, reason_of(form.reason)),
@@ -176,7 +176,7 @@ def _new_form(request: Request, form: AgentForm, problem: MaestroError | None = 
     )
 
 
-def _fits(agent: Agent, q: str, status: str) -> bool:
+def _matches_filter(agent: Agent, q: str, status: str) -> bool:
     texts = (agent.slug, agent.name, agent.role, agent.description, agent.model)
     has_status = agent.status == status if status else agent.status is not AgentStatus.ARCHIVED
     return has_status and (not q or any(q.casefold() in text.casefold() for text in texts))
@@ -211,13 +211,13 @@ class _AgentPageState:
 
 
 @router.get(f"{AGENT_PAGE}/{{slug}}")
-def show(request: Request, slug: str, done: str = "") -> HTMLResponse:
+def show_agent(request: Request, slug: str, done: str = "") -> HTMLResponse:
     """Show an agent."""
-    return _page(request, slug, _AgentPageState(done=done))
+    return _render_page(request, slug, _AgentPageState(done=done))
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}")
-def change(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
+def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
     return _submit(
         request,
@@ -228,7 +228,7 @@ def change(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm,
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/status")
-def change_status(
+def change_agent_status(
     request: Request,
     slug: str,
     status: Annotated[AgentStatus, Form()],
@@ -246,17 +246,17 @@ def change_status(
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/purge")
-def purge(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
+def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
     """Delete an agent permanently, and redirect to the list."""
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
         lambda _: lead_back(AGENTS_PAGE),
-        lambda error: _page(request, slug, _AgentPageState(problem=error)),
+        lambda error: _render_page(request, slug, _AgentPageState(problem=error)),
     )
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels")
-def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
+def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
     """Bind a channel to an agent."""
     return _submit(
         request,
@@ -267,7 +267,7 @@ def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelFo
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels/remove")
-def free(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
+def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
     """Remove the binding of a channel."""
     return _submit(request, slug, lambda: parts.bindings.remove(number, OPERATOR), _AgentPageState(done="freed"))
 
@@ -276,11 +276,11 @@ def _submit(request: Request, slug: str, operation: Callable[[], object], state:
     return submit(
         operation,
         lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=state.done),
-        lambda error: _page(request, slug, replace(state, problem=error)),
+        lambda error: _render_page(request, slug, replace(state, problem=error)),
     )
 
 
-def _page(request: Request, slug: str, state: _AgentPageState) -> HTMLResponse:
+def _render_page(request: Request, slug: str, state: _AgentPageState) -> HTMLResponse:
     parts = parts_of(request)
     try:
         agent = parts.agents.show(slug)

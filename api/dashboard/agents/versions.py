@@ -34,7 +34,7 @@ QueryRow = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 
 @router.get(HISTORY_PAGE)
-def show(request: Request, parts: Parts, slug: str, cursor: QueryRow = None) -> HTMLResponse:
+def show_history(request: Request, parts: Parts, slug: str, cursor: QueryRow = None) -> HTMLResponse:
     """List the edits of an agent, newest first."""
     try:
         newest = parts.agents.show(slug).version
@@ -115,7 +115,7 @@ def add_token(request: Request, parts: Parts, agent: FormText = "", name: FormTe
 
 
 @router.post(f"{TOKENS_PAGE}/revoke")
-def revoke(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),

@@ -115,23 +115,23 @@ class _BatchPlan:
 
 
 @router.post("/replay/preview")
-def preview(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
+def preview_batch(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
     """Show what a batch would do with the selected jobs; nothing is changed."""
-    return _confirmation_page(request, form, _plan(parts, form))
+    return _confirmation_page(request, form, _plan_batch(parts, form))
 
 
 @router.post("/replay")
-def begin(request: Request, parts: Parts, form: SelectionForm) -> Response:
+def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response:
     """Start a batch and redirect to it; an error is shown beside a new preview."""
     try:
         batch = parts.batches.begin(form.request(), OPERATOR)
     except MaestroError as error:
-        return _confirmation_page(request, form, _BatchPlan(_plan(parts, form).forecast, error))
+        return _confirmation_page(request, form, _BatchPlan(_plan_batch(parts, form).forecast, error))
     return lead_back(f"{BATCHES}/{batch.id}")
 
 
 @router.get("/batches")
-def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
+def show_batches(request: Request, parts: Parts, cursor: str = "") -> Response:
     """List batches, newest first."""
     same = unchanged(request)
     if same is not None:
@@ -151,13 +151,13 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
 
 
 @router.get("/batches/{batch_id}")
-def show(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
+def show_batch(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
     """Show the progress of a batch and the result of each job."""
     return unchanged(request) or _batch_page(request, batch_id, {"state": state, "cursor": cursor})
 
 
 @router.post("/batches/{batch_id}/stop")
-def stop(request: Request, parts: Parts, batch_id: str) -> Response:
+def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
     """Stop starting further jobs of a batch, and redirect to it."""
     try:
         parts.batches.stop(batch_id, OPERATOR)
@@ -170,7 +170,7 @@ def _refresh_ms(*batches: BatchView) -> int:
     return BUSY_REFRESH_MS if any(batch.ended_at is None or batch.open for batch in batches) else IDLE_REFRESH_MS
 
 
-def _plan(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
+def _plan_batch(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
     try:
         return _BatchPlan(parts.batches.forecast(form.request()))
     except MaestroError as error:

@@ -101,21 +101,21 @@ class JobContent:
     @property
     def waited_ms(self) -> float | None:
         """The time that the job waited in its lane; None while it waits."""
-        return _between(self.job.created_at, self.job.started_at)
+        return _milliseconds_between(self.job.created_at, self.job.started_at)
 
     @property
     def took_ms(self) -> float | None:
         """The time from the start to the end of the job."""
-        return _between(self.job.started_at, self.job.completed_at)
+        return _milliseconds_between(self.job.started_at, self.job.completed_at)
 
     @property
     def in_all_ms(self) -> float | None:
         """The time from the message to the end of the job."""
-        return _between(self.job.created_at, self.job.completed_at)
+        return _milliseconds_between(self.job.created_at, self.job.completed_at)
 
 
 @router.get("")
-def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
+def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
     """Show a job; ``whole`` names the text to show in full: message, task or answer.
 
     With ``runs`` every run is shown, else the newest ones.
@@ -212,5 +212,5 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
 
 
-def _between(began: datetime | None, ended: datetime | None) -> float | None:
+def _milliseconds_between(began: datetime | None, ended: datetime | None) -> float | None:
     return (ended - began) / timedelta(milliseconds=1) if began is not None and ended is not None else None

@@ -122,10 +122,10 @@ def page_of(filter_: JobFilter) -> str:
 def words_of(filter_: JobFilter) -> str:
     """Return a filter in words, such as ``status failed, agent ada``."""
     fields = filter_.model_dump(exclude_defaults=True)
-    return ", ".join(f"{name} {_value_words(value)}" for name, value in fields.items()) or "every job"
+    return ", ".join(f"{name} {_describe_value(value)}" for name, value in fields.items()) or "every job"
 
 
-def _value_words(value: object) -> str:
+def _describe_value(value: object) -> str:
     if isinstance(value, datetime):
         return clock(value)
     text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -177,7 +177,7 @@ class JobListing:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
+def show_jobs(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
     """List the jobs of a filter, newest first, or group those that failed."""
     same = unchanged(request)
     if same is not None:
@@ -185,7 +185,7 @@ def show(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.all())
         try:
-            listing, problem = _listing(tx, query), None
+            listing, problem = _read_listing(tx, query), None
         except MaestroError as error:
             listing, problem = JobListing(JobFilter()), error
     return render(
@@ -214,7 +214,7 @@ def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
     return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
 
-def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
+def _read_listing(tx: Transaction, query: JobListQuery) -> JobListing:
     filter_ = query.filter(tx.now)
     if query.group == BY_ERROR:
         filter_ = filter_.model_copy(update={"status": ()})

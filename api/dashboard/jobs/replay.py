@@ -61,19 +61,19 @@ class ReplayForm(BaseModel):
 
 
 @router.get("/replay")
-def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
+def confirm_replay(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
     """Show what a replay would do, cost and repeat, and ask for confirmation."""
     return _plan_page(request, job_id, ReplayForm(mode=mode))
 
 
 @router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
-def confirm_edits(request: Request, job_id: str, form: Annotated[ReplayForm, Form()]) -> HTMLResponse:
+def confirm_edited_replay(request: Request, job_id: str, form: Annotated[ReplayForm, Form()]) -> HTMLResponse:
     """Show what a replay with these edits would do, and ask; an error is shown above the form."""
     return _plan_page(request, job_id, form)
 
 
 @router.post("/replay")
-async def replay(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
+async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
     """Replay the job, and redirect to the new run."""
 
     async def operation() -> str:
@@ -87,7 +87,7 @@ async def replay(request: Request, parts: Parts, job_id: str, form: Annotated[Re
 
 
 @router.get("/edit")
-def edit(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
+def edit_replay(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
     """Show the form for the agent, the model and the prompt."""
     return _edit_page(request, job_id, form)
 
@@ -99,7 +99,7 @@ def confirm_cancellation(request: Request, job_id: str) -> HTMLResponse:
 
 
 @router.post("/cancel")
-async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
+async def cancel_job(request: Request, parts: Parts, job_id: str) -> Response:
     """Cancel the job, and redirect to it."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.dashboard.conversations import room_for_each
+from api.dashboard.conversations import chars_per_text
 from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
@@ -85,7 +85,7 @@ async def test_long_messages_are_cut_until_one_is_asked_for(rows: JobRows, http:
     ("lengths", "most"), [([], 0), ([5, 9], 9), ([10, 10], 10), ([2, 30, 30], 9), ([1, 2, 90], 17), ([50] * 4, 5)]
 )
 def test_what_short_messages_leave_is_for_the_long_ones(lengths: list[int], most: int) -> None:
-    assert room_for_each(lengths, room=20) == most
+    assert chars_per_text(lengths, room=20) == most
 
 
 async def test_the_list_is_filtered_by_what_stands_in_the_address(rows: JobRows, http: httpx.AsyncClient) -> None:
