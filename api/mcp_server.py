@@ -1,4 +1,4 @@
-"""The MCP server on the official SDK: lists tools and calls them; imported at the first request."""
+"""The MCP server on the official SDK, which lists and calls tools; imported at the first request."""
 
 import json
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class AgentToolServer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request as one JSON document."""
-        # One manager for each request: it starts no task and holds no state, so nothing is to be closed at shutdown.
+        # One session manager for each request: it starts no task and holds no state, so shutdown has nothing to close.
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=MAX_BODY
         )
@@ -72,10 +72,10 @@ class AgentToolServer:
         except MaestroError as error:
             log.warning("mcp.failed", tool=tool.name, agent=agent.slug, error=type(error).__name__)
             return _failure(error.public)
-        # No internal detail may reach the caller: the SDK would send the text of an unexpected error.
+        # The SDK would send the text of an unexpected error, but the caller may see no internal detail.
         except Exception:
             log.exception("mcp.broken", tool=tool.name, agent=agent.slug)
-            return _failure("Something went wrong inside Maestro; its log says what.")
+            return _failure("An unexpected error happened in Maestro; its log has the details.")
 
 
 def _caller(context: _Context) -> Agent:
@@ -99,7 +99,7 @@ def _tool_description(tool: OutsideTool) -> types.Tool:
 
 
 def _success(result: Mapping[str, object]) -> types.CallToolResult:
-    """Return a result as JSON text, which is the same for equal results, and as a structure."""
+    """Return the result of a tool both as JSON text, with sorted keys, and as structured content."""
     text = canonical(result)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text), is_error=False

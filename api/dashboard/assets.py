@@ -1,4 +1,4 @@
-"""Style sheets, scripts and images, served under addresses that change with their content."""
+"""Serves style sheets, scripts and images under addresses that change with their content."""
 
 import hashlib
 import mimetypes
@@ -30,7 +30,7 @@ class Asset:
 
 
 class Assets:
-    """All files of the folder, in memory, so that no request can name a path outside it.
+    """All files of the static folder, in memory, so that no request can name a path outside of the folder.
 
     One version for all files is part of the path, so that relative imports between scripts stay within a version.
     """
@@ -52,7 +52,7 @@ class Assets:
         return f"{PREFIX}/{self.version}/{name}"
 
     def find(self, path: str) -> tuple[Asset, bool]:
-        """Return the file of an address below ``/static/``, and whether the address has its version.
+        """Return the file at an address below ``/static/``, and whether the address contains the current version.
 
         Raises ``NotFound``.
         """
@@ -66,7 +66,7 @@ class Assets:
 
 @router.get(PREFIX + "/{path:path}")
 async def serve_asset(request: Request, path: str) -> Response:
-    """Return a file; browsers revalidate it each time unless the address has its version."""
+    """Return a file; browsers revalidate it each time, unless the address contains the current version."""
     assets = request.app.state.assets
     assert isinstance(assets, Assets)
     asset, fixed = assets.find(path)
@@ -77,6 +77,6 @@ async def serve_asset(request: Request, path: str) -> Response:
 
 
 def _media_type(path: Path) -> str:
-    # The table of the machine may have wrong types, which browsers refuse because of nosniff.
+    # The machine's table of media types may be wrong, and browsers refuse wrong types because of nosniff.
     known = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
     return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"

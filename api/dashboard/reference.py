@@ -19,7 +19,7 @@ TITLE = "API reference – Maestro"
 MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
-"""Limits from here on come from the database and are not shown."""
+"""Numeric limits from this value on come from the database's integers, and are not shown."""
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -35,7 +35,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TypeWord:
-    """A part of a type's name; ``model`` is the name of the model that it links to, empty for plain text."""
+    """One word of a type's description; ``model`` is the name of the model to link to, empty for plain text."""
 
     text: str
     model: str = ""
@@ -43,7 +43,7 @@ class TypeWord:
 
 @dataclass(frozen=True)
 class ValueField:
-    """A field of a model, or a parameter; ``place`` is path or query."""
+    """A field of a model, or a parameter of an operation; ``place`` is path or query, empty for a field."""
 
     name: str
     types: Sequence[TypeWord]
@@ -63,7 +63,7 @@ class ApiAnswer:
 
 @dataclass(frozen=True)
 class Operation:
-    """A method of a path; ``anchor`` is its id on its page."""
+    """An HTTP method on a path; ``anchor`` is the operation's id on its page."""
 
     anchor: str
     method: str
@@ -79,7 +79,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class ApiModel:
-    """A model that operations take or return: its fields, or its possible values."""
+    """A model that operations take or return: its fields, or the values of an enumeration."""
 
     name: str
     words: Markup
@@ -89,7 +89,7 @@ class ApiModel:
 
 @router.get("")
 def show_reference(request: Request) -> HTMLResponse:
-    """List every operation by its group."""
+    """List every operation, by group."""
     groups: dict[str, list[Operation]] = {}
     for operation in _read_operations(request.app.openapi()):
         groups.setdefault(operation.group, []).append(operation)
@@ -140,7 +140,7 @@ def _field(name: str, schema: Schema, required: bool, place: str = "") -> ValueF
 
 
 def _read_models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> Sequence[ApiModel]:
-    """Return the models of operations by name, with the models of their fields."""
+    """Return the models of these operations by name, with the models of their fields."""
     pending = [word.model for operation in operations for word in operation.body]
     pending += [word.model for operation in operations for part in operation.parameters for word in part.types]
     pending += [word.model for operation in operations for part in operation.answers for word in part.types]
@@ -160,7 +160,7 @@ def _read_model(name: str, schema: Schema) -> ApiModel:
 
 
 def _types(schema: Schema) -> list[TypeWord]:
-    """Return the name of a type in parts, such as ``list of`` and the name of a model."""
+    """Return a type as words, such as ``list of`` and the name of a model."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix(MODEL_REFERENCE)
         return [TypeWord(name, name)]
@@ -176,7 +176,7 @@ def _types(schema: Schema) -> list[TypeWord]:
 
 
 def _describe_value(schema: Schema) -> Markup:
-    """Return the description of a value, its limits and its default."""
+    """Return the description of a value with its limits and its default."""
     limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
     notes = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")
@@ -188,4 +188,4 @@ def _describe_value(schema: Schema) -> Markup:
 def _render_markup(text: str) -> Markup:
     """Return a description as HTML, with its code in ``code`` elements."""
     escaped = str(escape(" ".join(text.split())))
-    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - escaped in the line above
+    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - the line above escapes the text

@@ -1,4 +1,4 @@
-"""The pages of skills: the list with faulty files and a trial of a message, and one skill with its file."""
+"""The pages of skills: the list with invalid files and a test message, and one skill with its file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, read_filters, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
@@ -26,11 +26,11 @@ SOURCES = ("own", "shipped")
 STATES = ("enabled", "disabled")
 NOTICES = {
     "added": "The skill is used from the next message on.",
-    "enabled": "Messages bring it in again.",
-    "disabled": "No message brings it in, until it is enabled.",
-    "removed": "The file is gone.",
+    "enabled": "The skill is enabled: messages can trigger it again.",
+    "disabled": "The skill is disabled: no message triggers it until it is enabled.",
+    "removed": "The skill's file was deleted.",
 }
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 EXAMPLE = """---
 slug: tea
 name: Making tea
@@ -42,13 +42,13 @@ required_tools: []
 ---
 Boil the water first. Tell the person how long to wait.
 """
-"""The text in the form of a new skill."""
+"""The example text in the form for a new skill."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class TrialForm(BaseModel):
-    """A message to try, and its agent."""
+    """A message with which to test the triggers of skills, and the agent."""
 
     message: str = ""
     agent: str = ""
@@ -56,7 +56,7 @@ class TrialForm(BaseModel):
 
 @dataclass(frozen=True)
 class _TrialState:
-    """The entered message and the skills that it would bring in, or the error."""
+    """The entered test message with the skills that it would trigger, or the error."""
 
     form: TrialForm = field(default_factory=TrialForm)
     result: SkillTrial | None = None
@@ -68,13 +68,13 @@ _NO_TRIAL = _TrialState()
 
 @router.get("")
 def show_skills(request: Request, done: str = "") -> HTMLResponse:
-    """List the skills by slug, and the faulty files."""
+    """List the skills by slug, and the invalid files."""
     return _list_page(request, _NO_TRIAL, NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
 def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form()]) -> Response:
-    """Show which skills a message would bring in, and why not the others; no model is called."""
+    """Show which skills a message would trigger, and why not the others, without calling a model."""
     return submit(
         lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
         lambda result: _list_page(request, _TrialState(form, result)),
@@ -90,7 +90,7 @@ def show_new_skill(request: Request) -> HTMLResponse:
 
 @router.post("")
 def add_skill(request: Request, parts: Parts, text: FormText = "") -> Response:
-    """Add a skill to the folder, and redirect to its page; an error is shown above the form."""
+    """Add a skill file to the folder, and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR),
         _redirect_to_skill,
@@ -106,7 +106,7 @@ def show_skill(request: Request, slug: str, done: str = "") -> HTMLResponse:
 
 @router.post("/{slug}")
 def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
-    """Replace the file of a skill; for a shipped skill, add a file of the operator that takes its place."""
+    """Replace the file of a skill; for a shipped skill, add an operator's file that overrides it."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR, replace=True),
         _redirect_to_skill,
@@ -116,19 +116,19 @@ def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "")
 
 @router.post("/{slug}/enable")
 def enable_skill(request: Request, parts: Parts, slug: str) -> Response:
-    """Enable a skill, so that messages bring it in."""
+    """Enable a skill, so that messages can trigger it."""
     return _set_enabled(request, parts, slug, enabled=True)
 
 
 @router.post("/{slug}/disable")
 def disable_skill(request: Request, parts: Parts, slug: str) -> Response:
-    """Disable a skill, so that no message brings it in."""
+    """Disable a skill, so that no message triggers it."""
     return _set_enabled(request, parts, slug, enabled=False)
 
 
 @router.post("/{slug}/remove")
 def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
-    """Delete the file of the operator's own skill, and redirect to the list."""
+    """Delete the file of an operator's skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
         lambda _: lead_back(PAGE, done="removed"),
@@ -149,7 +149,7 @@ def _redirect_to_skill(skill: SkillDetail) -> Response:
 
 
 def _file_content(text: str) -> bytes:
-    # Browsers send line ends as CR LF.
+    # Browsers send line ends as CR LF, but the file has LF.
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
@@ -200,7 +200,7 @@ def _skill_page(
     try:
         skill = parts.skills.show(slug)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     file, unreadable = text, ""
     if not file:
         try:

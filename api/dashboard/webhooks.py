@@ -1,4 +1,4 @@
-"""The page of webhooks: add, change, rotate the secret and remove, with plain forms."""
+"""The page of webhooks, with forms that add, change, remove and rotate the secret of one."""
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, TextForm, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
@@ -26,7 +26,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class WebhookForm(TextForm):
-    """The form of a webhook, with texts that the input of the operation checks."""
+    """The form of a webhook, as texts that the operation validates."""
 
     path: str = ""
     name: str = ""
@@ -54,13 +54,13 @@ class _WebhookPageState:
 
 @router.get("")
 def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
-    """List the webhooks, with the form for a new one, or for the named one."""
+    """List the webhooks, with an empty form, or with the form filled from the webhook ``edit``."""
     if not edit:
         return _render_page(request, _WebhookPageState())
     try:
         webhook = parts.webhooks.show(edit)
     except MaestroError as error:
-        return refused(request, "webhooks", error)
+        return refusal_page(request, "webhooks", error)
     known = webhook.model_dump(by_alias=False, include=set(WebhookForm.model_fields) - {"secret"})
     form = WebhookForm(**{name: str(value) for name, value in known.items()})
     return _render_page(request, _WebhookPageState(form, editing=webhook.path, open=True))

@@ -79,7 +79,7 @@ async def make_up(at: Desk, ref: str) -> None:
     await at.press("Show which times")
     await expect(at.page.locator("ol.times li")).to_have_count(2)
     await at.press("Begin 2 runs")
-    await at.said("The runs begin now")
+    await at.said("The missed runs start now")
     await at.at.instance.ended("digest", "completed", 3)
 
 

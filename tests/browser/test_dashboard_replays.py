@@ -153,7 +153,7 @@ async def test_one_job_is_resumed_restarted_and_asked_what_if(board: Dashboard) 
         assert len(board.maestro.llm.matching("single question")) == 1
 
         await page.get_by_role("link", name="Restart", exact=True).click()
-        await expect(page.locator("#goes-on")).to_have_text("From the top, as a new job")
+        await expect(page.locator("#goes-on")).to_have_text("From the beginning, as a new job")
         await page.get_by_role("button", name="Restart it").click()
         await page.wait_for_url(lambda url: "/queue/" in url and job not in url)
         await is_job(page, "completed")

@@ -236,7 +236,7 @@ async def test_a_conversation_is_ended(rows: JobRows, http: httpx.AsyncClient) -
     led = await http.post(f"{PAGE}/{number}/close")
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}/{number}?done=closed")
     page = (await http.get(led.headers["Location"])).text
-    assert "the next message begins another one" in page
+    assert "the next message starts a new one" in page
     assert f'action="{PAGE}/{number}/close"' not in page
     again = await http.post(f"{PAGE}/{number}/close")
     assert (again.status_code, f"conversation {number} has ended already" in again.text) == (409, True)
@@ -257,7 +257,7 @@ async def test_a_conversation_is_deleted_after_a_question(rows: JobRows, http: h
     assert ("2 messages, 1 of them compacted" in asked, "Forget the 1 fact that ada learned" in asked) == (True, True)
     led = await http.post(f"{PAGE}/{number}/delete", data={"facts": "true"})
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}?done=deleted")
-    assert "The conversation is deleted" in (await http.get(led.headers["Location"])).text
+    assert "The conversation was deleted" in (await http.get(led.headers["Location"])).text
     with rows.store.view() as tx:
         assert tx.memory.search(1, "Grace", 5) == []
     for path in (f"{PAGE}/{number}", f"{PAGE}/{number}/delete"):

@@ -65,7 +65,7 @@ async def test_a_restart_tells_what_is_sent_again_and_leads_to_the_new_job(
 ) -> None:
     job_id = answered(rows)
     asked = (await http.get(f"/queue/{job_id}/replay?mode=restart")).text
-    assert "From the top, as a new job" in asked
+    assert "From the beginning, as a new job" in asked
     assert "1 answered call, $0.0025" in asked
     assert "again" in asked
     new = led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked)))

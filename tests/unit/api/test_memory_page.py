@@ -108,7 +108,7 @@ async def test_a_fact_tells_where_it_was_learned(rows: JobRows, http: httpx.Asyn
 
 async def test_a_fact_is_told_once(rows: JobRows, http: httpx.AsyncClient) -> None:
     page = await done(http, "facts", "added", content=f"Grace likes {XSS} tea", category="sticky")
-    assert "The agent knows it" in page
+    assert "The fact was added" in page
     assert "<img" not in (await http.get(PAGE)).text
     assert known(rows)[1] == ("sticky", f"Grace likes {XSS} tea", 1.0)
     again = await http.post(f"{PAGE}/facts", data={"agent": "ada", "content": "Grace likes tea!", "category": "sticky"})

@@ -157,10 +157,10 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
         add_account(rows, name)
     with rows.store.begin() as tx:
         tx.llm.accounts.refused(tx.llm.accounts.get("main"))
-    assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so it is not asked"]
+    assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so the account is not called"]
     with rows.store.begin() as tx:
         tx.llm.accounts.limited("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
-    assert problems(await text_of(http))[1:] == ["Accounts: none can be asked now: each is limited or disabled"]
+    assert problems(await text_of(http))[1:] == ["Accounts: no account can be called now: each is limited or disabled"]
     await http.delete("/api/accounts/main")
     await http.patch("/api/accounts/spare", json={"status": "active"})
     assert problems(await text_of(http)) == []

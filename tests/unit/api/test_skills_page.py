@@ -142,9 +142,9 @@ async def test_a_shipped_one_is_replaced_and_comes_back(http: httpx.AsyncClient,
 
 
 async def test_a_skill_is_switched(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "No message brings it in" in await done(http, "/tea/disable", "/tea?done=disabled")
+    assert "no message triggers it" in await done(http, "/tea/disable", "/tea?done=disabled")
     assert await listed(http, state="disabled") == ["tea"]
-    assert "Messages bring it in again" in await done(http, "/tea/enable", "/tea?done=enabled")
+    assert "messages can trigger it again" in await done(http, "/tea/enable", "/tea?done=enabled")
     with rows.store.view() as tx:
         assert [one.action for one in tx.system.audit.latest(2)] == ["skill.enable", "skill.disable"]
     assert (await http.post(f"{PAGE}/nothing/enable")).status_code == 404
