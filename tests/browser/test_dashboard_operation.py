@@ -189,7 +189,7 @@ async def test_an_account_is_added_asked_first_stopped_and_removed(board: Dashbo
         await expect(form.locator("[name=base_url]")).to_have_value(base)
         await fill(form, api_key=SPARE_KEY, priority="0")
         await at.press("Add it", form)
-        await at.said("It is added.")
+        await at.said("The entry was added.")
         row = at.page.locator("#account-spare")
         await expect(row).to_contain_text(f"ends in {SPARE_KEY[-4:]}")
         await asked_with(at, SPARE_KEY, "who is asked first")

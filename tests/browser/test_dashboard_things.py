@@ -43,17 +43,17 @@ async def test_an_agent_is_made_given_a_channel_changed_and_put_away(board: Dash
 
 async def make_agent(at: Desk) -> None:
     await at.open("/agents")
-    await at.follow("Make an agent")
+    await at.follow("Create an agent")
     texts = {"name": f"Grace {HOSTILE}"[:64], "description": HOSTILE, "voice": "warm", "quirks": HOSTILE}
     await fill(at.page.locator("#edit"), slug="grace", role="assistant", **texts)
-    await at.press("Make it")
+    await at.press("Create")
     await at.said("The agent was created")
 
 
 async def give_channel(at: Desk) -> None:
-    await at.unfold("Give it a channel")
+    await at.unfold("Bind a channel")
     await fill(at.page.locator("#bind form"), platform="web", channel="atrium")
-    await at.press("Give it")
+    await at.press("Bind")
     await at.said("The channel is bound to this agent")
     await expect(at.row("web/atrium")).to_be_visible()
     assert await ask(at, "atrium", "who has this channel") == "answer to: who has this channel"
@@ -78,9 +78,9 @@ async def change_agent(at: Desk) -> None:
     await at.follow("History")
     await expect(at.row("too warm")).to_contain_text("voice")
     await at.follow("Version 1")
-    await at.follow("Beside what is now")
+    await at.follow("Compared with the current version")
     await expect(at.page.locator(".diff ins")).to_have_text("warm")
-    await at.press("Make it as it was in version 1")
+    await at.press("Roll back to version 1")
     await at.said("The agent was rolled back to that version")
     await expect(at.page.locator(VOICE)).to_have_value("warm")
 
@@ -218,7 +218,7 @@ async def test_a_token_is_made_shown_once_and_revoked(board: Dashboard) -> None:
         await at.open("/agents/tokens")
         await at.page.locator("#make [name=agent]").select_option("ada")
         await fill(at.page.locator("#make"), name="bench")
-        await at.press("Make a token")
+        await at.press("Create a token")
         await at.said("The new token of ada")
         token = await at.page.locator("code.secret").inner_text()
         await at.open("/agents/tokens")

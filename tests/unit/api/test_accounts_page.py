@@ -52,7 +52,7 @@ async def test_nothing_yet_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
     assert "There is no account yet." in page
     assert re.search(r'<details class="more" id="add-account" open>', page)
-    for heading in ("People who wish to be let in", "Connectors", "Clients, who pay"):
+    for heading in ("Access requests (pairing)", "Connectors", "Clients, who pay"):
         assert heading in page
 
 
@@ -192,11 +192,11 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
     assert "<code>ABCDEFGH</code>" in shown
     page = await sent(http, "pairings/approve", word, {"pairing": str(waiting.id), **owner})
     assert f"pairing-{waiting.id}" not in page
-    assert "Let in 1, kept out 0" in page
+    assert "Users with access: 1, refused: 0" in page
     with rows.store.view() as tx:
         assert tx.users.pairings.is_known(PersonId("slack", "ada"))
         assert tx.users.owners.has(PersonId("slack", "ada")) is bool(owner)
-    assert "Let in 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
+    assert "Users with access: 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
     with rows.store.view() as tx:
         assert not tx.users.pairings.is_known(PersonId("slack", "ada"))
 
@@ -204,9 +204,9 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
 async def test_a_person_is_kept_out_and_let_in_after_all(rows: JobRows, http: httpx.AsyncClient) -> None:
     waiting = wish(rows, "bob", "BCDEFGHJ")
     page = await sent(http, "pairings/refuse", "refused", {"pairing": str(waiting.id)})
-    assert "Let in 0, kept out 1" in page
+    assert "Users with access: 0, refused: 1" in page
     page = await sent(http, "pairings/approve", "user", {"pairing": str(waiting.id)})
-    assert "Let in 1, kept out 0" in page
+    assert "Users with access: 1, refused: 0" in page
 
 
 async def test_an_invitation_is_shown_once(rows: JobRows, http: httpx.AsyncClient) -> None:
