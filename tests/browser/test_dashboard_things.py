@@ -98,7 +98,7 @@ async def put_away(at: Desk) -> None:
     await at.press("Archive")
     await at.said("The agent is archived")
     await at.unfold("More")
-    await at.press("Remove for good")
+    await at.press("Delete permanently")
     await expect(at.page.get_by_role("alert")).to_be_visible()
     await at.press("Restore")
     await at.said("The agent is active")
@@ -107,7 +107,7 @@ async def put_away(at: Desk) -> None:
     await at.unfold("More")
     await at.press("Archive")
     await at.unfold("More")
-    await at.press("Remove for good")
+    await at.press("Delete permanently")
     await at.page.wait_for_url("**/agents")
     await at.page.get_by_label("State").select_option("archived")
     await at.press("Show")
@@ -253,7 +253,7 @@ async def test_a_conversation_is_found_taken_along_ended_and_deleted(board: Dash
         await at.unfold("More")
         await at.follow("Delete…")
         await at.has("What stays")
-        await at.press("Delete it for good")
+        await at.press("Delete permanently")
         await at.said("The conversation was deleted")
         assert at.at.instance.query("SELECT id FROM messages WHERE content LIKE '%zebra%'") == []
 

@@ -173,7 +173,7 @@ async def test_an_agent_is_paused_archived_restored_and_removed(rows: JobRows, h
     assert "The agent is paused" in await ended(http, f"{PAGE}/status", {"status": "paused"}, "paused")
     assert "Make active" in await ended(http, f"{PAGE}/status", {"status": "paused"}, "paused")
     assert "its channels were unbound" in await ended(http, f"{PAGE}/status", {"status": "archived"}, "archived")
-    assert "Remove for good" in (await http.get(PAGE)).text
+    assert "Delete permanently" in (await http.get(PAGE)).text
     await ended(http, f"{PAGE}/status", {"status": "active"}, "active")
     with rows.store.view() as tx:
         assert tx.agents.channels_of(tx.agents.named("ada")) == []
@@ -204,7 +204,7 @@ async def test_channels_are_given_and_freed(rows: JobRows, http: httpx.AsyncClie
     }
     page = await ended(http, f"{PAGE}/channels", fields, "bound")
     assert "discord/42" in page
-    assert "each in a conversation of their own" in page
+    assert "one conversation per user" in page
     taken = await http.post(f"{PAGE}/channels", data=fields)
     assert (taken.status_code, "belongs to the agent ada already" in taken.text) == (409, True)
     wrong = await http.post(f"{PAGE}/channels", data={"platform": "No!", "channel": "two words"})

@@ -210,7 +210,7 @@ async def test_files_are_named(rows: JobRows, http: httpx.AsyncClient) -> None:
         )
     page = (await http.get(f"{PAGE}/{number}")).text
     assert f"{ESCAPED}.png <small>image/png, 1,234 bytes" in page
-    assert "gone.pdf <small>could not be had" in page
+    assert "gone.pdf <small>could not be downloaded" in page
     shown = (await http.get(f"{API}/{number}/messages")).json()["items"][0]["files"]
     assert [(one["filename"], one["available"]) for one in shown] == [(f"{XSS}.png", True), ("gone.pdf", False)]
 
@@ -270,7 +270,7 @@ async def test_one_that_is_worked_on_is_not_deleted(rows: JobRows, http: httpx.A
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, conversation_id=number)
     asked = (await http.get(f"{PAGE}/{number}/delete")).text
-    assert (f'href="/queue/{job_id}"' in asked, "Delete it for good" in asked) == (True, False)
+    assert (f'href="/queue/{job_id}"' in asked, "Delete permanently" in asked) == (True, False)
     refused = await http.post(f"{PAGE}/{number}/delete")
     assert (refused.status_code, "is still open" in refused.text) == (409, True)
 
