@@ -118,15 +118,15 @@ async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None
     async with desk(board, MEMORY, refusals=(409,)) as at:
         await at.at.make("/agents", slug="elephant", name="Elephant")
         await at.open("/memory?agent=elephant")
-        await at.has("It has learned nothing yet.")
+        await at.has("No facts yet.")
         for words, outcome in (
             ("Grace likes oolong", True),
             ("The office is in Lyon", True),
             ("Grace likes oolong", False),
         ):
-            await at.unfold("Tell it a fact")
+            await at.unfold("Add a fact")
             await fill(at.page.locator("#tell form"), content=f"{words} {HOSTILE}")
-            await at.press("Tell it")
+            await at.press("Add")
             await (at.said("The fact was added") if outcome else at.warned("says the same already"))
         await expect(at.page.locator("#tell textarea")).to_have_value(f"Grace likes oolong {HOSTILE}")
         await at.follow("user preference 2")
@@ -136,7 +136,7 @@ async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None
         await at.unfold("More")
         await at.press("Forget everything")
         await at.said("All facts and states of the agent were deleted.")
-        await at.has("It has learned nothing yet.")
+        await at.has("No facts yet.")
 
 
 async def change_facts(at: Desk) -> None:
@@ -147,7 +147,7 @@ async def change_facts(at: Desk) -> None:
     await fill(row, content="Grace likes sencha", confidence="0.5")
     await at.press("Save", row)
     await at.said("The fact was changed.")
-    await at.has("No fact fits.")
+    await at.has("No fact matches.")
     await at.open("/memory?agent=elephant")
     await expect(at.row("Grace likes sencha")).to_contain_text("50 %")
     await at.press(re.compile("^Make fact"), at.row("Grace likes sencha"))
@@ -161,9 +161,9 @@ async def change_facts(at: Desk) -> None:
 
 async def keep_values(at: Desk) -> None:
     for key in ("topic", "mood"):
-        await at.unfold("Keep a value")
+        await at.unfold("Store a value")
         await fill(at.page.locator("#keep form"), key=key, value=HOSTILE)
-        await at.press("Keep it")
+        await at.press("Store")
         await at.said("The value was stored.")
     row = at.row("topic")
     await at.unfold("Change", row)
@@ -252,7 +252,7 @@ async def test_a_conversation_is_found_taken_along_ended_and_deleted(board: Dash
         await expect(at.page.locator(".head .tag")).to_have_text("closed")
         await at.unfold("More")
         await at.follow("Delete…")
-        await at.has("What stays")
+        await at.has("Not deleted")
         await at.press("Delete permanently")
         await at.said("The conversation was deleted")
         assert at.at.instance.query("SELECT id FROM messages WHERE content LIKE '%zebra%'") == []

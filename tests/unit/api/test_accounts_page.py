@@ -52,11 +52,11 @@ async def test_nothing_yet_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
     assert "There is no account yet." in page
     assert re.search(r'<details class="more" id="add-account" open>', page)
-    for heading in ("Access requests (pairing)", "Connectors", "Clients, who pay"):
+    for heading in ("Access requests (pairing)", "Connectors", "Clients"):
         assert heading in page
 
 
-# Accounts at providers of models
+# Accounts of model providers
 
 
 async def test_an_account_is_added_changed_stopped_and_removed(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -147,7 +147,7 @@ async def test_a_connector_is_added_changed_stopped_and_removed(rows: JobRows, h
     assert "&#34;requireMention&#34;: false" in form
     changed = {"platform": "discord", "account": "work", "agent": "", "secret_token": "", "options": "{}"}
     shown = row(await sent(http, "connectors/change", "changed", changed), "connector-discord-work")
-    assert "the rules of routing" in shown
+    assert "the routing rules" in shown
     assert "ends in <code>5678</code>" in shown
     found = (await http.get("/api/connectors/discord/work")).json()
     assert found["options"] == {}

@@ -200,7 +200,7 @@ async def test_accounts_that_are_not_asked_say_until_when(rows: JobRows, http: h
     page = await text_of(http)
     assert "Accounts not in use (limited or disabled)" in page
     assert "in 7 min" in page
-    assert "somebody enables it" in page
+    assert "an operator enables it" in page
 
 
 async def test_the_budget_of_the_day_is_measured(http: httpx.AsyncClient) -> None:

@@ -93,7 +93,7 @@ async def test_a_message_is_tried(rows: JobRows, http: httpx.AsyncClient) -> Non
     assert "<img" not in page
     (row,) = re.findall(r'<tr><th scope="row"><a href="/skills/tea">.*?</tr>', page, re.DOTALL)
     assert (">yes<" in row, "tea, pot" in row, ">2<" in row) == (True, True, True)
-    assert "calls for no skill" in (await http.post(f"{PAGE}/try", data={"message": "xyzzy"})).text
+    assert "triggers no skill" in (await http.post(f"{PAGE}/try", data={"message": "xyzzy"})).text
     wrong = await http.post(f"{PAGE}/try", data={"message": "tea", "agent": "nobody"})
     assert (wrong.status_code, "there is no agent" in wrong.text) == (404, True)
     assert (await http.post(f"{PAGE}/try", data={"message": ""})).status_code == 400
