@@ -166,8 +166,8 @@ async def restart_with_edits(board: Dashboard, tab: Tab) -> None:
     """Have the job that is shown asked something else, by another agent."""
     page, before = tab.page, tab.page.url
     await page.get_by_role("link", name="Restart with edits").click()
-    await page.get_by_label("Who answers").select_option("ada")
-    await page.get_by_label("What is asked").fill(f"an edited one {HOSTILE}")
+    await page.get_by_label("Agent", exact=True).select_option("ada")
+    await page.get_by_label("Prompt", exact=True).fill(f"an edited one {HOSTILE}")
     await page.get_by_role("button", name="Preview").click()
     await expect(page.locator("#plan")).to_contain_text(f"an edited one {HOSTILE}")
     await page.get_by_role("button", name="Restart it").click()

@@ -63,7 +63,7 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
 
 async def test_an_empty_list_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
-    assert "Nobody has said anything yet." in page
+    assert "No conversations yet." in page
     assert 'href="/chat"' in page
 
 
@@ -190,7 +190,7 @@ async def test_something_is_found_in_one_conversation(rows: JobRows, http: httpx
     assert page.count("<mark>pelican</mark>") == 2
     assert "&lt;b&gt;" in page
     assert "elsewhere" not in page
-    assert "Nobody said that here." in (await http.get(f"{PAGE}/{number}", params={"q": "swan"})).text
+    assert "No message matches." in (await http.get(f"{PAGE}/{number}", params={"q": "swan"})).text
     found = (await http.get(f"{API}/search", params={"q": "pelican", "conversation": number})).json()["items"]
     assert {one["conversationId"] for one in found} == {number}
 
