@@ -111,9 +111,7 @@ class SignatureAuthentication:
         try:
             return await request.body()
         except ClientDisconnect:
-            raise HTTPException(
-                HTTPStatus.BAD_REQUEST, "The connection closed before the whole body arrived."
-            ) from None
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "The body of the request is incomplete.") from None
 
     def _check_signature(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
         try:

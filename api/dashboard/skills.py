@@ -93,7 +93,7 @@ def add_skill(request: Request, parts: Parts, text: FormText = "") -> Response:
     """Add a skill file to the folder, and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR),
-        _redirect_to_skill,
+        _show_added,
         lambda error: _form_page(request, text, error),
     )
 
@@ -109,7 +109,7 @@ def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "")
     """Replace the file of a skill; for a shipped skill, add an operator's file that overrides it."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR, replace=True),
-        _redirect_to_skill,
+        _show_added,
         lambda error: _skill_page(request, slug, error, text=text),
     )
 
@@ -144,7 +144,7 @@ def _set_enabled(request: Request, parts: ApiParts, slug: str, *, enabled: bool)
     )
 
 
-def _redirect_to_skill(skill: SkillDetail) -> Response:
+def _show_added(skill: SkillDetail) -> Response:
     return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 

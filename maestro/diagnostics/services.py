@@ -252,9 +252,7 @@ async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys
         account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
         return broken(
-            f"account {row.name}",
-            f"{row.provider}/{row.model}: {error}",
-            "Correct that, or enter a new key.",
+            f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Correct that, or enter a new key."
         )
     if account.type is AccountType.CLI:
         return _diagnose_command(account, subject.environment.get("PATH", ""))

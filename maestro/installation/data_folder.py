@@ -118,8 +118,7 @@ class DataFolder:
     def __enter__(self) -> "DataFolder":
         """Create the folder if it is missing, and lock it.
 
-        Raises ``DataFolderBusy`` when another process holds the lock, ``ConfigurationError`` when the folder cannot be
-        created or written.
+        Raises ``DataFolderBusy`` if another process holds the lock, ``ConfigurationError`` if the folder is unusable.
         """
         self._mask = os.umask(OWNER_ONLY)
         with contextlib.ExitStack() as undo:
@@ -170,9 +169,7 @@ class DataFolder:
             time.sleep(RETRY_SECONDS)
         pid = _read_pid(self.pid_file)
         # Without a pid file, the holder has just started, or several processes share the folder.
-        holder = (
-            f"process {pid}" if pid is not None else "another Maestro, such as a separate worker or connector process"
-        )
+        holder = f"process {pid}" if pid is not None else "another Maestro, such as a separate worker"
         raise DataFolderBusy(
             f"The data folder {self.path} is in use by {holder}. "
             "Stop that Maestro first, or set dataDir to another folder for this one."

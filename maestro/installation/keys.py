@@ -39,8 +39,7 @@ class SecretKeys:
     def keep(self, text: str) -> StoredKey:
         """Return the form in which an entered key or reference is stored.
 
-        Raises ``ConfigurationError`` for an invalid reference; its target is read only by the process that uses the
-        key.
+        Raises ``ConfigurationError`` for an invalid reference, whose target only the process that uses the key reads.
         """
         if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
             raise ConfigurationError(

@@ -146,9 +146,7 @@ def open_store(settings: Settings) -> Store:
             # A new database needs a new signing key: old tokens refer to channels and deliveries that no longer exist.
             _signing_key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
-        close_to_others(
-            database.parent.glob(f"{database.name}*")
-        )  # `DataFolder` closes its own files, but the database may be elsewhere
+        close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the locked folder
         with store.begin() as tx:
             # After a restored backup, new rows would get ids that clients have seen with other messages. So ids begin
             # after the present time in milliseconds; JavaScript holds exact integers up to 2**53, the year 287396.

@@ -134,10 +134,9 @@ def _describe_value(value: object) -> str:
 
 @dataclass(frozen=True)
 class JobListing:
-    """A page of the jobs that match a filter, and their number by status.
+    """A page of the jobs that match a filter; ``counts`` are of every status, ``total`` only of the selected ones.
 
-    ``counts`` has every status, ``total`` counts only the selected ones. The jobs of the ``outages`` are not among
-    ``jobs``.
+    ``jobs`` does not contain the jobs of the ``outages``.
     """
 
     filter: JobFilter
