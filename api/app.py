@@ -1,4 +1,4 @@
-"""The API and the dashboard as one ASGI application."""
+"""Assembles the API and the dashboard into one ASGI application."""
 
 import secrets
 
@@ -35,12 +35,12 @@ from api.guards import RequestAccess
 from api.parts import ApiParts
 from api.routes import jobs, knowledge, resources, service
 
-DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or viewer), or a login's cookie."
+DESCRIPTION = "The API of Maestro. Authenticate by HTTP Basic as maestro (or viewer), or by a login's cookie."
 
 ROUTERS = (
     service.health,
     service.metrics_router,
-    jobs.batches,  # before the routes of one job, so that "counts" is not read as a job id
+    jobs.batches,  # before jobs.jobs, so that the path "counts" is not read as a job id
     jobs.jobs,
     jobs.questions,
     resources.agents,
@@ -71,7 +71,7 @@ ROUTERS = (
     conversations.router,
     memory.router,
     skills.router,
-    batch_pages.router,  # before the page of one job, so that "batches" is not read as a job id
+    batch_pages.router,  # before job_pages, so that the path "batches" is not read as a job id
     job_list.router,
     job_pages.router,
     replay_pages.router,
@@ -87,15 +87,15 @@ ROUTERS = (
 )
 
 START_ID_BYTES = 8
-"""Bytes of the id of this start of the process, which is part of the version of each page."""
+"""Bytes of the random id of each process start; the id is part of every page's ETag."""
 
 log = structlog.get_logger(__name__)
 
 
 def build_app(parts: ApiParts) -> FastAPI:
-    """Return the application, which opens no sockets and starts no tasks."""
-    # FastAPI's own documentation pages load scripts from other hosts, which the content policy forbids; Maestro serves
-    # /docs.
+    """Return the ASGI application of the API and the dashboard, without opening sockets or starting tasks."""
+    # FastAPI's documentation pages are off: they load scripts from other hosts, which the content policy forbids.
+    # Maestro serves its own reference at /docs.
     app = FastAPI(
         title="Maestro",
         version=parts.version,
@@ -117,12 +117,12 @@ def build_app(parts: ApiParts) -> FastAPI:
     if parts.outside is not None:
         app.state.mcp = mcp.LazyServer(parts.outside, parts.version)
         _add_routes(app, mcp.router)
-    errors.register(app)
+    errors.register_handlers(app)
     refusals.show_error_pages(app)
     app.add_middleware(FrontDoor, parts=parts)
     return app
 
 
 def _add_routes(app: FastAPI, router: APIRouter) -> None:
-    # include_router would build every route a second time, which delays the first requests.
+    # FastAPI's include_router would build every route a second time, which delays the first requests.
     app.router.routes.extend(router.routes)

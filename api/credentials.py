@@ -1,4 +1,4 @@
-"""Authentication of programs: bearer tokens of external agents, and signatures of webhook requests."""
+"""Authentication of programs: external agents by bearer tokens, and webhook senders by signatures."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from maestro.store.store import Clock, Store
 
 
 class TokenAuthentication:
-    """The authentication of external agents by their tokens."""
+    """The authentication of external agents by their bearer tokens."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._throttle = Throttle(clock, "tokens")
 
     def admit(self, request: Request) -> None:
-        """Return if the request has a valid token, and store its agent in the request.
+        """Check the token of a request, and store its agent in the request.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
         """
@@ -37,12 +37,12 @@ class TokenAuthentication:
         if holder is None:
             self._record_wrong_token(request.client.host if request.client else "")
             raise Unauthorized(
-                "This token is unknown or revoked, or its agent is archived. `maestro agents token new` makes another.",
+                "This token is unknown or revoked, or its agent is archived. `maestro agents token new` creates one.",
                 challenge=BEARER,
             )
         if holder.agent.status is not AgentStatus.ACTIVE:
             raise Forbidden(
-                f"Agent {holder.agent.slug} is {holder.agent.status}; its tokens hold again when it is active."
+                f"Agent {holder.agent.slug} is {holder.agent.status}; its tokens are valid again once it is active."
             )
         request.state.caller = holder.agent
 
@@ -59,8 +59,8 @@ class TokenAuthentication:
     def _record_wrong_token(self, address: str) -> None:
         """Count a wrong token and add it to the audit log; raises ``TooManyAttempts`` after too many.
 
-        A valid token is never locked out with the wrong ones of its address: one machine may run many agents, and 256
-        random bits cannot be guessed.
+        Wrong tokens never lock out a valid token from the same address: one machine may run many agents, and 256 random
+        bits cannot be guessed.
         """
         self._throttle.record_failure(address)
         with self._store.begin() as tx:
@@ -68,7 +68,7 @@ class TokenAuthentication:
 
 
 def caller(request: Request) -> Agent:
-    """Return the agent that the token of a request belongs to."""
+    """Return the agent whose token authenticated the request."""
     found = request.state.caller
     assert isinstance(found, Agent)
     return found
@@ -91,27 +91,27 @@ class SignatureAuthentication:
         self._throttle = Throttle(clock, "signatures")
 
     async def admit(self, request: Request) -> None:
-        """Return if the signature of a request is valid, and store the delivery in the request.
+        """Check the signature of a webhook request, and store the signed delivery in the request.
 
         Raises ``Unauthorized``, ``NotFound``, ``BadSignature``, ``WebhookUnready``, ``TooManyAttempts``, and
         ``HTTPException`` for a body that is too large.
         """
         path = request.path_params.get("path")
         if path is None:
-            raise Unauthorized("Nothing is let in here.")
+            raise Unauthorized("No webhook has this address.")
         webhook = await asyncio.to_thread(self._hooks.find, path)
         body = await self._read_body(request)
         request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
 
     async def _read_body(self, request: Request) -> bytes:
-        """Read the body, unless its declared length exceeds the limit."""
+        """Read the body; raises ``HTTPException`` if its declared length exceeds the limit."""
         length, max_bytes = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
         if length.isdecimal() and int(length) > max_bytes:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {max_bytes} bytes.")
         try:
             return await request.body()
         except ClientDisconnect:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "The body did not come to its end.") from None
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "The body of the request is incomplete.") from None
 
     def _check_signature(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
         try:
@@ -123,8 +123,8 @@ class SignatureAuthentication:
     def refuse(self, request: Request, webhook: Webhook, reason: str) -> None:
         """Count and record a rejected delivery; raises ``TooManyAttempts`` after too many.
 
-        A valid signature is never locked out with the wrong ones of its address, which may be that of a proxy in front
-        of all senders.
+        Wrong signatures never lock out a valid one from the same address, which may be that of a proxy in front of all
+        senders.
         """
         address = request.client.host if request.client else ""
         self._throttle.record_failure(address)
@@ -132,7 +132,7 @@ class SignatureAuthentication:
 
 
 def signed_request(request: Request) -> SignedRequest:
-    """Return the webhook and the signed parts of a request with a valid signature."""
+    """Return the webhook, the signed delivery and the body of a request with a valid signature."""
     found = request.state.delivery
     assert isinstance(found, SignedRequest)
     return found

@@ -1,4 +1,4 @@
-"""Errors as JSON: ``{"error": "<ClassName>", "message": "..."}``, without internal details."""
+"""Answers errors as JSON, ``{"error": "<ClassName>", "message": "..."}``, without internal details."""
 
 import math
 from http import HTTPStatus
@@ -27,7 +27,7 @@ from maestro.domain.webhooks.webhook import BadSignature, TooManyDeliveries, Web
 
 
 class ErrorBody(Value):
-    """The body of every error response; ``error`` is the name of a class, stable for programs."""
+    """The body of every error response; ``error`` is the name of an error class, which programs may rely on."""
 
     error: str
     message: str
@@ -38,13 +38,13 @@ BEARER = 'Bearer realm="Maestro"'
 
 
 class UnknownHost(MaestroError):
-    """The Host header has a name that is not allowed, perhaps by DNS rebinding."""
+    """The Host header of the request names a host that is not allowed, perhaps by DNS rebinding."""
 
-    public = "This is not one of my host names."
+    public = "Maestro does not answer under this host name."
 
 
 class InvalidRequest(MaestroError):
-    """The request breaks a rule; the message names the field."""
+    """The request is invalid; the message names the field."""
 
     public = "The request is not valid."
 
@@ -70,13 +70,13 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
 """The HTTP status of each error; any other error is a defect of Maestro, 500."""
 
 NAMES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "TooLarge"}
-"""Names for statuses that Python's versions phrase differently."""
+"""Names for HTTP statuses whose phrase differs between Python versions."""
 
-UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there for the time of this request."
+UNEXPECTED = "An unexpected error happened in Maestro. Its log has the details at the time of this request."
 
 
-def answer(error: MaestroError) -> JSONResponse:
-    """Return the response for a Maestro error; one without a status of its own shows only its fixed sentence."""
+def error_response(error: MaestroError) -> JSONResponse:
+    """Return the response for a Maestro error; an error without its own status shows only its fixed sentence."""
     status = status_of(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         return _json(status, type(error).__name__, error.public)
@@ -94,19 +94,19 @@ def status_of(error: MaestroError) -> HTTPStatus:
 
 
 def retry_after_header(error: MaestroError) -> dict[str, str]:
-    """Return the Retry-After header of an error that has a wait."""
+    """Return the Retry-After header for an error that says how long to wait, else no header."""
     if error.retry_after is None:
         return {}
     return {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))}
 
 
-def unexpected() -> JSONResponse:
-    """Return the response for an unexpected error."""
+def unexpected_error_response() -> JSONResponse:
+    """Return the response for an unexpected error, which is a defect of Maestro."""
     return _json(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", UNEXPECTED)
 
 
-def register(app: FastAPI) -> None:
-    """Make the app answer every error in this JSON form."""
+def register_handlers(app: FastAPI) -> None:
+    """Make the app answer every error as JSON."""
     app.add_exception_handler(MaestroError, _answer_maestro_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(RequestValidationError, _answer_invalid_request)
@@ -114,11 +114,11 @@ def register(app: FastAPI) -> None:
 
 async def _answer_maestro_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MaestroError)
-    return answer(error)
+    return error_response(error)
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """Answer an error of the framework; ``error`` is the phrase of the status, such as ``MethodNotAllowed``."""
+    """Answer an error of the framework; ``error`` becomes the status phrase, such as ``MethodNotAllowed``."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = NAMES.get(status) or "".join(filter(str.isalpha, status.phrase.title()))
@@ -136,12 +136,12 @@ async def _answer_invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = []
     for problem in error.errors():
-        # The caller's name of the field: limit, body mode; only a body is named with its place.
+        # The field as the caller wrote it, such as "limit"; a field of the body gets the prefix "body".
         place, *path = problem["loc"]
         name = ".".join(map(str, path))
         field = f"{place} {name}".strip() if place == "body" else name
         problems.append(f"{field}: {problem['msg'].removeprefix('Value error, ')}")
-    return answer(InvalidRequest("; ".join(problems)))
+    return error_response(InvalidRequest("; ".join(problems)))
 
 
 def _json(status: HTTPStatus, error: str, message: str) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""The ASGI middleware in front of the app: host check, origin check, size limit and security headers."""
+"""The ASGI middleware in front of the app: host check, origin check, body size limit and security headers."""
 
 from http import HTTPStatus
 
@@ -7,14 +7,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import UnknownHost, answer, unexpected
+from api.errors import UnknownHost, error_response, unexpected_error_response
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, host_name, parse_origin
 from maestro.store.users.audit import coming_from
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
-"""The schemes for sockets and uploads, by the scheme of the page."""
+"""The schemes of the addresses for sockets and uploads, by the scheme of the page."""
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ MAX_BODY = 1024 * 1024
 """The largest accepted body, in bytes; uploads go to the web connector."""
 
 HOOKS = "/hooks/"
-"""The path of requests with a size limit of their own (webhooks.maxBodyBytes)."""
+"""The path prefix of webhook requests, which have their own size limit (webhooks.maxBodyBytes)."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
@@ -34,7 +34,7 @@ POLICY = (
 )
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    # With no-referrer, browsers would send "Origin: null" with forms of the dashboard itself.
+    # Not no-referrer: browsers would then send "Origin: null" with the dashboard's own forms.
     "Referrer-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -42,11 +42,11 @@ HEADERS = {
 }
 
 STRICT_TRANSPORT = "max-age=31536000"
-"""For this host only: subdomains may be servers of others."""
+"""The HSTS header, without includeSubDomains, because subdomains may belong to other servers."""
 
 
 def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...]:
-    """Return the web connector's origins for sockets and for uploads; none when it does not run.
+    """Return the web connector's origins for sockets and uploads; none if the web connector does not run.
 
     ``scheme`` and ``host`` are those of the dashboard in the browser's address.
     """
@@ -58,7 +58,7 @@ def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...
 
 
 class FrontDoor:
-    """The ASGI middleware around the whole app."""
+    """The ASGI middleware that checks every request before the app and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, parts: ApiParts) -> None:
         self._app = app
@@ -75,50 +75,50 @@ class FrontDoor:
         origin = self._parts.guard.trusted_proxies.origin_of(
             peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto")
         )
-        # From here on, the request has the address of the client instead of the proxy's.
+        # From here on, the request has the address of the client instead of the address of the proxy.
         scope = {**scope, "client": (origin.address, 0), "scheme": origin.scheme}
         with coming_from(origin.address):
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["method"], headers)
+        refusal = self._find_refusal(scope["method"], headers)
         connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
         sender = _HeaderSender(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
         if refusal is not None:
-            await answer(refusal)(scope, receive, sender)
+            await error_response(refusal)(scope, receive, sender)
             return
         try:
-            await self._app(scope, _LimitedReceiver(receive, self._max_body(scope["path"])), sender)
-        # Every error is answered as JSON; its traceback goes to the log only, never into the answer.
+            await self._app(scope, _LimitedReceiver(receive, self._max_body_bytes(scope["path"])), sender)
+        # Every error is answered as JSON; the traceback goes to the log only, never into the response.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not sender.started:
-                await unexpected()(scope, receive, sender)
+                await unexpected_error_response()(scope, receive, sender)
 
-    def _max_body(self, path: str) -> int:
+    def _max_body_bytes(self, path: str) -> int:
         return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
-    def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
+    def _find_refusal(self, method: str, headers: Headers) -> MaestroError | None:
         if not self._hosts.admit(headers.getlist("host")):
             return UnknownHost(
-                "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
+                "Maestro does not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
             )
         if method not in SAFE_METHODS and not _comes_from_own_page(headers):
-            return Forbidden("This request comes from a page that is not mine, so it may not change anything here.")
+            return Forbidden("This request comes from a page of another site, so it may not change anything here.")
         return None
 
 
 def _comes_from_own_page(headers: Headers) -> bool:
-    """Tell whether the request comes from a page of the dashboard or from no page at all.
+    """Tell whether the request comes from a page of the dashboard, or from no page at all.
 
-    Browsers send cached Basic credentials and, in the open mode, need none: only the origin of a request
-    distinguishes the operator from a foreign page. Programs that are not browsers send neither header.
+    Browsers send cached Basic credentials, and without a password need none, so only the origin distinguishes the
+    operator from a foreign page. Programs that are not browsers send neither of these headers.
     """
     if headers.get("sec-fetch-site", "none") not in OWN_SITE:
         return False
     for origin in headers.getlist("origin"):
-        # The Host is compared under the origin's scheme, because a proxy may have ended the TLS.
+        # The Host header is compared under the origin's scheme, because a proxy may have terminated TLS.
         scheme, name, port = parse_origin(origin)
         if scheme not in DEFAULT_PORTS or (scheme, name, port) != parse_origin(f"{scheme}://{headers['host']}"):
             return False
@@ -126,7 +126,7 @@ def _comes_from_own_page(headers: Headers) -> bool:
 
 
 class _LimitedReceiver:
-    """A receiver of a body up to a size limit."""
+    """A receiver of a request body, up to a size limit."""
 
     def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive = receive
@@ -137,7 +137,7 @@ class _LimitedReceiver:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._max_bytes:
-            # Not a MaestroError: FastAPI would report any error but its own as a body that cannot be parsed.
+            # An HTTPException, because FastAPI would report any other error as a body that cannot be parsed.
             raise HTTPException(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {self._max_bytes} bytes."
             )
@@ -145,7 +145,7 @@ class _LimitedReceiver:
 
 
 class _HeaderSender:
-    """A sender that adds the security headers, and records whether the response has begun."""
+    """A sender of a response that adds the security headers, and records whether the response has begun."""
 
     def __init__(self, send: Send, policy: str, scheme: str) -> None:
         self._send = send

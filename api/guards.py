@@ -1,4 +1,4 @@
-"""Authentication and authorization of requests: each router declares one guard, as the class of its routes.
+"""Authentication and authorization of requests: each router declares its guard by the class of its routes.
 
 See docs/decisions.md: route guards.
 """
@@ -20,7 +20,7 @@ from starlette.routing import Match
 from api.credentials import SignatureAuthentication, TokenAuthentication
 from api.errors import BASIC, ErrorBody
 from api.front import SAFE_METHODS
-from api.logins import USER, DashboardRole, LoginSession, LoginSessions, Passwords, same
+from api.logins import USER, DashboardRole, LoginSession, LoginSessions, Passwords, same_secret
 from api.parts import GuardSettings
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
@@ -33,19 +33,19 @@ UNKNOWN = "unknown"
 """The name in the audit log of a caller with a wrong password."""
 VIEWER = "x-viewer"
 FOR_VIEWERS = {VIEWER: True}
-"""The ``openapi_extra`` of a route with an unsafe method that changes nothing, so that viewers may use it."""
+"""The ``openapi_extra`` of a POST route that changes nothing, so that viewers may use the route."""
 COOKIE = "maestro_session"
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf_token"
 LOOK_ONLY = "A viewer sees everything and changes nothing. Log in with webui.password to change something."
-NO_TOKEN = f"With a login, changes need its token in the header {CSRF_HEADER}. Reload the page."
+NO_TOKEN = f"The CSRF token of the login is missing in the header {CSRF_HEADER}. Reload the page."
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class RouteGuard(StrEnum):
-    """The authentication that a route requires."""
+    """The kind of authentication that a route requires."""
 
-    PASSWORD = "password"  # noqa: S105 - the name of a guard
+    PASSWORD = "password"  # noqa: S105 - a guard's name
     BEARER = "bearer"
     SIGNATURE = "signature"
     NONE = "none"
@@ -74,14 +74,12 @@ SCHEMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The security schemes of OpenAPI."""
-ERROR_RESPONSES: Mapping[int | str, dict[str, Any]] = {
-    "default": {"model": ErrorBody, "description": "What went wrong"}
-}
+ERROR_RESPONSES: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "The error"}}
 """The error response of every route, for OpenAPI."""
 
 
 class GuardedRoute(APIRoute):
-    """A route that checks the caller before it reads the request."""
+    """A route that authenticates the caller before it reads the request body."""
 
     guard: ClassVar[RouteGuard]
     security: ClassVar[Sequence[str]] = ()
@@ -98,7 +96,7 @@ class GuardedRoute(APIRoute):
         super().__init__(path, endpoint, **{**options, "openapi_extra": extra, "responses": responses})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
+        """Put the guard in front of the route, because FastAPI would parse the body before any dependency runs."""
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
@@ -121,27 +119,27 @@ class PasswordRoute(GuardedRoute):
 
 
 class BearerRoute(GuardedRoute):
-    """A route for an external agent with a token; ``caller`` returns the agent."""
+    """A route for external agents, which authenticate by a token; ``caller`` returns the agent."""
 
     guard = RouteGuard.BEARER
     security = ("token",)
 
 
 class SignatureRoute(GuardedRoute):
-    """A route for external programs with signed requests; ``signed_request`` returns them."""
+    """A route for webhook senders, which sign their requests; ``signed_request`` returns the checked request."""
 
     guard = RouteGuard.SIGNATURE
     security = ("signature",)
 
 
 class OpenRoute(GuardedRoute):
-    """A route without authentication: only ``/healthz``, ``/login`` and static files."""
+    """A route without authentication; only ``/healthz``, ``/login`` and static files have one."""
 
     guard = RouteGuard.NONE
 
 
 class RequestAccess:
-    """The authentication and authorization of requests, with the sessions of logins."""
+    """Checks the authentication and authorization of requests, and holds the login sessions."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: WebhookIntake) -> None:
         self.open = settings.is_open
@@ -153,9 +151,9 @@ class RequestAccess:
         self.sessions = LoginSessions(settings, store, clock)
 
     async def admit(self, route: GuardedRoute, request: Request) -> None:
-        """Return if the request may pass.
+        """Return if the guard of the route admits the request, else raise an error.
 
-        Raises ``Unauthorized``, ``TooManyAttempts``, ``Forbidden`` for a cookie without its token or a change by a
+        Raises ``Unauthorized``, ``TooManyAttempts``, ``Forbidden`` for a cookie without its CSRF token or a change by a
         viewer, and the errors of ``TokenAuthentication`` and ``SignatureAuthentication``.
         """
         if route.guard is RouteGuard.BEARER:
@@ -163,30 +161,30 @@ class RequestAccess:
         elif route.guard is RouteGuard.SIGNATURE:
             await self.signatures.admit(request)
         elif route.guard is RouteGuard.PASSWORD:
-            role = request.state.role = await self._role(request)
+            role = request.state.role = await self._authenticate(request)
             if role is not DashboardRole.OPERATOR and not route.viewer:
                 raise await self._record_refusal(request, role, LOOK_ONLY)
 
-    async def _role(self, request: Request) -> DashboardRole:
+    async def _authenticate(self, request: Request) -> DashboardRole:
         if self.open:
             return DashboardRole.OPERATOR
         if "authorization" in request.headers:
-            user, password = _read_basic(request)
+            user, password = _read_basic_credentials(request)
             return await self.check(request, password, user)
         session = await asyncio.to_thread(self.session, request)
         if session is None:
-            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
-        if request.method not in SAFE_METHODS and not same(await _read_csrf_token(request), session.csrf_token):
+            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_auth_challenge(request))
+        if request.method not in SAFE_METHODS and not same_secret(await _read_csrf_token(request), session.csrf_token):
             raise await self._record_refusal(request, session.role, NO_TOKEN)
         return session.role
 
     def session(self, request: Request) -> LoginSession | None:
-        """Return the login of the request's cookie, if it has a valid one."""
+        """Return the login session of the request's cookie, None without a valid cookie."""
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
     def role_by_cookie(self, request: Request) -> DashboardRole | None:
-        """Return the role of the request's login, None without one; no password is checked."""
+        """Return the role of the request's login session, None without one; no password is checked."""
         session = self.session(request)
         return DashboardRole.OPERATOR if self.open else session.role if session else None
 
@@ -202,10 +200,10 @@ class RequestAccess:
             return role
         self._throttle.record_failure(address)
         await asyncio.to_thread(self.add_audit_entry, UNKNOWN, "login.failed")
-        raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
+        raise Unauthorized("The user or the password is wrong.", challenge=_auth_challenge(request))
 
     async def _record_refusal(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
-        # The declared path, not the real one, which may hold a name or a key that does not belong in the audit log.
+        # The path template, because the requested path may hold a name or key that does not belong in the audit log.
         subject = f"{request.method} {request.scope['route'].path}"
         await asyncio.to_thread(self.add_audit_entry, role, "refused", subject, reason)
         return Forbidden(reason)
@@ -224,7 +222,7 @@ def request_access(request: Request) -> RequestAccess:
 
 
 def role_of(request: Request) -> DashboardRole | None:
-    """Return the role of the caller; None on a page without authentication."""
+    """Return the role of the authenticated caller; None on a page without authentication."""
     role = getattr(request.state, "role", None)
     assert role is None or isinstance(role, DashboardRole)
     return role
@@ -236,12 +234,12 @@ def is_form(request: Request) -> bool:
 
 
 def is_page(request: Request) -> bool:
-    """Tell whether a browser opens a page or sends a form, so that the login page answers instead of an error."""
+    """Tell whether a browser opens a page or sends a form, and so should see the login page instead of an error."""
     return (request.method in SAFE_METHODS or is_form(request)) and "text/html" in request.headers.get("accept", "")
 
 
 def _redirect_to_login(request: Request) -> RedirectResponse:
-    """Redirect to the login page, which leads back and says if a sent form was not carried out."""
+    """Redirect to the login page, with the page to return to and whether a sent form was not applied."""
     if request.method in SAFE_METHODS:
         parameters = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
     else:
@@ -250,7 +248,7 @@ def _redirect_to_login(request: Request) -> RedirectResponse:
 
 
 def _referring_page(request: Request) -> str:
-    """Return the page that sent the form, or the home page if it is unknown or cannot be opened."""
+    """Return the page that sent the form, or the home page if that page is unknown or cannot be opened."""
     _, own_host, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
     path = f"/{rest.partition('?')[0]}"
     scope = {**request.scope, "method": "GET", "path": unquote(path)}
@@ -259,15 +257,15 @@ def _referring_page(request: Request) -> str:
 
 
 async def _read_csrf_token(request: Request) -> str:
-    """Return the token that proves that a request comes from a page of the dashboard."""
+    """Return the CSRF token of the request, which only a page of the dashboard can know."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
         token = str((await request.form()).get(CSRF_FIELD, ""))
     return token
 
 
-def _read_basic(request: Request) -> tuple[str, str]:
-    """Return name and password; raises ``Unauthorized`` for a malformed header, which does not count as a guess."""
+def _read_basic_credentials(request: Request) -> tuple[str, str]:
+    """Return user name and password; raises ``Unauthorized`` for a malformed header, which counts as no guess."""
     scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
@@ -275,11 +273,12 @@ def _read_basic(request: Request) -> tuple[str, str]:
         user, colon, password = "", "", ""
     if scheme.lower() != "basic" or not colon:
         raise Unauthorized(
-            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_challenge(request)
+            "Authenticate by HTTP Basic with the user maestro; no other scheme is accepted.",
+            challenge=_auth_challenge(request),
         )
     return user, password
 
 
-def _challenge(request: Request) -> str:
-    """Return the challenge, empty for a script of a page: the browser would open its own dialog."""
+def _auth_challenge(request: Request) -> str:
+    """Return the WWW-Authenticate header, empty for a page's script, because the browser would open its own dialog."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""

@@ -1,4 +1,4 @@
-"""Conditional requests for pages: an unchanged page is answered with 304, before anything is read."""
+"""Conditional requests for pages: a page that did not change is answered with 304, without reading the store."""
 
 import hashlib
 from http import HTTPStatus
@@ -12,12 +12,12 @@ from api.routes.dependencies import parts_of
 DIGITS = 24
 
 
-def unchanged(request: Request, *also: str) -> Response | None:
-    """Return 304 if the request's ETag is still current, before anything is read, else None.
+def not_modified(request: Request, *also: str) -> Response | None:
+    """Return a 304 response if the request's ETag is still current, else None; the store is not read for this.
 
-    The tag covers all committed data, the role and the login, this start of the process, its static files and the
+    The ETag covers all committed data, the role and the login session, the process start, the static files and the
     address. A page with other content, such as the state of another server, passes it in ``also``. Scripts update
-    relative times. Pages are never stored by browsers (no-store), so the script itself sends ``If-None-Match``.
+    relative times. Browsers never store pages (no-store), so the script itself sends ``If-None-Match``.
     """
     tag = request.state.tag = _compute_tag(request, also)
     if tag not in request.headers.get("if-none-match", ""):
@@ -26,7 +26,7 @@ def unchanged(request: Request, *also: str) -> Response | None:
 
 
 def set_tag(request: Request, page: Response) -> None:
-    """Add the ETag that ``unchanged`` computed, which is older than the data: a later change has another tag."""
+    """Set the ETag that ``not_modified`` computed before the data was read, so that a later change has another ETag."""
     tag = getattr(request.state, "tag", "")
     if tag and page.status_code == HTTPStatus.OK:
         page.headers["ETag"] = tag
@@ -40,7 +40,7 @@ def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
         session.id if session else "",
         state.start_id,
         state.assets.version,
-        # The URL is part of the page's version, because its links are relative to it.
+        # The URL is part of the ETag, because the links of the page are relative to its URL.
         str(request.url),
         *also,
     )

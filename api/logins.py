@@ -1,4 +1,4 @@
-"""The passwords of the dashboard, and the signed cookies of logins."""
+"""Checks the passwords of the dashboard, and signs the cookies of its login sessions."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ from maestro.store.store import Store
 
 
 class DashboardRole(StrEnum):
-    """The role that a password gives; the audit log names it as the actor."""
+    """The role that a password gives; the audit log names the role as the actor."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -22,32 +22,32 @@ class DashboardRole(StrEnum):
 
 USER = "maestro"
 USERS: Mapping[str, DashboardRole] = {USER: DashboardRole.OPERATOR, "viewer": DashboardRole.VIEWER}
-"""The names of HTTP Basic."""
+"""The user names of the roles in HTTP Basic."""
 
 
 class Passwords:
-    """The passwords of the roles; every comparison takes the same time, right or wrong."""
+    """The passwords of the roles; a comparison takes the same time for right and wrong passwords."""
 
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
 
     def role_of(self, user: str, password: str) -> DashboardRole | None:
-        """Return the role of a user name and a password, None for a wrong pair."""
-        fits = [role for name, role in USERS.items() if same(user, name) & self._fits(role, password)]
+        """Return the role of a user name and a password, None if the pair is wrong."""
+        fits = [role for name, role in USERS.items() if same_secret(user, name) & self._is_password_of(role, password)]
         return fits[0] if fits else None
 
     def role_by(self, password: str) -> DashboardRole | None:
-        """Return the role of a password, None for a wrong one."""
-        fits = [role for role in self._known if self._fits(role, password)]
+        """Return the role of a password, None if the password is wrong."""
+        fits = [role for role in self._known if self._is_password_of(role, password)]
         return fits[0] if fits else None
 
-    def _fits(self, role: DashboardRole, password: str) -> bool:
+    def _is_password_of(self, role: DashboardRole, password: str) -> bool:
         known = self._known[role]
-        return same(password, known) & bool(known)
+        return same_secret(password, known) & bool(known)
 
 
-def same(given: str, expected: str) -> bool:
-    """Compare in constant time, for any lengths."""
+def same_secret(given: str, expected: str) -> bool:
+    """Compare two texts of any length in constant time."""
     digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
     return hmac.compare_digest(*digests)
 
@@ -58,12 +58,12 @@ PURPOSES: Mapping[DashboardRole, bytes] = {
 }
 ID_BYTES = 18
 CACHED_SESSIONS = 256
-"""Sessions for which the cache remembers, until the next commit, whether they were ended."""
+"""The most sessions in the cache that holds, until the next commit, whether a session was ended."""
 
 
 @dataclass(frozen=True)
 class LoginSession:
-    """A login; its forms and scripts must send ``csrf_token`` to change something."""
+    """A login session; its forms and scripts must send ``csrf_token`` to change something."""
 
     id: str
     role: DashboardRole
@@ -72,7 +72,7 @@ class LoginSession:
 
 
 class LoginSessions:
-    """Session cookies; a changed password ends all sessions of its role, a new signing key all sessions.
+    """The login sessions; a changed password ends all sessions of its role, a new signing key all sessions.
 
     Cookies are signed, so that logins outlast a restart. Each role signs with its own key: the signature alone decides
     the role, not the content of the cookie. Ended sessions are stored, so that a copied cookie stays invalid after a
@@ -90,25 +90,25 @@ class LoginSessions:
         }
         self._store = store
         self._clock = clock
-        self._ended = lru_cache(CACHED_SESSIONS)(self._read_ended)
+        self._ended = lru_cache(CACHED_SESSIONS)(self._is_ended)
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
-        """Return a new cookie and its session."""
+        """Return a new session with its cookie."""
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(ID_BYTES)
         body = f"{session_id}.{expires}"
-        return f"{body}.{self._sign(role, 'cookie', body)}", self._session(role, session_id, expires)
+        return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
 
     def read(self, cookie: str) -> LoginSession | None:
-        """Return the session of a cookie; None when it is forged, expired or logged out."""
+        """Return the session of a cookie; None if the cookie is forged or expired, or its session was ended."""
         body, _, signature = cookie.rpartition(".")
         given = signature.encode("utf-8", "replace")
         fits = [role for role in self._keys if hmac.compare_digest(self._sign(role, "cookie", body).encode(), given)]
         if not fits:
             return None
         session_id, _, expires = body.partition(".")
-        session = self._session(fits[0], session_id, int(expires))
+        session = self._build_session(fits[0], session_id, int(expires))
         over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
         return None if over else session
 
@@ -118,13 +118,13 @@ class LoginSessions:
             tx.users.logins.end(session.id, session.expires_at)
             tx.system.audit.add(session.role, "logout")
 
-    def _read_ended(self, session_id: str, mark: str) -> bool:
-        """Tell whether a session was ended; cached by the mark of the store, which changes with each commit."""
+    def _is_ended(self, session_id: str, mark: str) -> bool:
+        """Tell whether a session was ended; cached by the store's ``mark``, which changes with each commit."""
         del mark
         with self._store.view() as tx:
             return tx.users.logins.ended(session_id)
 
-    def _session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
+    def _build_session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
         return LoginSession(
             session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id)
         )

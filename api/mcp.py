@@ -1,4 +1,4 @@
-"""The MCP server for external agents at ``/mcp``, which authenticates them by their tokens."""
+"""The MCP server for external agents at ``/mcp``, which authenticate by their tokens."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ router = APIRouter(route_class=BearerRoute, tags=["mcp"])
 
 
 class LazyServer:
-    """The MCP server, built at the first request, because importing its SDK takes half a second."""
+    """The MCP server, built at the first request, because importing the MCP SDK takes half a second."""
 
     def __init__(self, tools: OutsideTools, version: str) -> None:
         self._tools = tools
@@ -25,7 +25,7 @@ class LazyServer:
         self._server: ASGIApp | None = None
 
     async def app(self) -> ASGIApp:
-        """Return the server as an application."""
+        """Return the MCP server as an ASGI application."""
         if self._server is None:
             module = await asyncio.to_thread(import_module, "api.mcp_server")
             self._server = module.AgentToolServer(self._tools, self._version)
@@ -39,14 +39,14 @@ async def speak_mcp(request: Request) -> Any:
     A client keeps nothing here between two requests, so any process may answer each of them.
     """
     body = await request.body()
-    # Any other body is refused here, because the SDK would reveal its internal validation in the answer.
-    if not (request.headers.get("content-type", "").startswith("application/json") and _is_message(body)):
+    # Maestro refuses any other body itself, because the SDK's response would reveal its internal validation.
+    if not (request.headers.get("content-type", "").startswith("application/json") and _is_json_rpc_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     server: LazyServer = request.app.state.mcp
     return _ForwardedResponse(await server.app(), body)
 
 
-def _is_message(body: bytes) -> bool:
+def _is_json_rpc_message(body: bytes) -> bool:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def _is_message(body: bytes) -> bool:
 
 
 class _ForwardedResponse(Response):
-    """A response of another ASGI application, which gets the body that was already read."""
+    """A response made by another ASGI application, which gets the request body that was already read."""
 
     def __init__(self, app: ASGIApp, body: bytes) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _ForwardedResponse(Response):
         self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer."""
+        """Let the other application answer."""
         first: list[Message] = [{"type": "http.request", "body": self._body, "more_body": False}]
 
         async def receive_again() -> Message:

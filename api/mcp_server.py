@@ -1,4 +1,4 @@
-"""The MCP server on the official SDK: lists tools and calls them; imported at the first request."""
+"""The MCP server on the official SDK, which lists and calls tools; imported at the first request."""
 
 import json
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class AgentToolServer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request as one JSON document."""
-        # One manager for each request: it starts no task and holds no state, so nothing is to be closed at shutdown.
+        # One session manager for each request: it starts no task and holds no state, so shutdown has nothing to close.
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=MAX_BODY
         )
@@ -57,10 +57,10 @@ class AgentToolServer:
             await manager.handle_request(scope, receive, send)
 
     async def _list(self, context: _Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_agent(context))])
+        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_caller(context))])
 
     async def _call(self, context: _Context, call: types.CallToolRequestParams) -> types.CallToolResult:
-        agent = _agent(context)
+        agent = _caller(context)
         tool = self._tools.find(call.name, agent)
         if tool is None:
             names = ", ".join(tool.name for tool in self._tools.of(agent))
@@ -72,13 +72,13 @@ class AgentToolServer:
         except MaestroError as error:
             log.warning("mcp.failed", tool=tool.name, agent=agent.slug, error=type(error).__name__)
             return _failure(error.public)
-        # No internal detail may reach the caller: the SDK would send the text of an unexpected error.
+        # The SDK would send the text of an unexpected error, but the caller may see no internal detail.
         except Exception:
             log.exception("mcp.broken", tool=tool.name, agent=agent.slug)
-            return _failure("Something went wrong inside Maestro; its log says what.")
+            return _failure("An unexpected error happened in Maestro; its log has the details.")
 
 
-def _agent(context: _Context) -> Agent:
+def _caller(context: _Context) -> Agent:
     assert context.request is not None, "every request comes over HTTP"
     return caller(context.request)
 
@@ -99,7 +99,7 @@ def _tool_description(tool: OutsideTool) -> types.Tool:
 
 
 def _success(result: Mapping[str, object]) -> types.CallToolResult:
-    """Return a result as JSON text, which is the same for equal results, and as a structure."""
+    """Return the result of a tool both as JSON text, with sorted keys, and as structured content."""
     text = canonical(result)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text), is_error=False

@@ -1,4 +1,4 @@
-"""The dependencies of the API, which bootstrap passes in."""
+"""The parts on which the routes and pages of the API depend, passed in by ``maestro.bootstrap``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,10 +34,10 @@ from maestro.tools.outside import OutsideTools
 class GuardSettings:
     """Settings for access to the dashboard and the API.
 
-    ``signing_key`` signs sessions. With an empty ``password`` every request has the rights of the operator; the bind
-    must then be loopback. ``viewer_password`` gives read-only access; empty: there is none. ``allowed_hosts`` are the
-    names, without a port, in the Host header of browsers besides loopback; a wildcard address there admits every plain
-    address. The forwarded headers of ``trusted_proxies`` are trusted.
+    ``signing_key`` signs sessions. With an empty ``password`` every request has the rights of the operator, so the
+    server must then listen on loopback only. ``viewer_password`` gives read-only access; empty: there is none.
+    ``allowed_hosts`` are the host names, without a port, that browsers may use besides loopback; a wildcard address
+    there admits every IP address. The forwarded headers of ``trusted_proxies`` are trusted.
     """
 
     signing_key: bytes = field(repr=False)
@@ -55,7 +55,7 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class AgentChat:
-    """The #maestro chat, and its settings, read at each use."""
+    """The agent chat (#maestro), and a function that returns its present settings."""
 
     service: ChatService
     rules: Callable[[], ChatSettings] = ChatSettings
@@ -65,10 +65,10 @@ class AgentChat:
 class ApiParts:
     """Everything that the routes and pages of one application use.
 
-    ``web_port`` is the port of the web connector for browsers, on the host of the dashboard; 0 if it does not run. With
-    ``demo`` the built-in model answers. ``outside`` are the tools of external agents; None means that there is no MCP
-    server, and ``chat`` None that there is no #maestro chat. ``redact`` removes secrets from facts and states; it and
-    ``budgets`` are called at each use.
+    ``web_port`` is the port of the web connector for browsers, on the host of the dashboard; 0 if the web connector
+    does not run. With ``demo`` the built-in model answers. ``outside`` are the tools of external agents, None without
+    an MCP server; ``chat`` is None without an agent chat. ``redact`` removes secrets from facts and states. ``redact``
+    and ``budgets`` are called at each use.
     """
 
     store: Store
@@ -96,7 +96,7 @@ class ApiParts:
     budgets: Callable[[], DailyBudgets] = DailyBudgets
 
     def __post_init__(self) -> None:
-        """Build the operations that need the store alone, or with one more part."""
+        """Build the operations that need only the store and at most one other part."""
         self.agents = AgentOperations(self.store)
         self.bindings = BindingOperations(self.store)
         self.tokens = TokenOperations(self.store)

@@ -1,4 +1,4 @@
-"""Serves the API and the dashboard on their port."""
+"""Runs the HTTP server of the API and the dashboard."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class ApiServer:
-    """The server of the API; it listens at once, so a taken port is noticed early and requests wait."""
+    """The HTTP server of the API; its port is opened at once, so that a taken port is noticed early."""
 
     def __init__(self, address: ListenAddress, limits: ConnectionLimits, parts: ApiParts) -> None:
         self._address = address
@@ -25,16 +25,16 @@ class ApiServer:
         self._serving = asyncio.Event()
 
     async def started(self) -> None:
-        """Return once requests are answered."""
+        """Wait until the server answers requests."""
         await self._serving.wait()
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Serve until cancelled, once ``ready`` has returned.
+        """Serve until cancelled; call ``ready`` before the first request is answered.
 
-        Raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had.
+        Raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be opened.
         """
         sockets = await asyncio.to_thread(listen, self._address)
-        warn_if_open(self._parts.guard)
+        warn_without_password(self._parts.guard)
         with ExitStack() as bound:
             for one in sockets:
                 bound.callback(one.close)
@@ -51,11 +51,11 @@ class ApiServer:
             self._parts.outside.close()
 
 
-def warn_if_open(guard: GuardSettings) -> None:
-    """Warn at the start, before the application is imported, that no password is set."""
+def warn_without_password(guard: GuardSettings) -> None:
+    """Log a warning at the start if no password is set; the application is not yet imported then."""
     if guard.is_open:
         log.warning(
-            "security: no password is set, so everybody who reaches this port from this machine is the operator; "
+            "security: no password is set, so every user of this machine who reaches this port is the operator; "
             "set webui.password or MAESTRO_WEBUI_PASSWORD"
         )
 

@@ -1,4 +1,4 @@
-"""Runs child programs; their whole process group is ended before their output is read.
+"""Runs child programs, and ends their whole process group before their output is read.
 
 Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
 (measured: a complete answer became a timeout), and a program whose pipe is not read hangs.
@@ -23,7 +23,7 @@ OUTPUT_CHECK_SECONDS = 0.25
 """Seconds between two checks of the output's size."""
 _POLL_SECONDS = 0.02
 
-# The guard reads the id of the process group, then kills the group when its input ends, that is when Maestro ends.
+# The guard reads the id of a process group, and kills that group when its own input ends because Maestro was killed.
 _GUARD = ("/bin/sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }')
 
 _PLAIN_VARIABLES = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
@@ -31,7 +31,7 @@ _PLAIN_VARIABLES = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A program with its arguments, folder, environment and input."""
+    """A program to run, with its arguments, working folder, environment variables and input."""
 
     arguments: tuple[str, ...]
     folder: Path
@@ -41,14 +41,14 @@ class ProgramCommand:
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """The limits of a program: seconds of run time, and bytes of each output."""
+    """The limits of a program: its run time in seconds, and the bytes of each of its two outputs."""
 
     seconds: float
     output_bytes: int
 
 
 class ProgramEnd(Enum):
-    """The end of a program: by itself, or stopped because it ran too long or wrote too much."""
+    """How a program ended: by itself, or stopped because it ran too long or wrote too much."""
 
     EXITED = auto()
     TOO_LONG = auto()
@@ -57,7 +57,7 @@ class ProgramEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """The result of a program; ``code`` counts only if it exited, and is negative after a signal."""
+    """The result of a program; ``code`` is valid only if it exited by itself, and negative after a signal."""
 
     outcome: ProgramEnd
     code: int
@@ -68,8 +68,8 @@ class ProgramResult:
 async def run(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
     """Run a program to its end, then end its remaining child processes, also when cancelled.
 
-    When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are
-    truncated at the limit. A process that left the group, as a daemon does, is not ended.
+    When this process is killed, the program is killed too. Raises ``OSError`` when the program cannot be started. Its
+    outputs are truncated at the limit. A process that left the process group, as a daemon does, is not ended.
     """
     child = _RunningProgram(command)
     try:
@@ -83,7 +83,7 @@ async def run(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that any program needs, without keys, passwords and Maestro's variables."""
+    """Return the environment variables that any program needs, without keys, passwords and Maestro's variables."""
     return {name: value for name, value in environment.items() if name in _PLAIN_VARIABLES or name.startswith("LC_")}
 
 
@@ -96,20 +96,20 @@ class _RunningProgram:
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._cancelled = False
-        self._gone = False
+        self._group_ended = False
 
     def _open_file(self) -> BinaryIO:
         return self._files.enter_context(tempfile.TemporaryFile())
 
     def start(self) -> None:
-        """Start the program, unless it was cancelled: a thread continues after its waiting task was cancelled."""
+        """Start the program, unless ``end`` was called before: this thread outlives a cancelled task."""
         with tempfile.TemporaryFile() as input_file:
             input_file.write(self._command.input)
             input_file.seek(0)
             with self._start_lock:
                 if not self._cancelled:
                     self._guard = _start_guard()
-                    self._process = subprocess.Popen(  # noqa: S603 - the caller says which program; no shell reads it
+                    self._process = subprocess.Popen(  # noqa: S603 - no shell reads the command
                         self._command.arguments,
                         cwd=self._command.folder,
                         env=dict(self._command.environment),
@@ -140,21 +140,21 @@ class _RunningProgram:
         return ProgramEnd.EXITED
 
     async def end(self) -> None:
-        """Ask the group to end, then force it; a second cancellation forces it at once."""
+        """Send SIGTERM to the process group, and SIGKILL after the grace period, or at once if cancelled again."""
         with self._start_lock:
             self._cancelled = True
-        if self._process is None or self._gone:
+        if self._process is None or self._group_ended:
             return
         try:
-            if not await self._ends_after(signal.SIGTERM):
-                await self._ends_after(signal.SIGKILL)
+            if not await self._ends_after_signal(signal.SIGTERM):
+                await self._ends_after_signal(signal.SIGKILL)
         finally:
-            if not self._gone:
-                self._send(signal.SIGKILL)
+            if not self._group_ended:
+                self._send_signal(signal.SIGKILL)
                 self._process.poll()
 
     def read_result(self, outcome: ProgramEnd, max_bytes: int) -> ProgramResult:
-        """Return the result with the output."""
+        """Return the result of the program with its outputs."""
         assert self._process is not None
         for file in self._outputs:
             file.seek(0)
@@ -162,30 +162,30 @@ class _RunningProgram:
         return ProgramResult(outcome, self._process.returncode or 0, output, errors)
 
     def close(self) -> None:
-        """Close its unnamed files and end its guard, before the guard sees its input end."""
+        """Close the output files, and end the guard before it sees its input end and kills the group."""
         self._files.close()
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
 
-    async def _ends_after(self, number: signal.Signals) -> bool:
+    async def _ends_after_signal(self, number: signal.Signals) -> bool:
         assert self._process is not None
         self._process.poll()
-        alive = self._send(number)
+        alive = self._send_signal(number)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
                 while alive:
                     await asyncio.sleep(_POLL_SECONDS)
                     self._process.poll()
-                    alive = self._send(0)
-        self._gone = not alive
-        return self._gone
+                    alive = self._send_signal(0)
+        self._group_ended = not alive
+        return self._group_ended
 
-    def _send(self, number: int) -> bool:
-        """Send a signal to the group, 0 for none; false when the group is empty.
+    def _send_signal(self, number: int) -> bool:
+        """Send a signal to the process group, 0 to test for it; return false if the group is empty.
 
-        Its number cannot belong to another group: it stays taken while a process is in the group, and the system
-        gives numbers out in turn.
+        The number of the group cannot belong to another group: it stays in use while a process is in the group, and the
+        system assigns numbers in turn.
         """
         assert self._process is not None
         try:
@@ -197,8 +197,8 @@ class _RunningProgram:
 
 
 def _start_guard() -> "subprocess.Popen[bytes]":
-    """Start the guard that ends a group of processes when this process is killed."""
-    return subprocess.Popen(  # noqa: S603 - a program of Maestro
+    """Start the guard, which kills the program's process group when this process is killed."""
+    return subprocess.Popen(  # noqa: S603 - a fixed command
         _GUARD,
         bufsize=0,
         env={},
@@ -212,7 +212,7 @@ def _start_guard() -> "subprocess.Popen[bytes]":
 async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, or a sandbox that forbids the call
+    except (AttributeError, OSError):  # not on Linux, or in a sandbox that forbids pidfd_open
         while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit of a Popen
             await asyncio.sleep(_POLL_SECONDS)
         return

@@ -1,4 +1,4 @@
-"""Downloads from untrusted addresses: only from public hosts (SSRF protection), within limits.
+"""Downloads files from untrusted addresses: only from public hosts (SSRF protection), within limits.
 
 The host name is resolved once; every address is checked, and the connection goes to a checked address, so that a later
 DNS answer cannot redirect it. Proxies of the environment are not used.
@@ -43,13 +43,13 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class FetchRefused(MaestroError):
-    """The address, or the target of a redirect, is not allowed; the message says why and names at most the host."""
+    """A forbidden address or target of a redirect; the message says why, and names at most the host."""
 
     public = "An address may not be fetched."
 
 
 class FetchFailed(MaestroError):
-    """The host could not be reached or answered invalidly; the message names at most the host."""
+    """A host that could not be reached or answered invalidly; the message names at most the host."""
 
     public = "An address could not be fetched."
     retryable = True
@@ -58,7 +58,7 @@ class FetchFailed(MaestroError):
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """The limits of a fetch: bytes of the decompressed body, seconds in all, redirects followed.
+    """The limits of a download: bytes of the decompressed body, seconds in total, number of redirects.
 
     With ``cut`` a longer body is truncated at the limit; otherwise it is refused.
     """
@@ -71,7 +71,7 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class FetchAccess:
-    """The allowed targets of a fetch: ``hosts`` and ``ports``, each unrestricted when empty.
+    """The allowed targets of a download: ``hosts`` and ``ports``, each unrestricted when empty.
 
     ``private_hosts`` may have addresses that are not public. The bearer token is sent to the origin of the first
     address only, never to another one after a redirect.
@@ -85,7 +85,7 @@ class FetchAccess:
 
 @dataclass(frozen=True)
 class FetchHead:
-    """The head of a response: the address after redirects; ``content_type`` is the header as sent."""
+    """The head of a response: ``url`` is the address after redirects, ``content_type`` the header as sent."""
 
     status: int
     content_type: str
@@ -101,14 +101,14 @@ class Fetched(FetchHead):
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Resolve a host name by the system's resolver."""
+    """Return the addresses of a host from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True)
 class Network:
-    """The resolver and the connections of a fetch; tests replace it."""
+    """The resolver and the connections of a download; tests replace them."""
 
     resolve: Resolve = resolve
     backend: httpcore.AsyncNetworkBackend = field(default_factory=httpcore.AnyIOBackend)
@@ -118,23 +118,23 @@ class Network:
 async def fetch(
     url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
-    """Return the response of an address, with any status; raises ``FetchRefused`` and ``FetchFailed``."""
+    """Return the response from an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
     body = bytearray()
 
     async def append(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = await _get(url, append, limits, access or FetchAccess(), network or Network())
+    head = await _request(url, append, limits, access or FetchAccess(), network or Network())
     return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
 
 
 async def download(
     url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> FetchHead:
-    """Write the body of a response, with any status, into a new file; a failure leaves the received part."""
+    """Write the body of a response, whatever its status, into a new file; a failure leaves the received part there."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        return await _get(
+        return await _request(
             url,
             lambda chunk: asyncio.to_thread(file.write, chunk),
             limits,
@@ -145,17 +145,17 @@ async def download(
         await asyncio.to_thread(file.close)
 
 
-async def _get(url: str, write: _Write, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
+async def _request(url: str, write: _Write, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
     first = target = _checked_url(url, access)
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
                 bearer = access.bearer.get_secret_value() if _origin(target) == _origin(first) else ""
                 async with _opened_response(target, bearer, access, network) as response:
-                    location = _header(response, b"location") if response.status in _REDIRECTS else ""
+                    location = _header_value(response, b"location") if response.status in _REDIRECTS else ""
                     if not location:
-                        cut = await _read(response, write, limits)
-                        return FetchHead(response.status, _header(response, b"content-type"), str(target), cut)
+                        cut = await _read_body(response, write, limits)
+                        return FetchHead(response.status, _header_value(response, b"content-type"), str(target), cut)
                 target = _checked_url(location, access, target)
     except TimeoutError:
         raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None
@@ -165,7 +165,7 @@ async def _get(url: str, write: _Write, limits: FetchLimits, access: FetchAccess
 
 
 def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
-    """Return the absolute address; raises ``FetchRefused`` for one that is not allowed."""
+    """Return the absolute form of an address; raises ``FetchRefused`` if it is not allowed."""
     try:
         target = base.join(url) if base else httpx.URL(url)
     except (httpx.InvalidURL, ValueError):
@@ -182,9 +182,9 @@ def _check_host(host: str, port: int, access: FetchAccess) -> None:
     if host not in access.private_hosts and not is_plain_host(host):
         raise FetchRefused(f"{host[:100]} is neither a host name nor an address in its usual spelling")
     if access.hosts and host not in access.hosts:
-        raise FetchRefused(f"{host} is not one of the hosts that may be asked")
+        raise FetchRefused(f"{host} is not one of the hosts that are allowed")
     if port > MAX_PORT or (access.ports and port not in access.ports):
-        raise FetchRefused(f"port {port} may not be asked")
+        raise FetchRefused(f"port {port} is not allowed")
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int]:
@@ -195,7 +195,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
 async def _opened_response(
     url: httpx.URL, bearer: str, access: FetchAccess, network: Network
 ) -> AsyncIterator[httpcore.Response]:
-    """Request one address once, over a connection of its own."""
+    """Send one GET request over a new connection, and yield the response."""
     headers = [("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("User-Agent", f"Maestro/{release()}")]
     if bearer:
         headers.append(("Authorization", f"Bearer {bearer}"))
@@ -225,11 +225,11 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Try the host's addresses in turn."""
+        """Connect to the first address that answers; raises ``FetchRefused`` unless all addresses are public."""
         addresses = await self._network.resolve(host, port)
         if host not in self._private_hosts and not all(is_public(address) for address in addresses):
-            raise FetchRefused(f"{host} is at an address that is not public")
-        failure: Exception = httpcore.ConnectError("it has no address")
+            raise FetchRefused(f"{host} has an address that is not public")
+        failure: Exception = httpcore.ConnectError("the host has no address")
         for address in addresses:
             try:
                 return await self._network.backend.connect_tcp(address, port, timeout, local_address, socket_options)
@@ -238,41 +238,41 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         raise failure
 
 
-def _header(response: httpcore.Response, name: bytes) -> str:
+def _header_value(response: httpcore.Response, name: bytes) -> str:
     values = [value for key, value in response.headers if key.lower() == name]
     return values[-1].decode("latin-1") if values else ""
 
 
-async def _read(response: httpcore.Response, write: _Write, limits: FetchLimits) -> bool:
+async def _read_body(response: httpcore.Response, write: _Write, limits: FetchLimits) -> bool:
     """Write the body as it arrives; return whether it was truncated at the limit."""
-    room = limits.max_bytes
-    length = _header(response, b"content-length")
-    if not limits.cut and length.isdecimal() and int(length) > room:
-        raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
-    decompressor = _Decompressor(_header(response, b"content-encoding").strip().lower())
+    remaining = limits.max_bytes
+    length = _header_value(response, b"content-length")
+    if not limits.cut and length.isdecimal() and int(length) > remaining:
+        raise FetchRefused(f"the file is larger than {limits.max_bytes:,} bytes")
+    decompressor = _Decompressor(_header_value(response, b"content-encoding").strip().lower())
     async for packed in response.aiter_stream():
         for chunk in decompressor.decompress(packed):
-            await write(chunk[:room])
-            room -= len(chunk)
-            if room < 0 and not limits.cut:
-                raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
-            if room < 0:
+            await write(chunk[:remaining])
+            remaining -= len(chunk)
+            if remaining < 0 and not limits.cut:
+                raise FetchRefused(f"the file is larger than {limits.max_bytes:,} bytes")
+            if remaining < 0:
                 return True
     decompressor.check_end()
     return False
 
 
 class _Decompressor:
-    """A decompressor that works in small chunks, against gzip bombs."""
+    """A decompressor that works in small chunks, so that a gzip bomb cannot fill the memory."""
 
     def __init__(self, encoding: str) -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip"):
-            raise FetchFailed(f"the answer is packed with {encoding[:20]}, which was not asked for")
+            raise FetchFailed(f"the response is compressed with {encoding[:20]}, which was not requested")
         self._inflater = zlib.decompressobj(_GZIP) if encoding.endswith("gzip") else None
         self._has_data = False
 
     def decompress(self, packed: bytes) -> Iterator[bytes]:
-        """Yield the decompressed form of these bytes."""
+        """Yield the decompressed form of these bytes, in small chunks."""
         if self._inflater is None:
             yield packed
             return
@@ -282,6 +282,6 @@ class _Decompressor:
             packed = self._inflater.unconsumed_tail
 
     def check_end(self) -> None:
-        """Raise ``FetchFailed`` when the body is incomplete."""
+        """Raise ``FetchFailed`` if the compressed body is incomplete."""
         if self._inflater is not None and self._has_data and not self._inflater.eof:
-            raise FetchFailed("the answer breaks off")
+            raise FetchFailed("the compressed response is incomplete")

@@ -1,4 +1,4 @@
-"""The page of accounts, connectors, clients and users, with its forms."""
+"""The page of accounts, connectors, clients and users, with the forms that change them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/accounts"
 LISTED = 100
-"""Refused pairings, users and channels that the page lists; the commands and the API list all."""
+"""The most refused pairings, users and channels that the page lists; the commands and the API list all."""
 SECRET = "secret_"  # noqa: S105 - the prefix of form fields that hold secrets
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
@@ -42,7 +42,7 @@ FormFlag = Annotated[bool, Form()]
 
 
 class AccountForm(TextForm):
-    """The form of an account; its ``name`` cannot change later."""
+    """The form of a provider account; its ``name`` cannot be changed later."""
 
     name: str = ""
     type: str = "api_key"
@@ -58,16 +58,16 @@ class AccountForm(TextForm):
     concurrency: str = "0"
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return the fields without surrounding blanks; blanks or commas separate models."""
+        """Return the fields without surrounding blanks; ``models`` may be separated by blanks or commas."""
         return {**super().fields(*left_out), "models": self.models.replace(",", " ").split()}
 
     def without_key(self) -> "AccountForm":
-        """Return the form without its key, to show it again beside an error."""
+        """Return the form without its API key, to show the form again beside an error."""
         return self.model_copy(update={"api_key": ""})
 
 
 class ConnectorForm(BaseModel, extra="allow"):
-    """The form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
+    """The form of a connector; each secret is a form field of its own, named ``secret_`` plus the secret's name."""
 
     platform: str = ""
     account: str = DEFAULT_ACCOUNT
@@ -80,7 +80,7 @@ class ConnectorForm(BaseModel, extra="allow"):
         return {name.removeprefix(SECRET): text for name, text in extra.items() if name.startswith(SECRET) and text}
 
     def parse_options(self) -> dict[str, Any]:
-        """Return the options; raises ``InvalidEdit`` for text that is not a JSON object."""
+        """Return the options as an object; raises ``InvalidEdit`` for text that is not a JSON object."""
         try:
             options = json.loads(self.options.strip() or "{}")
         except (ValueError, RecursionError):
@@ -90,12 +90,12 @@ class ConnectorForm(BaseModel, extra="allow"):
         return options
 
     def without_secrets(self) -> "ConnectorForm":
-        """Return the form without its secrets, to show it again beside an error."""
+        """Return the form without its secrets, to show the form again beside an error."""
         return ConnectorForm(**self.model_dump(include=set(ConnectorForm.model_fields)))
 
 
 class ClientForm(TextForm):
-    """The form of a client."""
+    """The form of a client that pays for answers."""
 
     name: str = ""
     slug: str = ""
@@ -104,17 +104,17 @@ class ClientForm(TextForm):
     weight: str = "1"
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return the fields without surrounding blanks; an empty budget means no budget of its own."""
+        """Return the fields without surrounding blanks; an empty budget becomes None, no budget of its own."""
         fields = super().fields(*left_out)
         return {**fields, "daily_budget_usd": fields["daily_budget_usd"] or None}
 
 
 @dataclass(frozen=True)
 class AccountsPageState:
-    """The entered text of the forms of the page, and the result of the one that was sent.
+    """The entered text of the page's forms, and the result of the form that was sent.
 
-    ``form`` is the open form: of an account, a connector or a client, for a new one or, with ``editing``, for a known
-    one.
+    ``form`` names the open form: account, connector or client. With ``editing`` it changes an existing item, else it
+    adds one.
     """
 
     form: str = ""
@@ -127,15 +127,17 @@ class AccountsPageState:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = "") -> HTMLResponse:
-    """Show all lists of the page, with the form for the named item open."""
+def show_accounts(
+    request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = ""
+) -> HTMLResponse:
+    """Show all lists of the page; a parameter opens the form of the account, connector or client that it names."""
     try:
-        return _page(request, _state_for(parts, edit, connector, client))
+        return _render_page(request, _page_state(parts, edit, connector, client))
     except MaestroError as error:
-        return _page(request, AccountsPageState(problem=error))
+        return _render_page(request, AccountsPageState(problem=error))
 
 
-def _state_for(parts: ApiParts, edit: str, connector: str, client: str) -> AccountsPageState:
+def _page_state(parts: ApiParts, edit: str, connector: str, client: str) -> AccountsPageState:
     if connector:
         name, _, account = connector.partition("/")
         view = parts.connectors.show(name, account)
@@ -144,7 +146,7 @@ def _state_for(parts: ApiParts, edit: str, connector: str, client: str) -> Accou
         return AccountsPageState("connector", editing=True, connector=form)
     if client:
         return AccountsPageState("client", editing=True, client=_client_form(parts, client))
-    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _CLOSED
+    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _NO_OPEN_FORM
 
 
 def _account_form(parts: ApiParts, name: str) -> AccountForm:
@@ -172,7 +174,7 @@ def add_account(request: Request, parts: Parts, form: Annotated[AccountForm, For
 def change_account(
     request: Request, parts: Parts, form: Annotated[AccountForm, Form()], forget_key: FormFlag = False
 ) -> Response:
-    """Change an account, and redirect to the list; an empty key stays unless the form asks to delete it."""
+    """Change an account, and redirect to the list; an empty key leaves the stored key, unless ``forget_key`` is set."""
     fields = form.fields("name", "type", "provider")
     if not fields["api_key"] and not forget_key:
         del fields["api_key"]
@@ -186,21 +188,21 @@ def change_account(
 
 @router.post("/enable")
 def enable_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Enable an account and clear its limits."""
+    """Enable an account, and clear its rate limits and cool-downs."""
     change = AccountChange(status=AccountStatus.ACTIVE)
     return _submit(request, "enabled", lambda: parts.accounts.change(name, change, OPERATOR))
 
 
 @router.post("/disable")
 def disable_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Disable an account for further calls."""
+    """Disable an account, so that no model call uses it."""
     change = AccountChange(status=AccountStatus.DISABLED)
     return _submit(request, "disabled", lambda: parts.accounts.change(name, change, OPERATOR))
 
 
 @router.post("/remove")
 def remove_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Remove an account with its key."""
+    """Remove an account with its API key."""
     return _submit(request, "removed", lambda: parts.accounts.remove(name, OPERATOR))
 
 
@@ -218,7 +220,7 @@ def add_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm,
 
 @router.post("/connectors/change")
 def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm, Form()]) -> Response:
-    """Change a connector, and redirect to the list; an empty secret stays."""
+    """Change a connector, and redirect to the list; an empty secret leaves the stored one."""
 
     def operation() -> None:
         before = parts.connectors.show(form.platform, form.account).options
@@ -232,14 +234,14 @@ def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorFo
 
 @router.post("/connectors/enable")
 def enable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
-    """Enable a connector, which connects again."""
+    """Enable a connector, so that it connects again."""
     change = ConnectorChange(enabled=True)
     return _submit(request, "enabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
 
 
 @router.post("/connectors/disable")
 def disable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
-    """Disable a connector: it neither receives nor sends."""
+    """Disable a connector, so that it neither receives nor sends."""
     change = ConnectorChange(enabled=False)
     return _submit(request, "disabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
 
@@ -252,40 +254,40 @@ def remove_connector(request: Request, parts: Parts, platform: FormText, account
 
 @router.post("/connectors/open-channel")
 def open_channel(request: Request, parts: Parts, platform: FormText, account: FormText, channel: FormText) -> Response:
-    """Allow sends again to a channel that its platform had refused."""
+    """Send again to a channel that was disabled because its platform refused messages there."""
     return _submit(request, "opened", lambda: parts.connectors.enable_channel(platform, account, channel, OPERATOR))
 
 
 @router.post("/pairings/approve")
-def approve(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
-    """Give a user access, as a user or as an owner, and notify them."""
+def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
+    """Give a user access, as a user or as an owner, and notify the user."""
     approval = PairingApproval(owner=owner)
     done = "owner" if owner else "user"
     return _submit(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
 
 
 @router.post("/pairings/refuse")
-def refuse(request: Request, parts: Parts, pairing: FormText) -> Response:
-    """Refuse a user access without a notification."""
+def refuse_pairing(request: Request, parts: Parts, pairing: FormText) -> Response:
+    """Refuse a user access, without a notification."""
     return _submit(request, "refused", lambda: parts.people.refuse(pairing, OPERATOR))
 
 
 @router.post("/pairings/invite")
-def invite(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
-    """Create a pairing code and show it once."""
+def create_invitation(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
+    """Create a pairing code, and show it this once."""
     invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
-    return _page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
+    return _render_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
 
 @router.post("/people/remove")
 def remove_person(request: Request, parts: Parts, person: FormText) -> Response:
-    """Remove a user's access, from the next message on."""
+    """Remove a user's access; the user's next message is already refused."""
     return _submit(request, "forgotten", lambda: parts.people.remove(person, OPERATOR))
 
 
 @router.post("/clients/add")
 def add_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
-    """Add a client, which agents and channels may name."""
+    """Add a client, to which agents and channels can then be assigned."""
     state = AccountsPageState("client", client=form)
     return _submit(request, "added", lambda: parts.clients.add(read(NewClient, form.fields()), OPERATOR), state)
 
@@ -303,25 +305,25 @@ def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Fo
 
 @router.post("/clients/remove")
 def remove_client(request: Request, parts: Parts, name: FormText) -> Response:
-    """Remove a client that nothing refers to."""
+    """Remove a client that no agent, channel or job refers to."""
     return _submit(request, "removed", lambda: parts.clients.remove(name, OPERATOR))
 
 
-_CLOSED = AccountsPageState()
+_NO_OPEN_FORM = AccountsPageState()
 
 
 def _submit(
-    request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _CLOSED
+    request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _NO_OPEN_FORM
 ) -> Response:
-    """Carry out the form and redirect to the page; on an error show the page with the reason and the entered text."""
+    """Apply the form and redirect to the page; after an error, show the page with the reason and the entered text."""
     return submit(
         operation,
         lambda _: lead_back(PAGE, done=done),
-        lambda error: _page(request, replace(state, problem=error)),
+        lambda error: _render_page(request, replace(state, problem=error)),
     )
 
 
-def _page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
+def _render_page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:
         lists = _read_lists(tx)
@@ -334,14 +336,14 @@ def _page(request: Request, state: AccountsPageState, status: HTTPStatus | None 
         problem=state.problem,
         lists=lists,
         connectors=parts.connectors.list().items,
-        platforms=_platforms(),
+        platforms=_platform_secrets(),
         done=request.query_params.get("done", "") if not state.problem else "",
     )
 
 
 @cache
-def _platforms() -> Mapping[str, Mapping[str, str]]:
-    """Return the descriptions of each platform's secrets; the installed platforms are looked up once."""
+def _platform_secrets() -> Mapping[str, Mapping[str, str]]:
+    """Return the secrets of each installed platform with their descriptions; looked up once."""
     return {name: platform(name).secrets for name in platforms()}
 
 

@@ -1,4 +1,4 @@
-"""Style sheets, scripts and images, served under addresses that change with their content."""
+"""Serves style sheets, scripts and images under addresses that change with their content."""
 
 import hashlib
 import mimetypes
@@ -30,14 +30,16 @@ class Asset:
 
 
 class Assets:
-    """All files of the folder, in memory, so that no request can name a path outside it.
+    """All files of the static folder, in memory, so that no request can name a path outside of the folder.
 
     One version for all files is part of the path, so that relative imports between scripts stay within a version.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        self._files = {path.relative_to(folder).as_posix(): Asset(path.read_bytes(), _type(path)) for path in paths}
+        self._files = {
+            path.relative_to(folder).as_posix(): Asset(path.read_bytes(), _media_type(path)) for path in paths
+        }
         digest = hashlib.sha256()
         for name, asset in self._files.items():
             digest.update(f"{name} {len(asset.body)} ".encode() + asset.body)
@@ -50,7 +52,7 @@ class Assets:
         return f"{PREFIX}/{self.version}/{name}"
 
     def find(self, path: str) -> tuple[Asset, bool]:
-        """Return the file of an address below ``/static/``, and whether the address has its version.
+        """Return the file at an address below ``/static/``, and whether the address contains the current version.
 
         Raises ``NotFound``.
         """
@@ -63,8 +65,8 @@ class Assets:
 
 
 @router.get(PREFIX + "/{path:path}")
-async def static(request: Request, path: str) -> Response:
-    """Return a file; browsers revalidate it each time unless the address has its version."""
+async def serve_asset(request: Request, path: str) -> Response:
+    """Return a file; browsers revalidate it each time, unless the address contains the current version."""
     assets = request.app.state.assets
     assert isinstance(assets, Assets)
     asset, fixed = assets.find(path)
@@ -74,7 +76,7 @@ async def static(request: Request, path: str) -> Response:
     return Response(asset.body, media_type=asset.media_type, headers=headers)
 
 
-def _type(path: Path) -> str:
-    # The table of the machine may have wrong types, which browsers refuse because of nosniff.
+def _media_type(path: Path) -> str:
+    # The machine's table of media types may be wrong, and browsers refuse wrong types because of nosniff.
     known = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
     return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -1,4 +1,4 @@
-"""The page of the audit log: actors, actions, subjects and origins, with filters in the address."""
+"""The page of the audit log, with filters in its address."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
@@ -19,8 +19,8 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 @router.get("")
-def show(request: Request, parts: Parts) -> HTMLResponse:
-    """List the entries, newest first; an error in the filter is shown above the form."""
+def show_audit_log(request: Request, parts: Parts) -> HTMLResponse:
+    """List the entries of the audit log, newest first; an error in the filter is shown above the form."""
     filters = read_filters(request, FILTERS)
     moments = {name: moment_with_zone(filters[name]) for name in MOMENTS if filters[name]}
     query, problem = read_query(AuditQuery, {**filters, **moments, **read_filters(request, ["cursor"])})

@@ -1,4 +1,4 @@
-"""The pages of conversations, and that of the agent chat."""
+"""The pages of conversations, and the page of the agent chat (#maestro)."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import read_filters, read_query, submit, without_empty
 from api.dashboard.jobs.job import excerpt
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.parts import AgentChat, ApiParts
 from api.routes.dependencies import Number, Parts, chat_of, parts_of
 from maestro.domain.agent_chat import CHANNEL, HUMAN
@@ -39,14 +39,14 @@ HERE = "conversations"
 FILTERS = ("q", "platform", "agent", "status", "user", "channel")
 EMPTY_PAGE = ConversationPage(items=(), next=None)
 NOTICES = {
-    "deleted": "The conversation is deleted, with everything that was said in it.",
-    "closed": "The conversation has ended: the next message begins another one.",
+    "deleted": "The conversation was deleted with all its messages.",
+    "closed": "The conversation has ended: the next message starts a new one.",
 }
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 MESSAGES = 50
-"""Messages on a page, or search results."""
+"""The most messages or search results on a page."""
 TOTAL_CHARS = 40_000
-"""Characters that the page shows at once of all messages together; the rest of a long one is a click away."""
+"""Characters of all messages together on a page; a long message is cut, with a link to the whole."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -55,18 +55,18 @@ RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 CHAT_PAGE = "/maestro"
 CHAT_TITLE = f"{CHANNEL} – Maestro"
 POSTS = 200
-"""Posts that the page shows at first; a script loads earlier ones on request."""
+"""The most posts that the page shows at first; a script loads earlier ones on request."""
 HUES = 6
 
 chat_router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
-"""Registered only where the configuration enables the chat."""
+"""The route for new posts, registered only if the configuration enables the chat."""
 
 
 @router.get("")
-def show_list(request: Request, parts: Parts, done: str = "") -> Response:
-    """List conversations, the most recently used first; an error in the filter is shown above the form."""
-    return unchanged(request) or _list_page(request, parts, done)
+def show_conversations(request: Request, parts: Parts, done: str = "") -> Response:
+    """List the conversations, the most recently used first; an error in the filter is shown above the form."""
+    return not_modified(request) or _list_page(request, parts, done)
 
 
 def _list_page(request: Request, parts: ApiParts, done: str) -> HTMLResponse:
@@ -105,29 +105,31 @@ class MessagesQuery(Value):
 
 
 @router.get("/{conversation_id}")
-def show(request: Request, conversation_id: Number, done: str = "") -> Response:
-    """Show a conversation as a chat, its end first, or the messages found by a search."""
-    return unchanged(request) or _page(request, conversation_id, notice=NOTICES.get(done, ""))
+def show_conversation(request: Request, conversation_id: Number, done: str = "") -> Response:
+    """Show a conversation as a chat, from its end, or the messages found by a search."""
+    return not_modified(request) or _conversation_page(request, conversation_id, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{conversation_id}/close")
-def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
+def close_conversation(request: Request, parts: Parts, conversation_id: Number) -> Response:
     """End a conversation, and redirect to it."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
         lambda _: lead_back(f"{PAGE}/{conversation_id}", done="closed"),
-        lambda error: _page(request, conversation_id, error),
+        lambda error: _conversation_page(request, conversation_id, error),
     )
 
 
 @router.get("/{conversation_id}/delete")
 def confirm_deletion(request: Request, conversation_id: Number) -> HTMLResponse:
-    """Show what a deletion removes and keeps, and ask for confirmation."""
+    """Show what a deletion removes and what it leaves, and ask for confirmation."""
     return _deletion_page(request, conversation_id)
 
 
 @router.post("/{conversation_id}/delete")
-def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
+def delete_conversation(
+    request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False
+) -> Response:
     """Delete a conversation and redirect to the list; an error is shown on the confirmation page."""
     return submit(
         lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
@@ -136,7 +138,7 @@ def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annot
     )
 
 
-def _page(
+def _conversation_page(
     request: Request, conversation_id: int, problem: MaestroError | None = None, *, notice: str = ""
 ) -> HTMLResponse:
     try:
@@ -145,7 +147,7 @@ def _page(
             record = tx.conversations.lists.record(conversation_id)
             content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, record, query)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     return render(
         request,
         "conversation.html",
@@ -166,7 +168,7 @@ def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQu
     section = tx.conversations.lists.messages_around(number, query.after, before, MESSAGES)
     facts = tx.conversations.lists.facts_learned(number, section)
     ids = [listed.message.id for listed in section.messages]
-    limit = room_for_each([len(listed.message.content) for listed in section.messages])
+    limit = chars_per_text([len(listed.message.content) for listed in section.messages])
     return {
         "entries": [
             {
@@ -183,8 +185,8 @@ def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQu
     }
 
 
-def room_for_each(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
-    """Return the most characters for each text; space that short texts do not need goes to long ones."""
+def chars_per_text(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
+    """Return how many characters of each text to show; space that short texts do not need goes to long ones."""
     for taken, length in enumerate(sorted(lengths)):
         if length * (len(lengths) - taken) > room:
             return room // (len(lengths) - taken)
@@ -193,14 +195,14 @@ def room_for_each(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
 
 
 def _position_of_fact(tx: Transaction, number: int, fact_id: int) -> int | None:
-    """Return the id before which to list, so that the learned fact's messages appear; None for the newest."""
+    """Return the message id before which to list, so that the source of a fact is shown; None for the newest."""
     fact = tx.memory.fact_learned_in(number, fact_id)
     last = tx.conversations.lists.last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
 
 
 def _find_messages(tx: Transaction, number: int, query: MessagesQuery) -> Mapping[str, object]:
-    """Return the search results in the conversation, newest first."""
+    """Return the messages of the conversation that match the search, newest first."""
     text = query.q or ""
     found, following = tx.conversations.lists.search_messages(text, query.cursor, MESSAGES, number)
     hits = [(message_view(listed), excerpt_around(listed.message.content, text)) for listed in found]
@@ -211,22 +213,22 @@ def _deletion_page(request: Request, conversation_id: int, problem: MaestroError
     try:
         conversation = parts_of(request).conversations.show(conversation_id)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     title = f"Delete conversation {conversation_id} – Maestro"
     return render(request, "conversation-delete.html", title=title, conversation=conversation, problem=problem)
 
 
 @chat_router.get(CHAT_PAGE)
 def show_chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the newest posts and a form for a new one; a notice if the configuration has no chat."""
+    """Show the newest posts and a form for a new one; a notice if the agent chat is disabled."""
     if parts.chat is None:
         return render(request, "agent-chat-off.html", title=CHAT_TITLE)
     return _chat_page(request, parts.chat)
 
 
 @posting.post(CHAT_PAGE)
-def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
-    """Post the form's text, for browsers without scripts; a rejected text is shown again."""
+def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
+    """Add a post from the form, for browsers without scripts; a rejected text is shown again."""
     chat = chat_of(parts)
     return submit(
         lambda: chat.service.post(HUMAN, text),
@@ -244,7 +246,7 @@ def _chat_page(request: Request, chat: AgentChat, text: str = "", problem: Maest
         posts=chat.service.timeline(POSTS),
         rules=chat.rules(),
         most_posts=POSTS,
-        hue=lambda author: zlib.crc32(author.encode()) % HUES,  # an author's colour is always the same
+        hue=lambda author: zlib.crc32(author.encode()) % HUES,  # the same author always has the same colour
         clock_time=lambda moment: f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC",
         text=text,
         problem=problem,

@@ -1,4 +1,4 @@
-"""Helpers of the pages: read the filters of an address and the fields of a form, and carry out a form."""
+"""Helpers of the pages: read filters from an address and fields from a form, and apply a form."""
 
 import asyncio
 import re
@@ -18,32 +18,32 @@ Result = TypeVar("Result")
 Query = TypeVar("Query", bound=BaseModel)
 FormText = Annotated[str, Form()]
 FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
-"""The number of a row, in a form."""
+"""A row number as a form field."""
 
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class TextForm(BaseModel):
-    """The base of forms: every field is a text, which the input of the operation checks."""
+    """The base of forms whose fields are all texts; the operation's input model validates them."""
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return the fields without surrounding blanks."""
+        """Return the fields, except those ``left_out``, without surrounding blanks."""
         return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
 
 
 def read_filters(request: Request, names: Iterable[str]) -> dict[str, str]:
-    """Return these parameters of the address without surrounding blanks; a missing one is empty."""
+    """Return these query parameters without surrounding blanks; a missing one is empty."""
     return {name: request.query_params.get(name, "").strip() for name in names}
 
 
 def without_empty(fields: Mapping[str, Result]) -> dict[str, Result]:
-    """Return the fields that are not empty: an empty filter does not filter."""
+    """Return the fields that are not empty, because an empty filter does not filter."""
     return {name: value for name, value in fields.items() if value}
 
 
 def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query, InvalidEdit | None]:
-    """Return the query with the fields that are not empty; where one is invalid, the default query and the error."""
+    """Return the query model made from the fields that are not empty; if invalid, the default one and the error."""
     try:
         return read(model, without_empty(fields)), None
     except InvalidEdit as error:
@@ -51,14 +51,14 @@ def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query,
 
 
 def reason_of(text: str) -> str:
-    """Return the reason of an edit as stored: without surrounding blanks, and truncated."""
+    """Return the reason that an operator gave for an edit, without surrounding blanks, and truncated."""
     return text.strip()[:MAX_REASON]
 
 
 def submit(
     operation: Callable[[], Result], done: Callable[[Result], Response], refused: Callable[[MaestroError], Response]
 ) -> Response:
-    """Carry out a form and answer with ``done``, or with ``refused`` after an error."""
+    """Run the operation of a form; answer with ``done``, or with ``refused`` after an error."""
     try:
         result = operation()
     except MaestroError as error:
@@ -71,7 +71,7 @@ async def submit_async(
     done: Callable[[Result], Response],
     refused: Callable[[MaestroError], Response],
 ) -> Response:
-    """Carry out a form by an async operation; ``refused`` reads the store, so a thread calls it."""
+    """Run the async operation of a form; ``refused`` is called in a thread, because it reads the store."""
     try:
         result = await operation()
     except MaestroError as error:
@@ -80,6 +80,6 @@ async def submit_async(
 
 
 def moment_with_zone(text: str) -> str:
-    """Return the entered time with a zone; a day alone means its start, other text is returned unchanged."""
+    """Return the entered time with a time zone; a day alone means its start, and other text is returned unchanged."""
     moment = f"{text}T00:00" if _DAY.fullmatch(text) else text
     return moment if _ZONE.search(moment) else f"{moment}Z"

@@ -1,4 +1,4 @@
-"""Login and logout, for browsers with a form and for programs with JSON."""
+"""Login and logout: browsers send a form, programs send JSON."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 
-EXPIRED = "Your login is over, so nothing was done. Log in, and send it again."
+EXPIRED = "Your login has expired, so the form was not applied. Log in, and send the form again."
 
 open_router = APIRouter(route_class=OpenRoute, include_in_schema=False)
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class Login(Value):
-    """The form of a login; ``next`` is the page to open after it.
+    """The fields of a login; ``next`` is the page to open after it.
 
-    The password alone decides the role. The field for a name is for password managers.
+    The password alone decides the role. The field for a user name is only there for password managers.
     """
 
     user: str = USER
@@ -35,22 +35,22 @@ class Login(Value):
 
 
 @open_router.get("/login")
-def login_page(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
-    """Ask for the password, if one is set; after a logout (``left``) the browser clears its data.
+def show_login(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - the parameter's name in the address
+    """Ask for the password, if one is set; after a logout (``left``) the browser deletes its data.
 
-    With ``unsent`` the page says that a form was not carried out, because the login had expired.
+    With ``unsent`` the page says that a form was not applied, because the login had expired.
     """
     access = request_access(request)
     if access.open or access.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return _page(request, None, next, EXPIRED if unsent else "", left=left)
+    return _render_page(request, None, next, EXPIRED if unsent else "", left=left)
 
 
 @open_router.post("/login")
 async def login(request: Request) -> Response:
-    """Start a session: redirect a form to its page, answer JSON with the session's ``csrfToken``."""
+    """Check the password and start a session; a form is redirected, JSON gets the ``csrfToken``."""
     fields = await _read_login(request)
     try:
         cookie, token = await _start_session(request, fields)
@@ -58,7 +58,7 @@ async def login(request: Request) -> Response:
         if not is_form(request):
             raise
         status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-        page = await asyncio.to_thread(_page, request, status, fields.next, str(error), left=False)
+        page = await asyncio.to_thread(_render_page, request, status, fields.next, str(error), left=False)
         page.headers.update(retry_after_header(error))
         return page
     response: Response = JSONResponse({"csrfToken": token})
@@ -84,18 +84,18 @@ def logout(request: Request) -> Response:
 
 
 async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
-    """Return a cookie and its token; empty ones if no password is set. Raises as ``RequestAccess.check`` does."""
+    """Return a session cookie and its CSRF token, empty if no password is set; raises what the check raises."""
     access = request_access(request)
     if access.open:
         return "", ""
-    # An unknown user name counts as a failed login, as a wrong password does.
+    # An unknown user name counts as a failed login in the same way as a wrong password.
     role = await access.check(request, fields.password, "" if fields.user in USERS else fields.user)
     cookie, session = access.sessions.issue(role)
     await asyncio.to_thread(access.add_audit_entry, role, "login")
     return cookie, session.csrf_token
 
 
-def _page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
+def _render_page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
     return render(
         request,
         "login.html",
@@ -116,6 +116,6 @@ async def _read_login(request: Request) -> Login:
 
 
 def _own_page(path: str) -> str:
-    """Return a path of the dashboard, or the home page for an address that leads elsewhere."""
+    """Return a path of the dashboard, or the home page if the address leads elsewhere."""
     within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if within else HOME

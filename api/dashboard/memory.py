@@ -1,4 +1,4 @@
-"""The page of an agent's memory: search, correct and delete its facts and states with plain forms."""
+"""The page of an agent's memory: search, change and delete its facts and states."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ STATES = 10
 MAX_DIGITS = 18
 FILTERS = ("q", "category", "source")
 NOTICES = {
-    "added": "The agent knows it from the next message on.",
-    "changed": "The fact is changed.",
-    "forgotten": "It is forgotten.",
-    "kept": "The value is kept.",
-    "cleared": "The agent has forgotten everything.",
+    "added": "The fact was added. The agent knows it from the next message on.",
+    "changed": "The fact was changed.",
+    "forgotten": "The entry was deleted.",
+    "kept": "The value was stored.",
+    "cleared": "All facts and states of the agent were deleted.",
 }
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 EMPTY_CONTENT: Mapping[str, object] = {
     "sticky": (),
     "facts": (),
@@ -50,7 +50,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class MemoryForm(BaseModel):
-    """The form of the memory page; ``number`` is that of the fact to change, empty for a new one."""
+    """The form of the memory page; ``number`` is the id of the fact to change, empty for a new one."""
 
     number: str = ""
     content: str = ""
@@ -64,19 +64,19 @@ class MemoryForm(BaseModel):
         """Return the fact to add."""
         return read(NewFact, {"content": self.content, "category": self.category, "place": self.place})
 
-    def change(self) -> FactChange:
-        """Return the changes of a fact; an empty field changes nothing."""
+    def fact_change(self) -> FactChange:
+        """Return the changes of a fact, without empty fields."""
         fields = {"content": self.content.strip(), "category": self.category, "confidence": self.confidence.strip()}
         return read(FactChange, without_empty(fields))
 
-    def state(self) -> StateChange:
-        """Return the value to store under the key."""
+    def new_state(self) -> StateChange:
+        """Return the value of a state, which is stored under its key."""
         return read(StateChange, {"value": self.value.strip(), "place": self.place})
 
 
 @dataclass(frozen=True)
 class _MemoryPageState:
-    """The entered text of the forms and the result of the one that was sent."""
+    """The entered text of the page's forms, and the result of the form that was sent."""
 
     form: MemoryForm = field(default_factory=MemoryForm)
     problem: MaestroError | None = None
@@ -84,55 +84,55 @@ class _MemoryPageState:
 
 
 @router.get("")
-def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
-    """Show the memory of an agent, by default of the first one."""
-    return _page(request, agent, _MemoryPageState(done=done))
+def show_memory(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
+    """Show the memory of an agent; without a name, of the first agent."""
+    return _render_page(request, agent, _MemoryPageState(done=done))
 
 
 @router.post("/facts")
-def add(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
-    """Add a fact; a duplicate is refused, with the existing fact named."""
+def add_fact(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
+    """Add a fact; a duplicate is refused with a message that names the existing fact."""
     return _submit(request, agent, lambda: parts.memory.add_fact(agent, form.new_fact(), OPERATOR), "added", form)
 
 
 @router.post("/facts/change")
-def change(
+def change_fact(
     request: Request, parts: Parts, agent: FormText, number: FormRow, form: Annotated[MemoryForm, Form()]
 ) -> Response:
     """Change a fact."""
     return _submit(
-        request, agent, lambda: parts.memory.change_fact(agent, number, form.change(), OPERATOR), "changed", form
+        request, agent, lambda: parts.memory.change_fact(agent, number, form.fact_change(), OPERATOR), "changed", form
     )
 
 
 @router.post("/facts/stick")
-def stick(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
-    """Make a fact part of every prompt."""
+def make_fact_sticky(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+    """Make a fact sticky, so that it is part of every prompt."""
     sticky = FactChange(category=FactCategory.STICKY)
     return _submit(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), "changed")
 
 
 @router.post("/facts/forget")
-def forget(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+def forget_fact(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Delete a fact."""
     return _submit(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), "forgotten")
 
 
 @router.post("/states")
 def put_state(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
-    """Store a value under a key, in place of the old one."""
+    """Store a value under a key, and replace the earlier value."""
     key = form.key.strip()
-    return _submit(request, agent, lambda: parts.memory.put_state(agent, key, form.state(), OPERATOR), "kept", form)
+    return _submit(request, agent, lambda: parts.memory.put_state(agent, key, form.new_state(), OPERATOR), "kept", form)
 
 
 @router.post("/states/forget")
 def forget_state(request: Request, parts: Parts, agent: FormText, key: FormText, place: FormText = "") -> Response:
-    """Delete a key in exactly its scope."""
+    """Delete a key and its value, only in the given scope."""
     return _submit(request, agent, lambda: parts.memory.forget_state(agent, key, OPERATOR, place), "forgotten")
 
 
 @router.post("/clear")
-def clear(request: Request, parts: Parts, agent: FormText) -> Response:
+def clear_memory(request: Request, parts: Parts, agent: FormText) -> Response:
     """Delete all facts and states of an agent."""
     return _submit(request, agent, lambda: parts.memory.clear(agent, OPERATOR), "cleared")
 
@@ -143,11 +143,11 @@ def _submit(
     return submit(
         operation,
         lambda _: lead_back(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
-        lambda error: _page(request, slug, _MemoryPageState(form or MemoryForm(), error)),
+        lambda error: _render_page(request, slug, _MemoryPageState(form or MemoryForm(), error)),
     )
 
 
-def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
+def _render_page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
     problem, filters = state.problem, read_filters(request, FILTERS)
     cursors = read_filters(request, ("cursor", "kept"))
     with parts_of(request).store.view() as tx:
@@ -157,7 +157,7 @@ def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
         try:
             if chosen:
                 fields = {**without_empty({**filters, "cursor": cursors["cursor"]}), "limit": FACTS}
-                content = _content(tx, tx.agents.named(chosen), read(MemoryQuery, fields), cursors["kept"])
+                content = _read_memory(tx, tx.agents.named(chosen), read(MemoryQuery, fields), cursors["kept"])
         except MaestroError as error:
             problem = problem or error
     return render(
@@ -177,7 +177,7 @@ def _page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
     )
 
 
-def _content(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str) -> Mapping[str, object]:
+def _read_memory(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str) -> Mapping[str, object]:
     """Return the facts and states to show; without a filter, the first page has the sticky facts and the states."""
     whole = not (query.q or query.category or query.source)
     others = query.model_copy(update={"sticky": False}) if whole else query
@@ -192,12 +192,12 @@ def _content(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str
     }
     if whole and query.cursor is None:
         content["sticky"] = tx.memory.page(agent, FactFilter(category=FactCategory.STICKY), None, STICKY_FACTS)[0]
-        content |= _states(tx, agent, after_state)
+        content |= _read_states(tx, agent, after_state)
     return content
 
 
-def _states(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
-    """Return the first page of states, or the page after the state with this id."""
+def _read_states(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
+    """Return the first page of states, or the page after the state with the id ``after``."""
     number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MAX_DIGITS else None
     states = tx.memory.all_states(agent.id or 0, STATES + 1, number)
     return {

@@ -1,4 +1,4 @@
-"""The start page: what works, what waits, what fails, and today's cost."""
+"""The overview page: present problems, open jobs, answer times and today's cost."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from api.dashboard.pages import HOME, render
 from api.guards import PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.parts import ApiParts
 from api.routes.dependencies import Parts
 from connectors.base import ConnectorState
@@ -36,7 +36,7 @@ from maestro.store.transaction import Transaction
 
 MINUTE = "%Y-%m-%d %H:%M"
 KINDS = 8
-"""Kinds of failures on the page; the page of jobs lists all."""
+"""The most groups of failures on the page; the page of jobs lists all."""
 MOST_QUESTIONS = 1000
 ENDS = tuple(status for status in JobStatus if status.ended)
 FAILED_JOBS = "/queue?status=failed&age=24h&group=error"
@@ -49,9 +49,9 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class _Figures:
-    """The figures from the store; ``open_pairings`` are users without access who asked for it.
+    """The figures of the overview; ``open_pairings`` counts users who wait for access.
 
-    ``closed_channels`` are the channels that their platforms refuse.
+    ``closed_channels`` counts the channels to which a platform refused to send.
     """
 
     work: WorkOverview
@@ -69,7 +69,7 @@ class _Figures:
 
 @dataclass(frozen=True)
 class OpenProblem:
-    """A present problem, and the page that shows it."""
+    """A present problem, and the page that shows it in detail."""
 
     subject: str
     words: str
@@ -77,17 +77,17 @@ class OpenProblem:
 
 
 @router.get(HOME)
-async def show(request: Request, parts: Parts) -> Response:
-    """Show the state of the installation."""
+async def show_overview(request: Request, parts: Parts) -> Response:
+    """Show problems, jobs, answer times and cost of the installation."""
     checks = await parts.health.checks()
-    return await asyncio.to_thread(_page, request, parts, checks)
+    return await asyncio.to_thread(_render_page, request, parts, checks)
 
 
-def _page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Response:
-    # The state of servers and the current minute change without a commit, so they are part of the page's version.
+def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Response:
+    # The health checks and the current minute change without a commit, so they are part of the page's ETag.
     version = (f"{parts.clock():{MINUTE}}", *(f"{part}={state}" for part, state in checks.items()))
-    if not_modified := unchanged(request, *version):
-        return not_modified
+    if response := not_modified(request, *version):
+        return response
     with parts.store.view() as tx:
         figures = _read_figures(tx)
     settings = {setting.key: setting.value for setting in parts.settings.page().items}
@@ -99,7 +99,7 @@ def _page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -> Respo
         title="Overview – Maestro",
         problems=[
             *(OpenProblem(part, state) for part, state in checks.items() if state != OK),
-            *_problems(figures, connectors),
+            *_find_problems(figures, connectors),
         ],
         checks=checks,
         figures=figures,
@@ -131,8 +131,8 @@ def _read_figures(tx: Transaction) -> _Figures:
     )
 
 
-def _problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
-    """Yield the problems that users notice although every part of the process works."""
+def _find_problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
+    """Yield the problems that users notice although every health check passes."""
     if figures.failed:
         count = f"{figures.failed:,} or more" if figures.failed >= SAMPLE else f"{figures.failed:,}"
         yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)
@@ -150,8 +150,8 @@ def _problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterato
         if account.status is AccountStatus.DISABLED and account.last_error == AuthenticationFailed.__name__
     ]
     for account in refused:
-        words = f"{account.provider} refuses its key, so it is not asked"
+        words = f"{account.provider} refuses its key, so the account is not called"
         yield OpenProblem(f"Account {account.name}", words, ACCOUNTS)
     active = any(account.state is AccountState.ACTIVE for account in figures.accounts)
     if len(refused) < len(figures.accounts) and not active:
-        yield OpenProblem("Accounts", "none can be asked now: each is limited or disabled", "#accounts")
+        yield OpenProblem("Accounts", "no account can be called now: each is limited or disabled", "#accounts")

@@ -28,7 +28,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 def environment(assets: Assets) -> Environment:
-    """Return the templates; everything in them is escaped, and a missing value is an error."""
+    """Return the template environment: values are escaped, and a missing value is an error."""
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     functions = (words.clock, words.span, words.money, words.number)
     templates.globals.update(static=assets.url, **{function.__name__: function for function in functions})
@@ -36,7 +36,7 @@ def environment(assets: Assets) -> Environment:
 
 
 def render(request: Request, name: str, status: HTTPStatus | None = None, /, **values: Any) -> HTMLResponse:
-    """Return a page; the value ``at`` is the path for its links, where it answers a form sent to another path.
+    """Return a page; ``at`` is the path for the page's links, if the page answers a form sent to another path.
 
     The value ``problem``, if it is an error, gives the page its status, unless ``status`` does.
 
@@ -49,7 +49,7 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), request_access(request).session(request)
     now, role = parts.clock(), role_of(request)
-    # Macros are imported with the page's values, so these are visible in them too.
+    # Macros are imported with the page's values, so these values are visible in the macros too.
     shared = {
         "version": parts.version,
         "demo": parts.demo,
@@ -86,14 +86,14 @@ def link(request: Request, path: str = "", /, **changed: object) -> str:
 
 
 def lead_back(page: str, **parameters: object) -> RedirectResponse:
-    """Redirect from a form to a page, so that a reload does not send the form again; empty parameters are left out."""
+    """Redirect a form to a page, so that a reload does not send the form again; empty parameters are left out."""
     filled = {name: value for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)
 
 
 @router.get("/chat")
 def chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the chat; ``web_url`` is the address of its socket, empty when the web connector does not run.
+    """Show the chat page; ``web_url`` is the address of the web connector's socket, empty if it does not run.
 
     Messages from this page come from the operator, so a viewer only reads how to get access.
     """

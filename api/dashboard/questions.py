@@ -1,4 +1,4 @@
-"""The page of questions and approvals: open ones, and answered ones."""
+"""The page of questions and approvals: first the open ones, then those answered or expired."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from api.dashboard.forms import FormRow, FormText, read_query, submit
 from api.dashboard.pages import lead_back, link, render
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import MaestroError
@@ -18,7 +18,7 @@ from maestro.operations.questions import QuestionQuery
 
 PAGE = "/questions"
 MOST_OPEN = 100
-"""Open questions on the page; the command and the API list all."""
+"""The most open questions on the page; the command and the API list all."""
 SETTLED = tuple(status for status in QuestionStatus if status is not QuestionStatus.OPEN)
 MINUTE = "%Y-%m-%d %H:%M"
 
@@ -27,7 +27,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @dataclass(frozen=True)
 class _AnswerForm:
-    """The entered answer and the number of its question."""
+    """The entered answer, and the number of its question."""
 
     number: int = 0
     words: str = ""
@@ -37,42 +37,42 @@ _NO_ANSWER = _AnswerForm()
 
 
 @router.get("")
-def show(request: Request, parts: Parts) -> Response:
-    """List the open questions, and below them the others."""
-    # The minute is part of the version, because a question expires without a commit.
-    return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NO_ANSWER)
+def show_questions(request: Request, parts: Parts) -> Response:
+    """List the open questions, and below them the closed ones."""
+    # The current minute is part of the page's ETag, because a question expires without a commit.
+    return not_modified(request, f"{parts.clock():{MINUTE}}") or _render_page(request, _NO_ANSWER)
 
 
 @router.post("/answer")
-def answer(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
+def answer_question(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
     """Answer a question with a text, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number, words))
+    return _answer(request, parts, _AnswerForm(number, words))
 
 
 @router.post("/approve")
-def approve(request: Request, parts: Parts, number: FormRow) -> Response:
+def approve_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Approve a tool call, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number), approves=True)
+    return _answer(request, parts, _AnswerForm(number), approves=True)
 
 
 @router.post("/refuse")
-def refuse(request: Request, parts: Parts, number: FormRow) -> Response:
+def refuse_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Refuse a tool call, and redirect to the list."""
-    return _settle(request, parts, _AnswerForm(number), approves=False)
+    return _answer(request, parts, _AnswerForm(number), approves=False)
 
 
-def _settle(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: bool | None = None) -> Response:
+def _answer(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: bool | None = None) -> Response:
     return submit(
         lambda: parts.questions.settle(form.number, form.words or None, approves, OPERATOR),
         lambda question: lead_back(PAGE, settled=question.id),
-        lambda error: _page(request, form, error),
+        lambda error: _render_page(request, form, error),
     )
 
 
-def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
+def _render_page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
     questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
-    if reading:  # a refused form has no filter in its address
+    if reading:  # the address of a form that was refused has no filter
         states = list(filter(None, request.query_params.getlist("status")))
         query, problem = read_query(QuestionQuery, {"status": states, "cursor": request.query_params.get("cursor")})
     waiting = questions.waiting(MOST_OPEN + 1)

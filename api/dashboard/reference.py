@@ -19,7 +19,7 @@ TITLE = "API reference – Maestro"
 MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
-"""Limits from here on come from the database and are not shown."""
+"""Numeric limits from this value on come from the database's integers, and are not shown."""
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -35,7 +35,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TypeWord:
-    """A part of a type's name; ``model`` is the name of the model that it links to, empty for plain text."""
+    """One word of a type's description; ``model`` is the name of the model to link to, empty for plain text."""
 
     text: str
     model: str = ""
@@ -43,7 +43,7 @@ class TypeWord:
 
 @dataclass(frozen=True)
 class ValueField:
-    """A field of a model, or a parameter; ``place`` is path or query."""
+    """A field of a model, or a parameter of an operation; ``place`` is path or query, empty for a field."""
 
     name: str
     types: Sequence[TypeWord]
@@ -63,7 +63,7 @@ class ApiAnswer:
 
 @dataclass(frozen=True)
 class Operation:
-    """A method of a path; ``anchor`` is its id on its page."""
+    """An HTTP method on a path; ``anchor`` is the operation's id on its page."""
 
     anchor: str
     method: str
@@ -79,7 +79,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class ApiModel:
-    """A model that operations take or return: its fields, or its possible values."""
+    """A model that operations take or return: its fields, or the values of an enumeration."""
 
     name: str
     words: Markup
@@ -88,10 +88,10 @@ class ApiModel:
 
 
 @router.get("")
-def show(request: Request) -> HTMLResponse:
-    """List every operation by its group."""
+def show_reference(request: Request) -> HTMLResponse:
+    """List every operation, by group."""
     groups: dict[str, list[Operation]] = {}
-    for operation in _operations(request.app.openapi()):
+    for operation in _read_operations(request.app.openapi()):
         groups.setdefault(operation.group, []).append(operation)
     home = f"{request.url.scheme}://{request.headers['host']}"
     return render(request, "reference.html", title=TITLE, groups=groups, home=home)
@@ -101,14 +101,14 @@ def show(request: Request) -> HTMLResponse:
 def show_group(request: Request, group: str) -> HTMLResponse:
     """Show the operations of a group, and the models that they take and return."""
     schema = request.app.openapi()
-    operations = [operation for operation in _operations(schema) if operation.group == group]
+    operations = [operation for operation in _read_operations(schema) if operation.group == group]
     if not operations:
         raise NotFound(f"the API has no group {group}")
-    models = _models(schema["components"]["schemas"], operations)
+    models = _read_models(schema["components"]["schemas"], operations)
     return render(request, "reference-group.html", title=TITLE, group=group, operations=operations, models=models)
 
 
-def _operations(schema: Schema) -> Iterator[Operation]:
+def _read_operations(schema: Schema) -> Iterator[Operation]:
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody", {}).get("content", {})
@@ -117,7 +117,7 @@ def _operations(schema: Schema) -> Iterator[Operation]:
                 method=method.upper(),
                 path=path,
                 group=operation.get("tags", ["other"])[0],
-                words=_markup(operation.get("description") or operation.get("summary", "")),
+                words=_render_markup(operation.get("description") or operation.get("summary", "")),
                 parameters=[
                     _field(parameter["name"], parameter["schema"], bool(parameter.get("required")), parameter["in"])
                     for parameter in operation.get("parameters", ())
@@ -136,11 +136,11 @@ def _answer(status: str, answer: Schema) -> ApiAnswer:
 
 
 def _field(name: str, schema: Schema, required: bool, place: str = "") -> ValueField:
-    return ValueField(name, _types(schema), required, _note(schema), place)
+    return ValueField(name, _types(schema), required, _describe_value(schema), place)
 
 
-def _models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> Sequence[ApiModel]:
-    """Return the models of operations by name, with the models of their fields."""
+def _read_models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> Sequence[ApiModel]:
+    """Return the models of these operations by name, with the models of their fields."""
     pending = [word.model for operation in operations for word in operation.body]
     pending += [word.model for operation in operations for part in operation.parameters for word in part.types]
     pending += [word.model for operation in operations for part in operation.answers for word in part.types]
@@ -148,19 +148,19 @@ def _models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> S
     while pending:
         name = pending.pop()
         if name and name not in models:
-            models[name] = _model(name, schemas[name])
+            models[name] = _read_model(name, schemas[name])
             pending += [word.model for field in models[name].fields for word in field.types]
     return [models[name] for name in sorted(models)]
 
 
-def _model(name: str, schema: Schema) -> ApiModel:
+def _read_model(name: str, schema: Schema) -> ApiModel:
     required = schema.get("required", ())
     fields = [_field(field, value, field in required) for field, value in schema.get("properties", {}).items()]
-    return ApiModel(name, _markup(schema.get("description", "")), fields, list(map(str, schema.get("enum", ()))))
+    return ApiModel(name, _render_markup(schema.get("description", "")), fields, list(map(str, schema.get("enum", ()))))
 
 
 def _types(schema: Schema) -> list[TypeWord]:
-    """Return the name of a type in parts, such as ``list of`` and the name of a model."""
+    """Return a type as words, such as ``list of`` and the name of a model."""
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix(MODEL_REFERENCE)
         return [TypeWord(name, name)]
@@ -175,17 +175,17 @@ def _types(schema: Schema) -> list[TypeWord]:
     return [TypeWord(str(schema.get("format") or schema.get("type") or "any JSON"))]
 
 
-def _note(schema: Schema) -> Markup:
-    """Return the description of a value, its limits and its default."""
+def _describe_value(schema: Schema) -> Markup:
+    """Return the description of a value with its limits and its default."""
     limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
     notes = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")
     if default not in (None, "", [], {}):
         notes.append(f"``{default}`` when it is left out")
-    return _markup("; ".join(filter(None, (schema.get("description", ""), *notes))))
+    return _render_markup("; ".join(filter(None, (schema.get("description", ""), *notes))))
 
 
-def _markup(text: str) -> Markup:
+def _render_markup(text: str) -> Markup:
     """Return a description as HTML, with its code in ``code`` elements."""
     escaped = str(escape(" ".join(text.split())))
-    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - escaped in the line above
+    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - the line above escapes the text

@@ -1,4 +1,4 @@
-"""Errors as pages for browsers; programs get the same message as JSON."""
+"""Answers errors with a page for browsers, and with the same message as JSON for programs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,40 +14,40 @@ from api.guards import is_page, request_access, role_of
 from maestro.domain.errors import MaestroError
 
 TITLE = "Not here – Maestro"
-UNKNOWN = "There is no such page"
+UNKNOWN = "This page does not exist"
 REFUSED = "This cannot be shown"
 FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
-"""Paths under which every response is JSON, also for browsers."""
+"""Path prefixes whose responses are always JSON, also for browsers."""
 
 ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
 
 
-def refused(request: Request, here: str, error: MaestroError) -> HTMLResponse:
-    """Return the page with the reason why something cannot be shown; ``here`` is its navigation entry."""
+def refusal_page(request: Request, here: str, error: MaestroError) -> HTMLResponse:
+    """Return the page with the reason why something cannot be shown; ``here`` is its entry in the navigation."""
     return render(request, "refused.html", title=TITLE, heading=REFUSED, here=here, problem=error)
 
 
 def show_error_pages(app: FastAPI) -> None:
-    """Make each error handler of the app answer with a page where a browser opens a page or sends a form."""
+    """Make the app answer errors with a page, where a browser opens a page or sends a form."""
     for kind, handler in list(app.exception_handlers.items()):
-        app.add_exception_handler(kind, _with_page(handler))
+        app.add_exception_handler(kind, _answer_with_page(handler))
 
 
-def _with_page(handler: Any) -> ErrorHandler:
+def _answer_with_page(handler: Any) -> ErrorHandler:
     async def handle(request: Request, error: Any) -> Response:
         response: Response = await handler(request, error)
         if not is_page(request) or request.url.path.startswith(FOR_PROGRAMS):
             return response
-        page = await asyncio.to_thread(_page, request, response)
+        page = await asyncio.to_thread(_error_page, request, response)
         page.headers.update({name: text for name, text in response.headers.items() if not name.startswith("content-")})
         return page
 
     return handle
 
 
-def _page(request: Request, response: Response) -> HTMLResponse:
-    """Return an error as a page, with the navigation after a login only."""
-    # No guard ran for a page that does not exist, so the role is read here.
+def _error_page(request: Request, response: Response) -> HTMLResponse:
+    """Return an error as a page; the navigation is shown only after a login."""
+    # For a page that does not exist no route guard ran, so the role is read here.
     role = role_of(request) or request_access(request).role_by_cookie(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)

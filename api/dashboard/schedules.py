@@ -1,4 +1,4 @@
-"""The pages of schedules: the list with its form, and the backfill of missed times."""
+"""The pages of schedules: the list with its form, and the backfill of missed runs."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from api.dashboard.forms import (
     without_empty,
 )
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
@@ -46,14 +46,14 @@ HERE = "schedules"
 TITLE = "Schedules – Maestro"
 PAGE_SIZE = 25
 FILTERS = ("kind", "agent", "state")
-NOTICES = {"backfilled": "The runs begin now, one after the other."}
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+NOTICES = {"backfilled": "The missed runs start now, one after the other."}
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class ScheduleForm(TextForm):
-    """The form of a schedule, with texts that the input of the operation checks."""
+    """The form of a schedule, as texts that the operation validates."""
 
     ref: str = ""
     kind: str = "cron"
@@ -76,7 +76,7 @@ class ScheduleForm(TextForm):
 
 @dataclass(frozen=True)
 class _NextTimes:
-    """The next times of the entered schedule, or the error."""
+    """The next times of the entered schedule, or the error in it."""
 
     preview: SchedulePreview | None = None
     problem: str = ""
@@ -94,25 +94,25 @@ class _SchedulePageState:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
-    """List the schedules, with the form for a new one, or for the named one."""
+def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
+    """List the schedules, with an empty form, or with the form filled from the schedule ``edit``."""
     if not edit:
-        return _page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
+        return _render_page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
-        return refused(request, HERE, error)
-    return _page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
+        return refusal_page(request, HERE, error)
+    return _render_page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
 
 
 @router.post("")
-def add(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+def add_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule, and redirect to the list; an error is shown on the page."""
     return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, form.fields()), OPERATOR), form)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+def change_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Change a schedule, and redirect to the list."""
     return _submit(
         request, lambda: parts.schedules.change(form.ref, read(ScheduleChange, form.fields("kind")), OPERATOR), form
@@ -120,37 +120,37 @@ def change(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]
 
 
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
-def preview(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
-    """Show the next times of the entered schedule, for browsers without scripts; nothing is changed."""
-    return _page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
+def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
+    """Show the next times of the entered schedule, without saving it, for browsers without scripts."""
+    return _render_page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
 
 
 @router.get("/times")
-def times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
-    """Return the next times alone, for a script; an invalid schedule has status 200, because it is still typed."""
+def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
+    """Return the next times alone, for a script; an invalid schedule has status 200, because the user still types."""
     return render(request, "schedule-times.html", title=TITLE, times=_next_times(parts, form))
 
 
 @router.post("/run")
-def run(request: Request, parts: Parts, ref: FormText) -> Response:
-    """Start a run, and redirect to the list, which links to its job."""
+def run_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
+    """Start a run of a schedule now, and redirect to the list, which links to its job."""
     return _submit(request, lambda: parts.schedules.run_now(ref, OPERATOR))
 
 
 @router.post("/pause")
-def pause(request: Request, parts: Parts, ref: FormText) -> Response:
+def pause_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Pause a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
 
 
 @router.post("/resume")
-def resume(request: Request, parts: Parts, ref: FormText) -> Response:
+def resume_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Resume a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
 
 
 @router.post("/remove")
-def remove(request: Request, parts: Parts, ref: FormText) -> Response:
+def remove_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
     """Remove a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.remove(ref, OPERATOR))
 
@@ -168,11 +168,11 @@ def _submit(request: Request, operation: Callable[[], object], form: ScheduleFor
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
+        lambda error: _render_page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
     )
 
 
-def _page(request: Request, state: _SchedulePageState) -> HTMLResponse:
+def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
     parts, reading = parts_of(request), request.method == "GET"
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None
@@ -202,7 +202,7 @@ def _page(request: Request, state: _SchedulePageState) -> HTMLResponse:
 
 
 def _form_of_schedule(schedule: ScheduleView) -> ScheduleForm:
-    """Return the form that changes a schedule."""
+    """Return the form that changes a schedule, filled with its values."""
     known = schedule.model_dump(by_alias=False, include=set(ScheduleForm.model_fields))
     script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
     return ScheduleForm(**{**{name: str(value) for name, value in known.items()}, "script": script})
@@ -217,20 +217,20 @@ def _parse_script(text: str) -> Any:
 
 @dataclass(frozen=True)
 class BackfillForm:
-    """The entered period."""
+    """The entered period of a backfill."""
 
     start: str = ""
     end: str = ""
 
     def request(self, *, preview: bool) -> BackfillRequest:
-        """Return the requested backfill; raises ``InvalidEdit``."""
+        """Return the request for a backfill; raises ``InvalidEdit``."""
         start, end = moment_with_zone(self.start), moment_with_zone(self.end)
         return read(BackfillRequest, {"from": start, "to": end, "preview": preview})
 
 
 @router.get("/backfill")
 def show_backfill(request: Request, parts: Parts, ref: str = "") -> Response:
-    """Show the form for a period, and the times in the entered one that would get a run."""
+    """Show the form for the period of a backfill, and the times in the period that would get a run."""
     filters = read_filters(request, ("from", "to"))
     form = BackfillForm(filters["from"], filters["to"])
     if not (form.start or form.end):
@@ -250,7 +250,7 @@ def begin_backfill(
     start: Annotated[str, Form(alias="from")] = "",
     end: Annotated[str, Form(alias="to")] = "",
 ) -> Response:
-    """Start the runs, and redirect to the list."""
+    """Start the runs of a backfill, and redirect to the list."""
     form = BackfillForm(start.strip(), end.strip())
     return submit(
         lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
@@ -269,11 +269,11 @@ def _backfill_page(
     try:
         schedule = parts_of(request).schedules.show(ref)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     return render(
         request,
         "schedule-backfill.html",
-        title=f"Make up for {ref} – Maestro",
+        title=f"Backfill {ref} – Maestro",
         schedule=schedule,
         form=form,
         backfill=backfill,

@@ -1,4 +1,4 @@
-"""The page of settings: their values and origins, with a form for live settings."""
+"""The page of settings: their values and origins, with a form for those that apply without a restart."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class SettingsQuery(BaseModel):
-    """A filter of settings, with the key whose field is open and the key that was just changed."""
+    """The filter of settings, the key whose form field is open, and the key that was just changed."""
 
     q: str = ""
     origin: str = ""
@@ -37,11 +37,11 @@ class SettingsQuery(BaseModel):
 
     @property
     def filters(self) -> dict[str, str]:
-        """The fields that filter, without empty ones."""
+        """The parameters that filter, without empty ones."""
         return without_empty({"q": self.q, "origin": self.origin, "changes": self.changes})
 
     def matches(self, setting: SettingView) -> bool:
-        """Tell whether a setting passes the filter; the one with the open field always does."""
+        """Tell whether a setting passes the filter; the setting with the open form field always does."""
         texts = f"{setting.key} {setting.description} {setting.variable}".casefold()
         return setting.key == self.edit or (
             self.origin in ("", setting.origin)
@@ -51,7 +51,7 @@ class SettingsQuery(BaseModel):
 
 
 class SettingForm(SettingsQuery):
-    """A form that changes a key: ``version`` is that of the settings as they were read."""
+    """The form that changes a setting; ``version`` is the version of the settings that the page showed."""
 
     key: str
     value: str = ""
@@ -60,62 +60,64 @@ class SettingForm(SettingsQuery):
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result of a change: its key, the text of the form and the refusal."""
+    """The result of a change: the key, the entered text, and the error if the change was refused."""
 
     key: str = ""
     value: str = ""
     problem: MaestroError | None = None
 
 
-_NONE = _Outcome()
+_NO_CHANGE = _Outcome()
 
 
 @router.get("")
-def show(request: Request, query: Annotated[SettingsQuery, Query()]) -> Response:
-    """List the settings."""
-    return _page(request, query)
+def show_settings(request: Request, query: Annotated[SettingsQuery, Query()]) -> Response:
+    """List the settings that pass the filter."""
+    return _render_page(request, query)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, form: Annotated[SettingForm, Form()]) -> Response:
-    """Set a key and redirect to it; an error is shown beside its field, with the entered text."""
-    return _set(request, form, lambda: _parse(parts.settings.page(), form))
+def change_setting(request: Request, parts: Parts, form: Annotated[SettingForm, Form()]) -> Response:
+    """Set a setting and redirect to it; an error is shown beside its field, with the entered text."""
+    return _change_setting(request, form, lambda: _parse_value(parts.settings.page(), form))
 
 
 @router.post("/reset")
-def reset(request: Request, form: Annotated[SettingForm, Form()]) -> Response:
-    """Remove the value that was set at run time, and redirect to the key."""
-    return _set(request, form, lambda: None)
+def reset_setting(request: Request, form: Annotated[SettingForm, Form()]) -> Response:
+    """Remove the value of a setting that was set while Maestro ran, and redirect to the setting."""
+    return _change_setting(request, form, lambda: None)
 
 
-def _set(request: Request, form: SettingForm, value: Callable[[], JsonValue]) -> Response:
+def _change_setting(request: Request, form: SettingForm, value: Callable[[], JsonValue]) -> Response:
     settings = parts_of(request).settings
     return submit(
         lambda: settings.change({form.key: value()}, form.version, OPERATOR),
         lambda _: lead_back(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
-        lambda error: _page(request, form.model_copy(update={"edit": form.key}), _Outcome(form.key, form.value, error)),
+        lambda error: _render_page(
+            request, form.model_copy(update={"edit": form.key}), _Outcome(form.key, form.value, error)
+        ),
     )
 
 
-def _parse(page: SettingsPage, form: SettingForm) -> JsonValue:
-    """Return the text of the form as a value; the operation refuses keys that need a restart."""
+def _parse_value(page: SettingsPage, form: SettingForm) -> JsonValue:
+    """Return the entered text as a JSON value; the operation refuses settings that need a restart."""
     setting = next((setting for setting in page.items if setting.key == form.key), None)
     if setting is None:
-        raise InvalidEdit("there is no such setting; reload the page")
+        raise InvalidEdit("this setting does not exist; reload the page")
     return parse_value(setting, form.value) if setting.changes == LIVE else form.value
 
 
-def _page(request: Request, query: SettingsQuery, outcome: _Outcome = _NONE) -> Response:
+def _render_page(request: Request, query: SettingsQuery, outcome: _Outcome = _NO_CHANGE) -> Response:
     page = parts_of(request).settings.page()
     listed = [setting for setting in page.items if query.matches(setting)]
-    # Without a filter, only the number of the unchanged settings of each platform is shown.
-    hidden = set() if query.filters else {setting.key for setting in listed if _is_unchanged_of_platform(setting)}
+    # Without a filter, the unchanged settings of a platform are hidden, and only their number is shown.
+    hidden = set() if query.filters else {setting.key for setting in listed if _is_default_of_platform(setting)}
     live = {setting.key: setting for setting in page.items if setting.changes == LIVE}
     return render(
         request,
         "settings.html",
         title="Settings – Maestro",
-        sections=_sections([setting for setting in listed if setting.key not in hidden]),
+        sections=_group_by_section([setting for setting in listed if setting.key not in hidden]),
         hidden_counts=Counter(key.rpartition(".")[0] for key in sorted(hidden)),
         total=len(page.items),
         page=page,
@@ -131,12 +133,12 @@ def _page(request: Request, query: SettingsQuery, outcome: _Outcome = _NONE) -> 
     )
 
 
-def _is_unchanged_of_platform(setting: SettingView) -> bool:
+def _is_default_of_platform(setting: SettingView) -> bool:
     return bool(PLATFORMS.match(setting.key)) and setting.origin == "default" and setting.changes != LIVE
 
 
-def _sections(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
-    """Group settings by section; a key without a section is in the first one, ``general``."""
+def _group_by_section(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
+    """Group settings by section; a setting without a section is in the first one, ``general``."""
 
     def section(setting: SettingView) -> str:
         name, dot, _ = setting.key.partition(".")

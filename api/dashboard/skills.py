@@ -1,4 +1,4 @@
-"""The pages of skills: the list with faulty files and a trial of a message, and one skill with its file."""
+"""The pages of skills: the list with invalid files and a test message, and one skill with its file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, read_filters, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
@@ -26,11 +26,11 @@ SOURCES = ("own", "shipped")
 STATES = ("enabled", "disabled")
 NOTICES = {
     "added": "The skill is used from the next message on.",
-    "enabled": "Messages bring it in again.",
-    "disabled": "No message brings it in, until it is enabled.",
-    "removed": "The file is gone.",
+    "enabled": "The skill is enabled: messages can trigger it again.",
+    "disabled": "The skill is disabled: no message triggers it until it is enabled.",
+    "removed": "The skill's file was deleted.",
 }
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 EXAMPLE = """---
 slug: tea
 name: Making tea
@@ -42,13 +42,13 @@ required_tools: []
 ---
 Boil the water first. Tell the person how long to wait.
 """
-"""The text in the form of a new skill."""
+"""The example text in the form for a new skill."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class TrialForm(BaseModel):
-    """A message to try, and its agent."""
+    """A message with which to test the triggers of skills, and the agent."""
 
     message: str = ""
     agent: str = ""
@@ -56,7 +56,7 @@ class TrialForm(BaseModel):
 
 @dataclass(frozen=True)
 class _TrialState:
-    """The entered message and the skills that it would bring in, or the error."""
+    """The entered test message with the skills that it would trigger, or the error."""
 
     form: TrialForm = field(default_factory=TrialForm)
     result: SkillTrial | None = None
@@ -67,96 +67,100 @@ _NO_TRIAL = _TrialState()
 
 
 @router.get("")
-def show(request: Request, done: str = "") -> HTMLResponse:
-    """List the skills by slug, and the faulty files."""
-    return _list(request, _NO_TRIAL, NOTICES.get(done, ""))
+def show_skills(request: Request, done: str = "") -> HTMLResponse:
+    """List the skills by slug, and the invalid files."""
+    return _list_page(request, _NO_TRIAL, NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
 def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form()]) -> Response:
-    """Show which skills a message would bring in, and why not the others; no model is called."""
+    """Show which skills a message would trigger, and why not the others, without calling a model."""
     return submit(
         lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
-        lambda result: _list(request, _TrialState(form, result)),
-        lambda error: _list(request, _TrialState(form, problem=error)),
+        lambda result: _list_page(request, _TrialState(form, result)),
+        lambda error: _list_page(request, _TrialState(form, problem=error)),
     )
 
 
 @router.get("/new")
-def show_new(request: Request) -> HTMLResponse:
+def show_new_skill(request: Request) -> HTMLResponse:
     """Show the form for a new skill."""
-    return _form(request, EXAMPLE)
+    return _form_page(request, EXAMPLE)
 
 
 @router.post("")
-def add(request: Request, parts: Parts, text: FormText = "") -> Response:
-    """Add a skill to the folder, and redirect to its page; an error is shown above the form."""
+def add_skill(request: Request, parts: Parts, text: FormText = "") -> Response:
+    """Add a skill file to the folder, and redirect to its page; an error is shown above the form."""
     return submit(
-        lambda: parts.skills.add(_file_content(text), OPERATOR), _added, lambda error: _form(request, text, error)
+        lambda: parts.skills.add(_file_content(text), OPERATOR),
+        _show_added,
+        lambda error: _form_page(request, text, error),
     )
 
 
 @router.get("/{slug}")
-def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
+def show_skill(request: Request, slug: str, done: str = "") -> HTMLResponse:
     """Show a skill: its triggers and its instructions."""
-    return _one(request, slug, notice=NOTICES.get(done, ""))
+    return _skill_page(request, slug, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{slug}")
-def change(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
-    """Replace the file of a skill; for a shipped skill, add a file of the operator that takes its place."""
+def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
+    """Replace the file of a skill; for a shipped skill, add an operator's file that overrides it."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR, replace=True),
-        _added,
-        lambda error: _one(request, slug, error, text=text),
+        _show_added,
+        lambda error: _skill_page(request, slug, error, text=text),
     )
 
 
 @router.post("/{slug}/enable")
-def enable(request: Request, parts: Parts, slug: str) -> Response:
-    """Enable a skill, so that messages bring it in."""
-    return _switch(request, parts, slug, enabled=True)
+def enable_skill(request: Request, parts: Parts, slug: str) -> Response:
+    """Enable a skill, so that messages can trigger it."""
+    return _set_enabled(request, parts, slug, enabled=True)
 
 
 @router.post("/{slug}/disable")
-def disable(request: Request, parts: Parts, slug: str) -> Response:
-    """Disable a skill, so that no message brings it in."""
-    return _switch(request, parts, slug, enabled=False)
+def disable_skill(request: Request, parts: Parts, slug: str) -> Response:
+    """Disable a skill, so that no message triggers it."""
+    return _set_enabled(request, parts, slug, enabled=False)
 
 
 @router.post("/{slug}/remove")
-def remove(request: Request, parts: Parts, slug: str) -> Response:
-    """Delete the file of the operator's own skill, and redirect to the list."""
+def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
+    """Delete the file of an operator's skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
         lambda _: lead_back(PAGE, done="removed"),
-        lambda error: _one(request, slug, error),
+        lambda error: _skill_page(request, slug, error),
     )
 
 
-def _switch(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
+def _set_enabled(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
     return submit(
         lambda: parts.skills.change(slug, SkillChange(enabled=enabled), OPERATOR),
         lambda _: lead_back(f"{PAGE}/{slug}", done="enabled" if enabled else "disabled"),
-        lambda error: _one(request, slug, error),
+        lambda error: _skill_page(request, slug, error),
     )
 
 
-def _added(skill: SkillDetail) -> Response:
+def _show_added(skill: SkillDetail) -> Response:
     return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 
 def _file_content(text: str) -> bytes:
-    # Browsers send line ends as CR LF.
+    # Browsers send line ends as CR LF, but the file has LF.
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
-def _list(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
+def _list_page(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
         rows = tx.agents.skills.all()
-        page = skill_page([row for row in rows if _fits(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE)
+        page = skill_page(
+            [row for row in rows if _matches(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE
+        )
         agents = tx.agents.slugs()
     return render(
         request,
@@ -175,7 +179,7 @@ def _list(request: Request, trial: _TrialState, notice: str = "") -> HTMLRespons
     )
 
 
-def _fits(row: SkillRow, filters: Mapping[str, str]) -> bool:
+def _matches(row: SkillRow, filters: Mapping[str, str]) -> bool:
     q, source, state = filters["q"].casefold(), filters["source"], filters["state"]
     texts = (row.slug, row.name, row.description, row.category, row.keywords)
     return (
@@ -185,18 +189,18 @@ def _fits(row: SkillRow, filters: Mapping[str, str]) -> bool:
     )
 
 
-def _form(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
+def _form_page(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
     return render(request, "skill-new.html", title="Add a skill – Maestro", text=text, problem=problem)
 
 
-def _one(
+def _skill_page(
     request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", notice: str = ""
 ) -> HTMLResponse:
     parts = parts_of(request)
     try:
         skill = parts.skills.show(slug)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     file, unreadable = text, ""
     if not file:
         try:

@@ -1,4 +1,4 @@
-"""The page of usage and cost, with its plots."""
+"""The page of usage and cost, with its plots drawn as SVG."""
 
 import math
 from collections import defaultdict
@@ -23,18 +23,18 @@ from maestro.domain.llm.usage_views import LatencyQuery, UsageFilter, usage_page
 WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
 LABELS = 5
-"""Approximate number of labels under a plot."""
+"""Approximate number of labels below a plot."""
 STEPS = 4
-"""Approximate number of lines across a plot."""
+"""Approximate number of horizontal lines in a plot."""
 COLOURS = 6
-"""Colours that people can distinguish; all further series become one, the last."""
+"""Number of colours that people can distinguish; further series are added up in the last one."""
 OTHERS = "others"
 DAY, YEAR = len("2026-11-20"), len("2026-")
-"""Characters of a day, and of its year, which labels leave out."""
+"""Length of a date, and of its year with the hyphen, which labels leave out."""
 EDGE = 22
-"""Least distance of the middle of a label from the right edge."""
+"""Minimum distance from the middle of a label to the right edge."""
 DETAILED_COLUMNS = 48
-"""Columns up to which the text of each lists its series; with more, the text has the sum, to keep the page small."""
+"""Up to this many columns, the text of a column lists its series; with more, only the sum, for a small page."""
 GAP = 0.25
 """The share of a column's width that stays empty."""
 
@@ -53,9 +53,9 @@ STACKS = (
 PERIOD_FIELDS = ("since", "until")
 FILTERS = (*PERIOD_FIELDS, *(name for name in UsageFilter.model_fields if name not in PERIOD_FIELDS))
 JOB_FILTERS = ("since", "until", "agent", "client", "platform")
-"""Filters that apply to jobs too."""
+"""The filters of the page that also apply to the latency of jobs."""
 ROWS = 31
-"""Rows of a table; the CSV file has all."""
+"""The most rows of a table; the CSV file has all."""
 MOST_DAYS = 120
 """Days up to which a column of a plot is a day; above, it is a month."""
 MOST_MONTH_DAYS = 3_650
@@ -70,7 +70,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @dataclass(frozen=True)
 class PlotSeries:
-    """A series of a plot in one colour, counted from 1, with its value in each column."""
+    """A series of a plot, with its colour number, from 1, and its value in each column."""
 
     colour: int
     label: str
@@ -87,7 +87,7 @@ class PlotShape:
 
 @dataclass(frozen=True)
 class PlotColumn:
-    """The area of a column that reacts to the pointer, and its text."""
+    """The area of a column that shows a text under the pointer, and the text."""
 
     x: float
     width: float
@@ -120,16 +120,16 @@ class Plot:
 
 
 def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
-    """Return the largest series in their colours, and the others as one; ``values`` are by column and label.
+    """Return the largest series, each in a colour, and all others as one.
 
-    A series without a value above zero is left out.
+    ``values`` are by column and label. A series without a value above zero is left out.
     """
     totals: defaultdict[str, float] = defaultdict(float)
     for (_, label), value in values.items():
         totals[label] += value
     ranked = sorted((label for label, total in totals.items() if total > 0), key=lambda label: (-totals[label], label))
     own = ranked if len(ranked) <= COLOURS else ranked[: COLOURS - 1]
-    # Pairs, because an agent may be called as the rest is.
+    # Pairs of series and label, because an agent may have the same name as the series of all others.
     groups = [(label, [label]) for label in own]
     if len(own) < len(ranked):
         groups.append((OTHERS, ranked[len(own) :]))
@@ -139,14 +139,16 @@ def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> 
     )
 
 
-def stacked(names: Sequence[str], series: Sequence[PlotSeries], format_value: FormatValue) -> Plot:
-    """Draw series as stacked columns, one column for each name."""
-    scale = ticks(max((sum(column) for column in zip(*(part.values for part in series), strict=True)), default=0.0))
+def stacked_plot(names: Sequence[str], series: Sequence[PlotSeries], format_value: FormatValue) -> Plot:
+    """Return a plot of stacked columns, one column for each name."""
+    scale = axis_values(
+        max((sum(column) for column in zip(*(part.values for part in series), strict=True)), default=0.0)
+    )
     step = (WIDTH - LEFT - RIGHT) / max(1, len(names))
     floors = [0.0] * len(names)
     shapes = []
     for part in series:
-        shapes.append(PlotShape(part.colour, _path(part.values, floors, scale[-1], step)))
+        shapes.append(PlotShape(part.colour, _draw_bars(part.values, floors, scale[-1], step)))
         floors = [floor + value for floor, value in zip(floors, part.values, strict=True)]
     return Plot(
         shapes=tuple(shapes),
@@ -154,14 +156,14 @@ def stacked(names: Sequence[str], series: Sequence[PlotSeries], format_value: Fo
             PlotColumn(_round(LEFT + index * step), _round(step), _column_text(name, index, series, format_value))
             for index, name in enumerate(names)
         ),
-        across=tuple(PlotLabel(_round(_height(value, scale[-1])), format_value(value)) for value in scale),
+        across=tuple(PlotLabel(_round(_y_position(value, scale[-1])), format_value(value)) for value in scale),
         below=_labels_below(names, step),
         legend=tuple(series),
     )
 
 
-def ticks(most: float) -> tuple[float, ...]:
-    """Return round values from 0 up to ``most`` or just above, for the lines across."""
+def axis_values(most: float) -> tuple[float, ...]:
+    """Return round values from 0 up to ``most`` or just above, for the horizontal lines of a plot."""
     if most <= 0:
         return (0.0, 1.0)
     rough = most / STEPS
@@ -171,18 +173,18 @@ def ticks(most: float) -> tuple[float, ...]:
     return tuple(round(step * number, 12) for number in range(count + 1))
 
 
-def _path(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
-    """Return the bars of one series as an SVG path; ``floors`` are the sums of the series below."""
+def _draw_bars(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
+    """Return the bars of one series as an SVG path; ``floors`` are the sums of the series below it."""
     width, bars = _round(step * (1 - GAP)), []
     for index, (value, floor) in enumerate(zip(values, floors, strict=True)):
         if value > 0:
-            low, high = _height(floor, most), _height(floor + value, most)
+            low, high = _y_position(floor, most), _y_position(floor + value, most)
             left = _round(LEFT + index * step + step * GAP / 2)
             bars.append(f"M{left:g} {_round(low):g}v{_round(high - low):g}h{width:g}v{_round(low - high):g}z")
     return "".join(bars)
 
 
-def _height(value: float, most: float) -> float:
+def _y_position(value: float, most: float) -> float:
     return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / most
 
 
@@ -209,7 +211,7 @@ def _round(number: float) -> float:
 
 
 @router.get("")
-def show(request: Request) -> Response:
+def show_usage(request: Request) -> Response:
     """Show usage and cost of a period; an error in the filter is shown above the form."""
     parts, filters = parts_of(request), read_filters(request, (*FILTERS, "by"))
     query, problem = read_query(UsageFilter, {name: filters[name] for name in FILTERS})
@@ -226,19 +228,19 @@ def show(request: Request) -> Response:
         filters=filters,
         by=UsageBy(by),
         stacks=STACKS,
-        content=_content(parts, UsageBy(by), query),
+        content=_read_usage(parts, UsageBy(by), query),
         problem=problem,
         periods=[(days, today - timedelta(days=days - 1)) for days in PERIODS],
-        change=change,
+        change=describe_change,
         filtered=any(filters[name] for name in FILTERS if name not in PERIOD_FIELDS),
-        export=lambda path, **more: _export(query, path, more),
-        fullest=fullest,
+        export=lambda path, **more: _export_address(query, path, more),
+        fullest=most_used_budgets,
         nobody=NOBODY,
         most=ROWS,
     )
 
 
-def _content(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
+def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
     with parts.store.view() as tx:
         period = query.period(tx.llm.budgets.today)
         usage = tx.llm.usage.parts(by, period, query.scope)
@@ -255,23 +257,23 @@ def _content(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, o
         }
 
 
-def fullest(budgets: BudgetPage) -> Sequence[BudgetView]:
-    """Return the budget of the whole day, then the most used ones."""
+def most_used_budgets(budgets: BudgetPage) -> Sequence[BudgetView]:
+    """Return the budget of the day first, then those of which the largest share is used."""
     return sorted(budgets.items, key=lambda budget: (budget.scope is not BudgetScope.DAY, -budget.share))[:ROWS]
 
 
-def change(now: float, before: float) -> str:
-    """Return the change since the period before, in words."""
+def describe_change(now: float, before: float) -> str:
+    """Return the change from the previous period in words, such as ``20% more``."""
     if not before:
-        return "nothing before" if now else "as before"
+        return "nothing before" if now else "unchanged"
     share = now / before - 1
     if abs(share) < 0.005:
-        return "as before"
+        return "unchanged"
     return f"{abs(share):.0%} {'more' if share > 0 else 'less'}"
 
 
 def columns_of(period: Period) -> tuple[Sequence[str], int]:
-    """Return the names of the columns of a plot, and the number of characters of a day that name its column."""
+    """Return the names of a plot's columns, and how many first characters of a date name its column."""
     if period.days > MOST_MONTH_DAYS:
         return [str(year) for year in range(period.since.year, period.until.year + 1)], YEAR_CHARS
     days = [str(period.since + timedelta(days=number)) for number in range(period.days)]
@@ -284,11 +286,11 @@ def _plot_costs(period: Period, usage: Sequence[UsagePart]) -> Plot:
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for part in usage:
         values[part.day[:chars], part.sum.key or NOBODY] += part.sum.cost_usd or 0.0
-    return stacked(names, series_of(names, values), words.money)
+    return stacked_plot(names, series_of(names, values), words.money)
 
 
 def _plot_tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
-    """Draw the input tokens outside and inside of caches, and the output tokens."""
+    """Plot the input tokens that caches did not and did serve, and the output tokens."""
     names, chars = columns_of(period)
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for day in days:
@@ -296,18 +298,18 @@ def _plot_tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
         values[column, "in"] += max(0, day.input_tokens - day.cached_tokens)
         values[column, "in, cached"] += max(0, day.cached_tokens)
         values[column, "out"] += max(0, day.output_tokens)
-    return stacked(names, series_of(names, values), format_amount)
+    return stacked_plot(names, series_of(names, values), format_amount)
 
 
 def format_amount(count: float) -> str:
-    """Return an amount in few characters: 1.5k, 20M."""
+    """Return an amount in few characters, such as 1.5k or 20M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= size:
             return f"{count / size:.4g}{unit}"
     return f"{count:.4g}"
 
 
-def _export(query: UsageFilter, path: str, more: Mapping[str, object]) -> str:
-    """Return the address of a file with the filters of the page."""
+def _export_address(query: UsageFilter, path: str, more: Mapping[str, object]) -> str:
+    """Return the address of a CSV file with the filters of the page."""
     names = JOB_FILTERS if path.endswith("latency.csv") else FILTERS
     return address(path, {**query.model_dump(mode="json", include=set(names), exclude_none=True), **more})

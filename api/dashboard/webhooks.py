@@ -1,4 +1,4 @@
-"""The page of webhooks: add, change, rotate the secret and remove, with plain forms."""
+"""The page of webhooks, with forms that add, change, remove and rotate the secret of one."""
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, TextForm, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
@@ -26,7 +26,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class WebhookForm(TextForm):
-    """The form of a webhook, with texts that the input of the operation checks."""
+    """The form of a webhook, as texts that the operation validates."""
 
     path: str = ""
     name: str = ""
@@ -53,82 +53,82 @@ class _WebhookPageState:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
-    """List the webhooks, with the form for a new one, or for the named one."""
+def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
+    """List the webhooks, with an empty form, or with the form filled from the webhook ``edit``."""
     if not edit:
-        return _page(request, _WebhookPageState())
+        return _render_page(request, _WebhookPageState())
     try:
         webhook = parts.webhooks.show(edit)
     except MaestroError as error:
-        return refused(request, "webhooks", error)
+        return refusal_page(request, "webhooks", error)
     known = webhook.model_dump(by_alias=False, include=set(WebhookForm.model_fields) - {"secret"})
     form = WebhookForm(**{name: str(value) for name, value in known.items()})
-    return _page(request, _WebhookPageState(form, editing=webhook.path, open=True))
+    return _render_page(request, _WebhookPageState(form, editing=webhook.path, open=True))
 
 
 @router.post("")
-def add(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
+def add_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
     """Add a webhook and show its new secret this once; an error is shown on the page."""
     return submit(
         lambda: parts.webhooks.add(read(NewWebhook, form.fields()), OPERATOR),
-        lambda made: _page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
-        lambda error: _page(request, _WebhookPageState(form, problem=error, open=True)),
+        lambda made: _render_page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
+        lambda error: _render_page(request, _WebhookPageState(form, problem=error, open=True)),
     )
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
+def change_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
     """Change a webhook, and redirect to the list."""
     return submit(
         lambda: parts.webhooks.change(
             form.path, read(WebhookChange, form.fields("path", "scheme", "secret")), OPERATOR
         ),
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _WebhookPageState(form, form.path, error, open=True)),
+        lambda error: _render_page(request, _WebhookPageState(form, form.path, error, open=True)),
     )
 
 
 @router.post("/rotate")
-def rotate(request: Request, parts: Parts, path: FormText) -> Response:
+def rotate_secret(request: Request, parts: Parts, path: FormText) -> Response:
     """Give a webhook a new secret, and show it this once."""
     return submit(
         lambda: parts.webhooks.rotate(path, OPERATOR),
-        lambda made: _page(request, _WebhookPageState(made=made)),
-        lambda error: _page(request, _WebhookPageState(problem=error)),
+        lambda made: _render_page(request, _WebhookPageState(made=made)),
+        lambda error: _render_page(request, _WebhookPageState(problem=error)),
     )
 
 
 @router.post("/enable")
-def enable(request: Request, parts: Parts, path: FormText) -> Response:
+def enable_webhook(request: Request, parts: Parts, path: FormText) -> Response:
     """Enable a webhook, and redirect to the list."""
-    return _switch(request, parts, path, enabled=True)
+    return _set_enabled(request, parts, path, enabled=True)
 
 
 @router.post("/disable")
-def disable(request: Request, parts: Parts, path: FormText) -> Response:
+def disable_webhook(request: Request, parts: Parts, path: FormText) -> Response:
     """Disable a webhook, and redirect to the list."""
-    return _switch(request, parts, path, enabled=False)
+    return _set_enabled(request, parts, path, enabled=False)
 
 
 @router.post("/remove")
-def remove(request: Request, parts: Parts, path: FormText) -> Response:
+def remove_webhook(request: Request, parts: Parts, path: FormText) -> Response:
     """Remove a webhook, and redirect to the list."""
     return submit(
         lambda: parts.webhooks.remove(path, OPERATOR),
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _WebhookPageState(problem=error)),
+        lambda error: _render_page(request, _WebhookPageState(problem=error)),
     )
 
 
-def _switch(request: Request, parts: ApiParts, path: str, *, enabled: bool) -> Response:
+def _set_enabled(request: Request, parts: ApiParts, path: str, *, enabled: bool) -> Response:
     return submit(
         lambda: parts.webhooks.change(path, WebhookChange(enabled=enabled), OPERATOR),
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _WebhookPageState(problem=error)),
+        lambda error: _render_page(request, _WebhookPageState(problem=error)),
     )
 
 
-def _page(request: Request, state: _WebhookPageState, status: HTTPStatus | None = None) -> HTMLResponse:
+def _render_page(request: Request, state: _WebhookPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     cursor = request.query_params.get("cursor") or None
     parts = parts_of(request)
     with parts.store.view() as tx:

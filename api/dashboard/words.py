@@ -1,16 +1,16 @@
-"""Short texts of times, durations, amounts and money for the pages."""
+"""Formats times, durations, amounts and money as short texts for the pages."""
 
 from datetime import UTC, datetime
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WITHIN = (1_000_000, 24, 60, 60)
-"""The number of each unit in the next larger one."""
+"""How many of each unit make one of the next larger unit."""
 _SMALL = 0.01
 """Dollars below which an amount is shown with more digits."""
 
 
 def far(moment: datetime, now: datetime) -> str:
-    """Return the distance of a moment in words: ``5 min ago``, ``in 2 h``; static/times.js uses the same words."""
+    """Return the distance to a moment as text, such as ``5 min ago`` or ``in 2 h``, as static/times.js does."""
     seconds = round((moment - now).total_seconds())
     if not seconds:
         return "now"
@@ -20,12 +20,12 @@ def far(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Return a moment to the second, in UTC."""
+    """Return a moment as date and time to the second, in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def clock_time(moment: datetime, now: datetime) -> str:
-    """Return the time of day in UTC, or the day if it is not today; static/times.js uses the same format."""
+    """Return the time of day in UTC, or the date if it is not today, in the format of static/times.js."""
     at, today = moment.astimezone(UTC), now.astimezone(UTC).date()
     return (
         f"{at:%H:%M:%S}" if at.date() == today else f"{at:%m-%d %H:%M}" if at.year == today.year else f"{at:%Y-%m-%d}"
@@ -33,11 +33,11 @@ def clock_time(moment: datetime, now: datetime) -> str:
 
 
 def span(milliseconds: int | float | None) -> str:
-    """Return a duration in words; a dash for None."""
+    """Return a duration as text, such as ``2 min 5 s``; a dash for None."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
-        return f"{max(0, milliseconds):.0f} ms"  # not negative, even if the system clock was set back
+        return f"{max(0, milliseconds):.0f} ms"  # never negative, even if the system clock was set back
     if milliseconds < 60_000:
         return f"{milliseconds / 1_000:.1f} s"
     seconds = int(milliseconds // 1_000)
@@ -54,5 +54,5 @@ def money(dollars: float | None) -> str:
 
 
 def number(count: int | float | None) -> str:
-    """Return an amount with separators of thousands; a dash for None."""
+    """Return an amount with thousands separators; a dash for None."""
     return "–" if count is None else f"{count:,}"

@@ -1,4 +1,4 @@
-"""FastAPI dependencies of the routes: the parts of the app, the agent chat, and a row number in a path."""
+"""FastAPI dependencies of the routes: the API's parts, the agent chat, and a row number in a path."""
 
 from typing import Annotated
 
@@ -10,19 +10,19 @@ from maestro.domain.errors import NotFound
 
 
 def parts_of(request: Request) -> ApiParts:
-    """Return the parts of the app that answers this request."""
+    """Return the API's parts of the app that answers this request."""
     found = request.app.state.parts
     assert isinstance(found, ApiParts)
     return found
 
 
 async def _parts(request: Request) -> ApiParts:
-    # Async, because FastAPI runs a plain function in a thread of its pool.
+    # Async, because FastAPI would run a plain function in a thread of its pool.
     return parts_of(request)
 
 
 def chat_of(parts: ApiParts) -> AgentChat:
-    """Return the #maestro chat; raises ``NotFound`` where the configuration has none."""
+    """Return the agent chat (#maestro); raises ``NotFound`` if the configuration disables it."""
     if parts.chat is None:
         raise NotFound("chat.enabled is false, so there is no #maestro chat here")
     return parts.chat
@@ -31,4 +31,4 @@ def chat_of(parts: ApiParts) -> AgentChat:
 Parts = Annotated[ApiParts, Depends(_parts)]
 
 Number = Annotated[int, Path(ge=1, le=LARGEST)]
-"""The number of a row, in a path."""
+"""A row number as a path parameter."""

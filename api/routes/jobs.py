@@ -1,4 +1,4 @@
-"""REST routes of jobs, of batches of them, and of the questions for which they wait.
+"""REST routes of jobs, of batches of jobs, and of the questions for which jobs wait.
 
 See docs/decisions.md: questions.
 """
@@ -26,13 +26,13 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
     status.HTTP_200_OK: {"model": BatchPreview, "description": "The preview of a dry run"},
     status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which runs in the background"},
 }
-"""The responses to a request for a batch."""
+"""The OpenAPI responses of a request for a batch."""
 
 
 class BulkReplay(JobSelection):
     """The jobs to replay, and the mode; with ``dryRun`` the response is a preview, and nothing is changed.
 
-    ``edits`` need the mode ``restart``.
+    ``edits`` are allowed only with the mode ``restart``.
     """
 
     mode: Literal["resume", "restart"]
@@ -40,7 +40,7 @@ class BulkReplay(JobSelection):
     dry_run: bool = False
 
     @model_validator(mode="after")
-    def _fitting(self) -> "BulkReplay":
+    def _check_edits(self) -> "BulkReplay":
         check_edits(self.mode, self.edits)
         return self
 
@@ -57,17 +57,17 @@ batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
 
 
 @batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
-def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> BatchPreview | BatchView:
+def replay_jobs(parts: Parts, bulk: BulkReplay, response: Response) -> BatchPreview | BatchView:
     """Replay many jobs; 409 if the number of matching jobs is not ``expected``."""
-    selection = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
-    return _begin_batch(parts, BatchRequest(action=BatchAction(wish.mode), **selection), response, dry_run=wish.dry_run)
+    selection = bulk.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction(bulk.mode), **selection), response, dry_run=bulk.dry_run)
 
 
 @batches.post("/cancel", responses=BATCH_RESPONSES, response_model=None)
-def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> BatchPreview | BatchView:
+def cancel_jobs(parts: Parts, bulk: BulkCancel, response: Response) -> BatchPreview | BatchView:
     """Cancel many open jobs; 409 if the number of matching jobs is not ``expected``."""
-    selection = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
-    return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=wish.dry_run)
+    selection = bulk.model_dump(exclude={"dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=bulk.dry_run)
 
 
 batches.serve("GET", "/batches", BatchOperations.list, "list_batches")
@@ -86,9 +86,9 @@ def _begin_batch(parts: Parts, request: BatchRequest, response: Response, *, dry
 class Replay(Value):
     """The mode of a replay and its edits.
 
-    ``resume`` continues at the failed step and keeps every result, ``restart`` starts from the beginning as a new job,
-    and ``what-if`` only shows the answer of now. Without ``edits`` a new job keeps those of the old one; with ``{}`` it
-    has none. A ``preview`` only returns the steps, the cost and the repeated effects.
+    ``resume`` continues at the failed step with all results so far, ``restart`` starts from the beginning as a new job,
+    and ``what-if`` only shows the answer that would be given now. Without ``edits`` a new job takes over the edits of
+    the old one; with ``{}`` it has none. A ``preview`` only returns the steps, the cost and the repeated effects.
     """
 
     mode: ReplayMode
@@ -105,7 +105,7 @@ jobs.serve("GET", "/{job_id}/calls/{call_id}/prompt", JobOperations.prompt, "sho
 
 @jobs.post("/{job_id}/replay")
 async def replay_job(parts: Parts, job_id: str, replay: Replay) -> ReplayReference | ReplayPreview:
-    """Replay an ended job; 409 when its state does not allow it. A preview says that in ``problem`` instead."""
+    """Replay an ended job; 409 when its state does not allow that, which a preview says in ``problem``."""
     if replay.preview:
         return await asyncio.to_thread(parts.jobs.preview, job_id, replay.mode, replay.edits)
     return ReplayReference(id=await parts.jobs.replay(job_id, replay.mode, OPERATOR, replay.edits))

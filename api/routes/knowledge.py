@@ -25,14 +25,14 @@ memory = OperationAPIRouter("memory", prefix="/api/agents/{slug}/memory")
 memory.serve("GET", "", MemoryOperations.show, "show_memory")
 
 MARKDOWN = {"requestBody": {"required": True, "content": {"text/markdown": {"schema": {"type": "string"}}}}}
-"""The body in the words of OpenAPI: the text of the file itself, whatever type the client says it is."""
+"""The OpenAPI request body: the text of the file, whatever media type the client states."""
 
 skills = OperationAPIRouter("skills")
 skills.serve("GET", "", SkillOperations.list, "list_skills")
 
 
-def _file_of(media_type: str) -> dict[int | str, dict[str, object]]:
-    """Describe a download in the words of OpenAPI."""
+def _file_responses(media_type: str) -> dict[int | str, dict[str, object]]:
+    """Return the OpenAPI response of a download."""
     return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": "The conversation"}}
 
 
@@ -44,7 +44,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 
 
 @conversations.get(
-    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_of("application/json")
+    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_responses("application/json")
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as one JSON object."""
@@ -52,7 +52,7 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 
 
 @conversations.get(
-    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_of("text/markdown")
+    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_responses("text/markdown")
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as Markdown."""
@@ -72,7 +72,7 @@ def _download(parts: ApiParts, conversation_id: int, export: Export, ending: str
 
 
 def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView]:
-    """Yield all messages, page by page: a slow reader must not keep a connection to the store."""
+    """Yield all messages, page by page, so that a slow reader does not occupy a connection to the store."""
     cursor: str | None = "0"
     while cursor is not None:
         page = parts.conversations.messages(conversation_id, MOST, int(cursor))
@@ -93,13 +93,13 @@ memory.serve("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state"
 memory.serve("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     return await request.body()
 
 
 @skills.post("", status_code=HTTPStatus.CREATED, openapi_extra=MARKDOWN)
-def add_skill(parts: Parts, body: Annotated[bytes, Depends(_body)], replace: bool = False) -> SkillDetail:
-    """Put a skill, as Markdown with front matter, into the folder; 409 if the slug is taken and ``replace`` not set."""
+def add_skill(parts: Parts, body: Annotated[bytes, Depends(_read_body)], replace: bool = False) -> SkillDetail:
+    """Put a skill, as Markdown with front matter, into the folder; 409 if its slug is taken, without ``replace``."""
     return parts.skills.add(body, OPERATOR, replace=replace)
 
 
@@ -112,7 +112,7 @@ skills.serve("POST", "/try", SkillOperations.trial, "try_message")
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}, "description": "The file"}},
 )
 def show_text(parts: Parts, slug: str) -> PlainTextResponse:
-    """Return the file of a skill as it stands in its folder, with its front matter; 409 if it cannot be read here."""
+    """Return the file of a skill, with its front matter; 409 if this process cannot read the file."""
     return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")
 
 

@@ -1,4 +1,4 @@
-"""REST routes made from operations: parameters, response model and description are those of the operation."""
+"""REST routes generated from operations, with the operation's parameters, response model and description."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,8 +19,8 @@ ACTOR = "actor"
 class OperationAPIRouter(APIRouter):
     """The routes of the operations in the field ``noun`` of ``ApiParts``.
 
-    Their paths begin with ``/api/`` and the noun, or with ``prefix``; their group is the noun, or ``tag``. A route that
-    needs more than the parameters and the view of its operation is declared as with any ``APIRouter``.
+    The paths begin with ``/api/`` and the noun, or with ``prefix``; the OpenAPI group is the noun, or ``tag``. A route
+    that needs more than the parameters and the view of its operation is declared as with any ``APIRouter``.
     """
 
     def __init__(self, noun: str, *, tag: str = "", prefix: str = "") -> None:
@@ -33,7 +33,7 @@ class OperationAPIRouter(APIRouter):
     ) -> None:
         """Serve an operation; the status is 201 for an addition and 204 without a result, unless ``status`` is set.
 
-        A viewer may use every operation without an ``actor``, because it changes nothing.
+        A viewer may use every operation without the parameter ``actor``, because such an operation changes nothing.
         """
         endpoint = _endpoint(self._operations, operation, method)
         endpoint.__name__ = name
@@ -51,7 +51,7 @@ class OperationAPIRouter(APIRouter):
 
 
 def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., Any], method: str) -> Callable[..., Any]:
-    """Return an operation as a FastAPI endpoint, with the parts in place of ``self`` and the operator as the actor."""
+    """Return a FastAPI endpoint that calls an operation with the operator as ``actor``."""
     described = signature(operation)
     fixed = {ACTOR: OPERATOR} if ACTOR in described.parameters else {}
     own = [_parameter(one, method) for one in list(described.parameters.values())[1:] if one.name != ACTOR]
@@ -72,7 +72,7 @@ def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., An
 
 
 def _parameter(parameter: Parameter, method: str) -> Parameter:
-    """Return a parameter for FastAPI; with GET, each field of a model is a query parameter."""
+    """Return a parameter for FastAPI; with GET, each field of a model becomes a query parameter."""
     kind = parameter.annotation
     if method == "GET" and isinstance(kind, type) and issubclass(kind, BaseModel):
         kind = Annotated[kind, Query()]

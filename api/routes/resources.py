@@ -111,7 +111,7 @@ endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
 
 @tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
 def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
-    """Revoke a token: from its next request on it opens nothing."""
+    """Revoke a token; the next request with it is refused."""
     parts.tokens.revoke(slug, token_id, OPERATOR)
 
 
@@ -123,9 +123,9 @@ bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channe
 
 
 @audit.get("/audit.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
-def export_audit(parts: Parts, wanted: Annotated[AuditFilter, Query()]) -> StreamingResponse:
-    """Export the newest 100,000 entries that match, newest first; no text in it is a formula to a spreadsheet."""
-    return _csv_file("audit.csv", parts.audit.export(wanted))
+def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> StreamingResponse:
+    """Export the newest 100,000 matching entries as CSV, newest first; spreadsheets read no text in it as a formula."""
+    return _csv_file("audit.csv", parts.audit.export(query))
 
 
 usage = OperationAPIRouter("usage", prefix="/api")
@@ -134,7 +134,7 @@ usage.serve("GET", "/usage", UsageOperations.show, "show_usage")
 
 @usage.get("/usage.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
 def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
-    """Export the sums, up to 100,000 of them; no text in it is a formula to a spreadsheet."""
+    """Export up to 100,000 sums of usage as CSV; spreadsheets read no text in it as a formula."""
     return _csv_file(f"usage-by-{table.by}.csv", parts.usage.export(table))
 
 
@@ -143,7 +143,7 @@ usage.serve("GET", "/usage/latency", UsageOperations.latency, "show_latency")
 
 @usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
 def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
-    """Export the same figures: those of all days together, which have no day, and then those of each."""
+    """Export the latencies as CSV: first those of all days together, without a day, then those of each day."""
     return _csv_file("latency.csv", parts.usage.export_latency(query))
 
 
@@ -155,24 +155,24 @@ def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
 
 
 @schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
-def backfill_schedule(parts: Parts, ref: str, wish: BackfillRequest, response: Response) -> BackfillView:
-    """Begin a run for each time from ``from`` to ``to`` that had none, at most 100, one after the other.
+def backfill_schedule(parts: Parts, ref: str, backfill: BackfillRequest, response: Response) -> BackfillView:
+    """Start a run for each missed time from ``from`` to ``to``, at most 100, one after the other.
 
-    With ``preview`` it only tells which, with status 200.
+    With ``preview`` the response only lists these times, with status 200.
     """
-    if wish.preview:
+    if backfill.preview:
         response.status_code = HTTPStatus.OK
-    return parts.schedules.backfill(ref, wish, OPERATOR)
+    return parts.schedules.backfill(ref, backfill, OPERATOR)
 
 
 @endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)
 def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
-    """Take a signed delivery: the answer names the job that it made, which is committed by then.
+    """Accept a signed delivery; the response names the job, which is committed by then.
 
-    The same delivery once more gets the same answer, with ``duplicate``. 401 for a signature that is missing, wrong,
-    too old or used already, 404 for an unknown or disabled path, 413, 429 and 503 with ``Retry-After``.
+    A repeated delivery gets the same response, with ``duplicate``. 401 for a signature that is missing, wrong, too old
+    or already used, 404 for an unknown or disabled path, 413, 429 and 503 with ``Retry-After``.
     """
-    del path  # part of the signature for the route only; the guard reads the path
+    del path  # FastAPI needs the path parameter in the signature; the guard has already used it
     delivery = signed_request(request)
     try:
         payload = read_payload(delivery.body, request.headers.get("content-type", ""))

@@ -1,4 +1,4 @@
-"""REST routes of the process itself: health, metrics, settings, the description of the API, tickets and the agent chat.
+"""REST routes of the process: health, metrics, settings, the API's description, tickets and the agent chat.
 
 See docs/decisions.md: web identity.
 """
@@ -38,8 +38,8 @@ SettingValues = Annotated[
     dict[str, JsonValue],
     Body(
         examples=[{"chat.limits.maxMessageChars": 8192}],
-        description="values by key, null to take back what was set; `version`, if it is there, is the one that was "
-        "read, and 409 is answered when it is no longer the newest",
+        description="new values by key, null to reset one; with `version`, the version of the settings that the caller "
+        "read, the response is 409 if the settings have changed since",
     ),
 ]
 
@@ -55,13 +55,13 @@ chat = APIRouter(route_class=PasswordRoute, tags=["chat"], prefix="/api/chat")
 
 @health.get("/healthz")
 async def healthz() -> Liveness:
-    """Report that the process is alive; nothing else is checked."""
+    """Report that the process is alive, without checking anything else."""
     return Liveness()
 
 
-@metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})
+@metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "A part of Maestro does not work"}})
 async def readyz(parts: Parts, response: Response) -> Readiness:
-    """Report whether store, Temporal, worker and connectors work; 503 if one does not."""
+    """Report whether store, Temporal, worker and connectors work; 503 if one of them does not."""
     readiness = Readiness.of(await parts.health.checks())
     response.status_code = readiness.http_status
     return readiness
@@ -76,54 +76,54 @@ async def metrics(parts: Parts) -> Response:
 
 @description.get("/api/openapi.json")
 async def openapi(request: Request) -> Mapping[str, Any]:
-    """Return this description in OpenAPI 3.1."""
+    """Return the description of this API in OpenAPI 3.1."""
     described = request.app.openapi()
     return {**described, "components": {**described.get("components", {}), "securitySchemes": SCHEMES}}
 
 
 @settings.get("")
 def show_settings(parts: Parts, response: Response) -> SettingsPage:
-    """List every key with its value and origin, and whether it can be set while Maestro runs."""
-    return _with_tag(parts.settings.page(), response)
+    """List every setting with its value and origin, and whether it can be changed while Maestro runs."""
+    return _add_version_tag(parts.settings.page(), response)
 
 
 @settings.patch("")
 def change_settings(
     parts: Parts, response: Response, changes: SettingValues, if_match: Annotated[str | None, Header()] = None
 ) -> SettingsPage:
-    """Set keys while Maestro runs, all or none; every process works by them within a second.
+    """Set values while Maestro runs, all or none; every process applies them within a second.
 
-    400 for a value that cannot be, 409 for a key that needs a restart.
+    400 for an invalid value, 409 for a setting that needs a restart.
     """
     values = {key: value for key, value in changes.items() if key != VERSION}
     version = _parse_version(changes.get(VERSION) if VERSION in changes else if_match)
-    return _with_tag(parts.settings.change(values, version, OPERATOR), response)
+    return _add_version_tag(parts.settings.change(values, version, OPERATOR), response)
 
 
 def _parse_version(version: JsonValue) -> int | None:
-    """Return the version that the caller read, None without one; raises ``InvalidRequest``."""
+    """Return the version of the settings that the caller read, None without one; raises ``InvalidRequest``."""
     if version is None or version == "*":
         return None
     number = re.fullmatch(r'(?:W/)?"?(\d{1,18})"?', str(version)) if not isinstance(version, bool) else None
     if number is None:
-        raise InvalidRequest("version: expected the number that GET /api/settings told")
+        raise InvalidRequest("version: expected the number that GET /api/settings returned")
     return int(number[1])
 
 
-def _with_tag(page: SettingsPage, response: Response) -> SettingsPage:
+def _add_version_tag(page: SettingsPage, response: Response) -> SettingsPage:
     response.headers["ETag"] = f'"{page.version}"'
     return page
 
 
 class Ticket(Value):
-    """A ticket for one connection, valid for 60 seconds."""
+    """A ticket that authenticates one web socket connection, valid for 60 seconds."""
 
     ticket: str
 
 
 @tickets.post("/api/web/tickets")
 def add_ticket(parts: Parts) -> Ticket:
-    """Return a ticket for the auth frame of a web socket."""
+    """Create a ticket, which a client sends in the auth frame of a web socket."""
     ticket = secrets.token_urlsafe(TICKET_BYTES)
     with parts.store.begin() as tx:
         tx.users.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
@@ -131,7 +131,7 @@ def add_ticket(parts: Parts) -> Ticket:
 
 
 class NewPost(Value):
-    """A post of a person; other fields are ignored, and the author is always ``@human``."""
+    """A person's post in the agent chat; other fields are ignored, and the author is always ``@human``."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -146,21 +146,21 @@ class PostedView(Value):
 
 
 class ChatQuery(Value):
-    """``limit`` is how many of the newest posts to list; without it, all of the session."""
+    """The number of the newest posts to list, ``limit``; without it, all posts of the session."""
 
     limit: int | None = Field(default=None, ge=1, le=100_000)
 
 
 @chat.post("")
 def post(parts: Parts, new: NewPost) -> PostedView:
-    """Post as @human; 400 for an empty text."""
+    """Add a post as @human to the agent chat; 400 for an empty text."""
     posted = chat_of(parts).service.post(HUMAN, new.text)
     return PostedView(id=posted.id, success=posted.success)
 
 
 @chat.get("", response_model=list[Post])
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
-    """List the posts of this session, oldest first; with If-None-Match, 304 without a new post."""
+    """List the posts of this session, oldest first; 304 if If-None-Match shows that there is no new post."""
     service = chat_of(parts).service
     tag = f'"{service.version()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}

@@ -1,4 +1,4 @@
-"""``maestro doctor``: runs all checks at the same time, each with a timeout, and changes nothing."""
+"""Runs all checks of ``maestro doctor`` at the same time, each with a timeout, and changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from maestro.settings import Survey, find_file, survey_settings
 from maestro.store.inspection import Inspection
 
 CONFIGURATION_CHECK = "configuration"
-FIX = "Correct it; docs/configuration.md lists every key. The other checks go on as if this were left out."
+FIX = "Correct it; docs/configuration.md lists every key. The other checks run as if this entry were not there."
 
 Result = TypeVar("Result")
 
@@ -32,7 +32,7 @@ Options = Mapping[str, object]
 
 
 def configuration(subject: Examined) -> list[Diagnosis]:
-    """Return a diagnosis for each problem of the configuration, or the file in use."""
+    """Return a diagnosis for each problem of the configuration; without one, a diagnosis that names the file in use."""
     survey = subject.survey
     if survey.problems:
         return [broken(CONFIGURATION_CHECK, problem, FIX) for problem in survey.problems]
@@ -42,24 +42,24 @@ def configuration(subject: Examined) -> list[Diagnosis]:
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor that runs each call in its own daemon thread, so that a hanging check cannot keep the process."""
+    """An executor that runs each call in its own daemon thread, so that a hanging check cannot block the exit."""
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any, **named: Any) -> "Future[Result]":
         """Run a call in a thread of its own."""
         future: Future[Result] = Future()
-        Thread(target=_fulfil, args=(future, lambda: work(*arguments, **named)), daemon=True).start()
+        Thread(target=_run_call, args=(future, lambda: work(*arguments, **named)), daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Abandon the calls that still run."""
+        """Return at once, without waiting for the calls that still run."""
 
 
-def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
+def _run_call(future: "Future[Result]", work: Callable[[], Result]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         result = work()
-    # Every exception is passed to the future, because the caller waits for its result.
+    # The future gets every exception, because the caller waits for its result.
     except BaseException as error:  # noqa: BLE001
         future.set_exception(error)
     else:
@@ -67,14 +67,14 @@ def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
 
 
 def examine(config_file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
-    """Return the diagnoses of this installation, in the order in which to repair it."""
+    """Return the diagnoses of this installation, in the order in which an operator should repair it."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(DaemonThreads())
         return runner.run(_examine(config_file, environment, overrides))
 
 
 async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
-    subject = await _subject(await _survey(file, environment, overrides), environment)
+    subject = await _examined_installation(await _survey(file, environment, overrides), environment)
     checks: Mapping[str, Awaitable[list[Diagnosis]]] = {
         "data folder": asyncio.to_thread(data_folder, subject),
         "store": _store_and_connectors(subject),
@@ -88,7 +88,7 @@ async def _examine(file: Path | None, environment: Mapping[str, str], overrides:
 
 
 async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
-    """Read the configuration; without its file, if that cannot be read."""
+    """Read the configuration; if its file cannot be read, only the defaults, the environment and the options."""
     try:
         found = await asyncio.to_thread(find_file, file, environment)
         async with asyncio.timeout(READ_SECONDS):
@@ -96,19 +96,19 @@ async def _survey(file: Path | None, environment: Mapping[str, str], overrides: 
     except ConfigurationError as error:
         problem = str(error)
     except TimeoutError:
-        problem = f"reading the file, or one it refers to, took more than {READ_SECONDS:g} seconds; look at its disk"
+        problem = f"reading maestro.json, or a file it refers to, took over {READ_SECONDS:g} seconds; check its disk"
     defaults = survey_settings(None, environment, overrides)
     return Survey(defaults.settings, (problem, *defaults.problems), None, {})
 
 
-async def _subject(survey: Survey, environment: Mapping[str, str]) -> Examined:
+async def _examined_installation(survey: Survey, environment: Mapping[str, str]) -> Examined:
     folder = survey.settings.data_dir
     try:
         async with asyncio.timeout(FOLDER_SECONDS):
             holder, server = await asyncio.gather(
                 asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
             )
-    except TimeoutError:  # the check of the data folder reports it
+    except TimeoutError:  # `data_folder` reports a folder that does not answer
         return Examined(survey, environment)
     return Examined(survey, environment, holder, server)
 
@@ -127,16 +127,16 @@ async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
 
 
 async def _run_check(name: str, check: Awaitable[list[Diagnosis]]) -> list[Diagnosis]:
-    """Run one check with its timeout; a check that fails never hides the others."""
+    """Run one check with its timeout; a check that fails becomes a diagnosis, so that the others are still reported."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return await check
     except TimeoutError:
-        found = f"there was no answer within {CHECK_SECONDS:g} seconds"
-        return [broken(name, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
-    except MaestroError as error:  # the text of a MaestroError names the fix
-        return [broken(name, str(error), "Correct that, then look again.")]
-    # An unexpected error is reported as a finding, and the other checks still run.
+        found = f"the check did not finish within {CHECK_SECONDS:g} seconds"
+        return [broken(name, found, "Find what hangs: a network disk, a name server, or a machine that is off.")]
+    except MaestroError as error:  # its text already names the fix
+        return [broken(name, str(error), "Correct that, then run `maestro doctor` again.")]
+    # An unexpected error becomes a diagnosis, so that the other checks still run.
     except Exception as error:  # noqa: BLE001
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return [broken(name, f"the check itself failed: {reason}", "Please report this with the line above.")]

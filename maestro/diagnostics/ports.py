@@ -24,7 +24,7 @@ ASK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class PortListener:
-    """A process and the name of its program."""
+    """A process that listens on a port, and the name of its program."""
 
     pid: int
     name: str
@@ -34,8 +34,8 @@ class PortListener:
 
 
 def listener(port: int) -> PortListener | None:
-    """Return the process that listens on the port; None without one, or if it is hidden from this user."""
-    sockets = {f"socket:[{inode}]" for table in TABLES for inode in _inodes(PROC / table, port)}
+    """Return the process that listens on the port; None if no process does, or if it is hidden from this user."""
+    sockets = {f"socket:[{inode}]" for table in TABLES for inode in _listening_inodes(PROC / table, port)}
     if not sockets:
         return None
     for process in PROC.glob("[0-9]*"):
@@ -48,7 +48,7 @@ def listener(port: int) -> PortListener | None:
     return None
 
 
-def _inodes(table: Path, port: int) -> Iterator[str]:
+def _listening_inodes(table: Path, port: int) -> Iterator[str]:
     try:
         lines = table.read_text().splitlines()[1:]
     except OSError:
@@ -62,13 +62,13 @@ def _open_files(process: Path) -> Iterator[str]:
     try:
         for file in os.scandir(process / "fd"):
             yield os.readlink(file.path)
-    except OSError:  # a process of another user, or one that has just ended
+    except OSError:  # the process belongs to another user, or has just ended
         return
 
 
 @dataclass(frozen=True)
 class PortUse:
-    """A server of Maestro: its name and address, the settings of the address, and the path of its health check."""
+    """A server of Maestro, its address with the settings that change it, and the path of its health check."""
 
     name: str
     host: str
@@ -78,13 +78,13 @@ class PortUse:
 
     @property
     def url(self) -> str:
-        """The address of its health check."""
+        """The address of the server's health check."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.health}"
 
 
 def port_uses(settings: Settings) -> Iterator[PortUse]:
-    """Yield every server that would listen on this machine."""
+    """Yield every server of Maestro that would listen on this machine."""
     webui, web, temporal, health = settings.webui, settings.web, settings.temporal, settings.health
     if webui.enabled:
         yield PortUse("dashboard and API", webui.host, webui.port, "webui.port (--port)", "/healthz")
@@ -100,7 +100,7 @@ def port_uses(settings: Settings) -> Iterator[PortUse]:
 
 
 async def ports(subject: Examined) -> list[Diagnosis]:
-    """Return a diagnosis for each port."""
+    """Return a diagnosis for each port that Maestro uses."""
     uses = tuple(port_uses(subject.settings))
     return list(await asyncio.gather(*(_diagnose_port(subject, use, uses) for use in uses)))
 
@@ -114,17 +114,17 @@ async def _diagnose_port(subject: Examined, use: PortUse, uses: Sequence[PortUse
     error = await asyncio.to_thread(_bind_error, use)
     if error is None:
         if subject.holder.running and not subject.holder.shared:
-            fix = "If it was started with other ports, give `maestro doctor` the same options."
+            fix = "If that Maestro was started with other ports, give `maestro doctor` the same options."
             return note(check, f"{use.name}: free, although the data folder is held by {subject.holder}", fix)
         return fine(check, f"{use.name}: free")
     if error.errno != errno.EADDRINUSE:
         found = f"{use.name}: {use.host}:{use.port} cannot be used: {error.strerror}"
-        return broken(check, found, f"Set {use.settings} to a port, and its host to an address, of your own.")
+        return broken(check, found, f"Set {use.settings}, and its host, to values that this user may use.")
     process = await asyncio.to_thread(listener, use.port)
-    return _diagnose_taken(subject, use, process, bool(use.health) and await answers(use))
+    return _diagnose_taken_port(subject, use, process, bool(use.health) and await answers(use))
 
 
-def _diagnose_taken(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
+def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
     check, server = f"port {use.port}", subject.server
     if is_maestro and _uses_this_folder(subject, process):
         return fine(check, f"{use.name}: served by the running Maestro")
@@ -150,20 +150,20 @@ def _uses_this_folder(subject: Examined, process: PortListener | None) -> bool:
 
 
 def _bind_error(use: PortUse) -> OSError | None:
-    """Return the error of a server at this address; the probe binds without listening, so no client can connect."""
+    """Return the error that a server would get at this address; the probe binds without listening for clients."""
     try:
         found = socket.getaddrinfo(use.host, use.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         return error
-    errors = [_bind(family, address) for family, _, _, _, address in found]
+    errors = [_try_bind(family, address) for family, _, _, _, address in found]
     relevant = [error for error in errors if error and error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)]
     return next(iter(relevant), None) or (errors[0] if all(errors) else None)
 
 
-def _bind(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError | None:
+def _try_bind(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError | None:
     try:
         with socket.socket(family) as probe:
-            # The servers set SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
+            # As in the servers: closed connections of an earlier run (TIME_WAIT) must not count as a listener.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -174,7 +174,7 @@ def _bind(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError 
 
 
 async def answers(use: PortUse) -> bool:
-    """Tell whether the listening server reports itself healthy in Maestro's format."""
+    """Tell whether a server answers the health check as a healthy Maestro does."""
     try:
         async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as http:
             answer = (await http.get(use.url)).json()

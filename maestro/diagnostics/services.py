@@ -1,4 +1,4 @@
-"""The checks of connections: Temporal, the platforms and the accounts of providers."""
+"""The checks of connections: Temporal, the platforms and the accounts of model providers."""
 
 import asyncio
 import os
@@ -58,12 +58,12 @@ ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 
 async def temporal(subject: Examined) -> list[Diagnosis]:
-    """Check the server, the namespace, the search attributes and the pollers of the queues."""
+    """Check the Temporal server, its namespace and search attributes, and the pollers of the task queues."""
     endpoint, server = endpoint_of(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
         return list(await diagnose(endpoint, queue_names(subject.settings)))
     if subject.holder.running:
-        # The embedded server may have been started on another port than is configured.
+        # The embedded server may run on another port than the configured one.
         endpoint = replace(endpoint, address=f"{HOST}:{server.port}") if server is not None else endpoint
         return list(await diagnose(endpoint, queue_names(subject.settings)))
     if server is None:
@@ -73,13 +73,13 @@ async def temporal(subject: Examined) -> list[Diagnosis]:
 
 
 def queue_names(settings: Settings) -> list[str]:
-    """Return the names of the queues that need a poller."""
+    """Return the names of the task queues that need a poller."""
     temporal = settings.temporal
     if temporal.embedded:
         return [temporal.task_queue]
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
-    with suppress(ConfigurationError):  # the check of connectors reports it
+    with suppress(ConfigurationError):  # `bots` reports a platform without a connector
         connectors += [(bot.platform, bot.account) for bot in configured_bots(settings)]
     return [queues.main, queues.llm, *(queues.connector(*connector) for connector in connectors)]
 
@@ -97,17 +97,17 @@ async def connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> 
 async def _diagnose_web(subject: Examined, status: ConnectorStatus) -> Diagnosis:
     report = last_report(status)
     if status.state == ConnectorState.FAILED:
-        return broken(WEB_CHECK, report, "Mend what it says; it is tried again with the next start.")
-    if status.state == ConnectorState.STOPPED or not running(subject):
-        gone = "" if status.state == ConnectorState.STOPPED else "; its process is gone"
+        return broken(WEB_CHECK, report, "Correct the reported cause; the next start of Maestro connects it again.")
+    if status.state == ConnectorState.STOPPED or not connectors_may_run(subject):
+        gone = "" if status.state == ConnectorState.STOPPED else "; its process has ended"
         return note(WEB_CHECK, f"{report}{gone}", _how_to_start(subject))
     if status.state != ConnectorState.RUNNING:
-        return note(WEB_CHECK, report, "If it stays like this, restart it and read what it says.")
+        return note(WEB_CHECK, report, "If it stays in this state, restart Maestro and read its log.")
     use = next(use for use in port_uses(subject.settings) if use.health == "/health")
     if await answers(use):
         return fine(WEB_CHECK, report)
-    fix = "If it was started with other ports, give `maestro doctor` the same options; otherwise restart it."
-    return note(WEB_CHECK, f"{report}, but nothing of ours answers at {use.url}", fix)
+    fix = "If Maestro was started with other ports, give `maestro doctor` the same options; otherwise restart it."
+    return note(WEB_CHECK, f"{report}, but no Maestro answers at {use.url}", fix)
 
 
 def _how_to_start(subject: Examined) -> str:
@@ -117,7 +117,7 @@ def _how_to_start(subject: Examined) -> str:
 
 
 def last_report(status: ConnectorStatus) -> str:
-    """Return the last report of a connector, and its time."""
+    """Return the last reported state of a connector, and its time, as one line of text."""
     age = datetime.now(UTC) - status.changed_at
     detail = f" ({status.detail})" if status.detail else ""
     return (
@@ -126,13 +126,13 @@ def last_report(status: ConnectorStatus) -> str:
     )
 
 
-def running(subject: Examined) -> bool:
-    """Tell whether connectors may be running: on a cluster they may run on another machine."""
+def connectors_may_run(subject: Examined) -> bool:
+    """Tell whether connectors may be running; with a Temporal cluster they may run on another machine."""
     return subject.holder.running or not subject.settings.temporal.embedded
 
 
 def bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
-    """Return a diagnosis for each bot of the store, and for each that the configuration will add."""
+    """Return a diagnosis for each bot in the store, and for each that the configuration will add."""
     try:
         factory = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
         configured = configured_bots(subject.settings)
@@ -161,17 +161,17 @@ def _diagnose_bot(
     if status is None:
         return note(check, "it has not been connected yet", "`maestro up`, or `maestro connect`, connects it.")
     if status.state == ConnectorState.FAILED:
-        again = f"Once it is mended on the platform, `maestro connectors enable {row.place}` tries again at once."
+        again = f"Once the cause is corrected on the platform, `maestro connectors enable {row.place}` retries."
         return broken(check, last_report(status), f"{SET_AGAIN} {again}")
-    if status.state == ConnectorState.STOPPED or not running(subject):
+    if status.state == ConnectorState.STOPPED or not connectors_may_run(subject):
         return note(check, last_report(status), "`maestro up`, or `maestro connect`, connects it.")
     if status.state != ConnectorState.RUNNING:
-        return note(check, last_report(status), "If it stays like this, see what the platform says of its own state.")
+        return note(check, last_report(status), "If it stays in this state, look at the status page of the platform.")
     return fine(check, last_report(status))
 
 
-def _stored_rows(subject: Examined) -> Sequence[ModelAccount]:
-    """Return the accounts in the store; none if it cannot be read, which the check of the store reports."""
+def _stored_accounts(subject: Examined) -> Sequence[ModelAccount]:
+    """Return the accounts in the store; none if the store cannot be read, which the check of the store reports."""
     if not os.path.exists(subject.settings.database):
         return ()
     try:
@@ -180,10 +180,10 @@ def _stored_rows(subject: Examined) -> Sequence[ModelAccount]:
         return ()
 
 
-def _unavailable_accounts(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
+def _diagnose_unavailable(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
     """Return a diagnosis for each account that is not called at present."""
     now = datetime.now(UTC)
-    found = [diagnosis for row in rows if (diagnosis := _diagnose_state(row, now)) is not None]
+    found = [diagnosis for row in rows if (diagnosis := _diagnose_status(row, now)) is not None]
     if rows and all(row.status is AccountStatus.DISABLED for row in rows):
         enable = "Give one a working key, or enable it with `maestro accounts enable NAME`."
         found.append(broken(ACCOUNTS_CHECK, "every account is disabled: no message can be answered", enable))
@@ -191,7 +191,7 @@ def _unavailable_accounts(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
 
 
 def _diagnose_command(account: Account, path: str) -> Diagnosis:
-    """Check that a subscription's command can be run; its login is not checked, because that would cost a call."""
+    """Check that a subscription's command can be run; a check of its login would cost a model call."""
     check = f"account {account.name}"
     what = f"{account.provider}/{account.model}"
     command = shutil.which(CLAUDE, path=path)
@@ -199,34 +199,34 @@ def _diagnose_command(account: Account, path: str) -> Diagnosis:
         return broken(
             check,
             f"{what} needs the command {CLAUDE}, which is not on the PATH",
-            "Install Claude Code and log in with it, or take the account out.",
+            "Install Claude Code and log in with it, or remove the account.",
         )
     if account.home_dir and not Path(account.home_dir).expanduser().is_dir():
         login = f"Log in with CLAUDE_CONFIG_DIR={account.home_dir} {CLAUDE}, or correct homeDir."
         return broken(check, f"{what}: there is no folder {account.home_dir} with its login", login)
-    return fine(check, f"{what} through {command}; whether it is logged in shows at the first call")
+    return fine(check, f"{what} through {command}; the first call shows whether a user is logged in")
 
 
-def _diagnose_state(row: ModelAccount, now: datetime) -> Diagnosis | None:
+def _diagnose_status(row: ModelAccount, now: datetime) -> Diagnosis | None:
     check = f"account {row.name}"
     if row.status is AccountStatus.DISABLED:
         why = f" after {row.last_error}" if row.last_error else ""
         fix = f"Give it a working key, or `maestro accounts enable {row.name}`."
-        return note(check, f"it is disabled{why} and is not asked", fix)
+        return note(check, f"the account is disabled{why} and is not called", fix)
     if row.rate_limited_until is not None and row.rate_limited_until > now:
         until = f"{row.rate_limited_until:%Y-%m-%d %H:%M:%S} UTC"
-        return note(check, f"it, or a model of it, is left alone until {until} ({row.last_error})")
+        return note(check, f"the account, or one of its models, is in cool-down until {until} ({row.last_error})")
     return None
 
 
 async def accounts(subject: Examined) -> list[Diagnosis]:
-    """Return a diagnosis for each account, or a note that there is none; no request costs anything."""
+    """Return a diagnosis for each provider account, or a note that there is none; no request costs anything."""
     try:
         found = found_accounts(subject.environment)
         real = real_accounts(subject.settings, found)
     except ConfigurationError as error:
         return [broken(ACCOUNTS_CHECK, str(error), "Correct or unset that variable.")]
-    rows = await asyncio.to_thread(_stored_rows, subject)
+    rows = await asyncio.to_thread(_stored_accounts, subject)
     added = [row for row in rows if row.source is AccountSource.API]
     if not real and not added:
         return [note(ACCOUNTS_CHECK, NO_ACCOUNT, ADD_ONE)]
@@ -234,24 +234,26 @@ async def accounts(subject: Examined) -> list[Diagnosis]:
     checks = [_diagnose_configured(subject, account) for account in real]
     checks += [_diagnose_added(subject, row, keys) for row in added]
     models = [f"{account.provider}/{model}" for account in real for model in (account.model, *account.models)]
-    unknown = _unknown_windows(subject, [*models, *models_of(added)])
-    return [*await asyncio.gather(*checks), *_unavailable_accounts(rows), *unknown]
+    unknown = _diagnose_unknown_windows(subject, [*models, *models_of(added)])
+    return [*await asyncio.gather(*checks), *_diagnose_unavailable(rows), *unknown]
 
 
-def _unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
-    """Propose the setting for each model of unknown context window."""
+def _diagnose_unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
+    """Yield a note for each model whose context window is unknown, with the setting that states it."""
     for model in model_table(subject.settings.llm.models).of_unknown_window(models):
-        found = f"its context window is not known, so prompts are kept within {FALLBACK_WINDOW:,} tokens"
+        found = f"its context window is not known, so prompts have at most {FALLBACK_WINDOW:,} tokens"
         entry = f'{{"llm": {{"models": [{{"name": "{without_provider(model)}", "window": TOKENS}}]}}}}'
-        yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the TOKENS that its provider states.")
+        yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the provider's number as TOKENS.")
 
 
 async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
-    """Check an account that an operator added at run time."""
+    """Check an account that an operator added while Maestro ran."""
     try:
         account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
-        return broken(f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Mend that, or give it a new key.")
+        return broken(
+            f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Correct that, or enter a new key."
+        )
     if account.type is AccountType.CLI:
         return _diagnose_command(account, subject.environment.get("PATH", ""))
     described = f"{row.provider}/{row.model}, added with `maestro accounts` or the API"
@@ -265,11 +267,11 @@ async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> 
     what = f"{settings.provider}/{settings.model}"
     variable = PROVIDER_VARIABLES.get(settings.provider, "")
     if not settings.api_key and not settings.base_url and variable and settings.provider not in KEYLESS:
-        fix = f'Set its apiKey in llm.accounts, best as "env:{variable}", or take the account out.'
+        fix = f'Set its apiKey in llm.accounts, best as "env:{variable}", or remove the account.'
         return broken(check, f"{what} has no key", fix)
     if not re.fullmatch(r"[!-~]*", settings.api_key.get_secret_value()):
         place = _key_source(subject, settings)
-        return broken(check, f"{what}: the key from {place} has a blank or another odd character in it", COPY_AGAIN)
+        return broken(check, f"{what}: the key from {place} has a blank or an invalid character in it", COPY_AGAIN)
     source = _describe_key(subject, settings)
     described = f"{what}, {source}" if source else what
     account = account_of(settings)
@@ -277,34 +279,34 @@ async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> 
 
 
 def _diagnose_key(what: str, account: Account, result: KeyCheck) -> Diagnosis:
-    """Return the diagnosis of an account.
+    """Return the diagnosis of an account from the check of its key.
 
     A public provider that cannot be reached is only a note, because the network may recover before the next message.
     The operator has to start a local server, such as Ollama.
     """
     check = f"account {account.name}"
-    # Host and port only, because a user name or a query may hold a secret.
+    # Only the host and port of the address are shown: a user name or a query may hold a secret.
     address = urlsplit(base_url(account) or "").netloc.rpartition("@")[2] or "its provider"
     if result.status is KeyStatus.REFUSED:
-        fix = "Make a new key at the provider and put it where this one comes from, then restart."
+        fix = "Make a new key at the provider, put it in the place of the old one, then restart."
         return broken(check, f"{what}: {address} refuses the key as expired or wrong ({result.detail})", fix)
     if result.status is KeyStatus.UNREACHABLE:
         found = f"{what}: {address} cannot be reached ({result.detail})"
         if account.base_url or account.provider in KEYLESS:
             return broken(check, found, f"Start the server there, or correct the baseUrl of {account.name}.")
-        return note(check, found, "Look at the network of this machine; whether the key is taken is not known.")
+        return note(check, found, "Check the network of this machine; the key was not checked.")
     if result.status is KeyStatus.UNKNOWN:
-        return note(check, f"{what}; whether its key is taken is not known ({result.detail})")
-    # Ollama also accepts the name of llama3:latest without the tag.
+        return note(check, f"{what}; whether the provider accepts its key is not known ({result.detail})")
+    # Ollama also accepts a name without its tag ":latest".
     names = {*result.models, *(name.removesuffix(":latest") for name in result.models)}
     if account.provider == "ollama" and account.model not in names:
         installed = ", ".join(result.models) or "none"
         return broken(check, f"{what} is not installed there; installed: {installed}", f"`ollama pull {account.model}`")
-    return fine(check, f"{what}; {address} answers" if account.provider in KEYLESS else f"{what}; the key is taken")
+    return fine(check, f"{what}; {address} answers" if account.provider in KEYLESS else f"{what}; the key is accepted")
 
 
 def _describe_key(subject: Examined, settings: AccountSettings) -> str:
-    """Return the end and the source of the key, in words; empty without a key."""
+    """Return the last characters and the source of the key as a text, empty without a key."""
     key = settings.api_key.get_secret_value()
     if not key:
         return ""
@@ -317,7 +319,7 @@ def _key_source(subject: Examined, settings: AccountSettings) -> str:
         return f"the environment variable {variable_of(settings)}"
     if any(subject.environment.get(variable) for variable in ACCOUNT_VARIABLES):
         return ACCOUNT_VARIABLES[0]
-    for entry in _entries(subject.survey.written):
+    for entry in _account_entries(subject.survey.written):
         reference = entry.get("apiKey")
         if entry.get("name") == settings.name and isinstance(reference, str):
             kind, _, rest = reference.partition(":")
@@ -327,8 +329,8 @@ def _key_source(subject: Examined, settings: AccountSettings) -> str:
     return f"{subject.survey.file}"
 
 
-def _entries(written: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the valid account entries of the file."""
+def _account_entries(written: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the valid entries of ``llm.accounts`` in the configuration file."""
     llm = written.get("llm")
     listed = llm.get("accounts") if isinstance(llm, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

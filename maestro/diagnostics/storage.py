@@ -1,4 +1,4 @@
-"""The diagnosis of the data folder and of the store."""
+"""The checks of the data folder and of the store."""
 
 import errno
 import fcntl
@@ -24,9 +24,9 @@ from maestro.store.inspection import Inspection, inspect, is_locked
 FOLDER_CHECK = "data folder"
 
 LOW_BYTES = 1024**3
-"""Free space below which doctor notes it: a busy day takes some hundred megabytes."""
+"""Bytes of free space below which doctor adds a note: a busy day takes some hundred megabytes."""
 NEEDED_BYTES = 50 * 1024**2
-"""Free space that the first start needs, for two databases and their logs."""
+"""Bytes of free space that the first start needs, for two databases and their logs."""
 PROBE_BYTES = 256 * 1024
 
 ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
@@ -39,14 +39,14 @@ SKILLS_CHECK = "skills"
 STORE_CHECK = "store"
 SCHEDULES_CHECK = "schedules"
 WEBHOOKS_CHECK = "webhooks"
-SECONDS = 2.0
-"""Seconds for reading every page; a larger database is read in part."""
+READ_SECONDS = 2.0
+"""Seconds for reading the pages of the database; one that takes longer is read in part."""
 MOST_NAMED = 10
-"""Faulty files, schedules or webhooks that one check names."""
+"""The most faulty files, schedules or webhooks that one check names."""
 
 
 def data_folder(subject: Examined) -> list[Diagnosis]:
-    """Check the folder, or the parent in which it will be created."""
+    """Check the data folder, or the parent in which it will be created."""
     folder = subject.settings.data_dir.absolute()
     existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not existing.is_dir():
@@ -62,13 +62,13 @@ def data_folder(subject: Examined) -> list[Diagnosis]:
             return [broken(FOLDER_CHECK, f"{existing} has no space left ({error.strerror})", MAKE_ROOM)]
         return [broken(FOLDER_CHECK, f"{existing} cannot be written: {error.strerror}", ELSEWHERE)]
     held = [fine("holder", f"the data folder is held by {subject.holder}")] if subject.holder.running else []
-    return [_diagnose_disk(folder, existing), *held]
+    return [_diagnose_space(folder, existing), *held]
 
 
-def _diagnose_disk(folder: Path, existing: Path) -> Diagnosis:
+def _diagnose_space(folder: Path, existing: Path) -> Diagnosis:
     free = shutil.disk_usage(existing).free
-    state = f"{folder} can be written" if existing == folder else f"{folder} does not exist yet and can be made"
-    kind = _file_system(existing)
+    state = f"{folder} can be written" if existing == folder else f"{folder} does not exist yet and can be created"
+    kind = _file_system_type(existing)
     if kind in NETWORKED:
         found = f"{state}, but is on a network file system ({kind}), which may lose what a database writes"
         return note(FOLDER_CHECK, found, ELSEWHERE)
@@ -78,19 +78,19 @@ def _diagnose_disk(folder: Path, existing: Path) -> Diagnosis:
     return fine(FOLDER_CHECK, f"{state}; {free / 1024**3:.0f} GB are free there")
 
 
-def _file_system(folder: Path) -> str:
-    """Return the kind of the file system, empty if the system does not report it."""
+def _file_system_type(folder: Path) -> str:
+    """Return the type of the file system, such as ``nfs``; empty if the system does not report it."""
     try:
         mounts = [line.split(" ") for line in MOUNTS.read_text(errors="replace").splitlines()]
     except OSError:
         return ""
     above = [(len(path), kind) for _, path, kind, *_ in mounts if folder.resolve().is_relative_to(path)]
-    # The last mount at a path hides earlier ones.
+    # The last mount at a path hides the earlier mounts there.
     return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
 
 
 def skills(subject: Examined) -> list[Diagnosis]:
-    """Read the skill files as a start does; an invalid file disables only its skill."""
+    """Check the skill files in the way a start reads them; an invalid file disables only its skill."""
     folder = SkillFolder(subject.settings.skills.folder)
     library = choose_files(folder.read(), stored={})
     own = sum(not file.shipped for file in library.chosen.values())
@@ -105,19 +105,19 @@ def _invalid_skills(library: SkillSet) -> Iterator[Diagnosis]:
         )
     more = len(library.problems) - MOST_NAMED
     if more > 0:
-        yield note(SKILLS_CHECK, f"{more} more problems", "Mend the first ones, then look again.")
+        yield note(SKILLS_CHECK, f"{more} more problems", "Correct the first ones, then run `maestro doctor` again.")
 
 
 def _missing_skills(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
     for agent in settings.agents:
         for slug in sorted(set(agent.skills or ()) - library.chosen.keys()):
-            found = f"the agent {agent.slug} lists the skill {slug}, which is not there"
+            found = f"the agent {agent.slug} lists the skill {slug}, which does not exist"
             yield note(SKILLS_CHECK, found, "Correct the slug in agents, or put the skill into the folder.")
 
 
 @dataclass(frozen=True)
 class StoreFindings:
-    """The inspection of the store, None if it cannot be read, and its diagnoses."""
+    """The result of inspecting the store: the inspection, None if the store cannot be read, and the diagnoses."""
 
     inspection: Inspection | None
     diagnoses: list[Diagnosis]
@@ -126,15 +126,17 @@ class StoreFindings:
 def store(subject: Examined) -> StoreFindings:
     """Inspect the store without changing it."""
     path = subject.settings.database
-    # Without permission for the folder, os.path.exists returns False; Path.exists would raise.
+    # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
     if not os.path.exists(path):
-        return StoreFindings(None, [note(STORE_CHECK, f"there is no {path} yet: the first start makes it")])
+        return StoreFindings(None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")])
     try:
-        inspection = inspect(path, SECONDS)
+        inspection = inspect(path, READ_SECONDS)
     except MaestroError as error:
         found, _, fix = str(error).partition(". ")
         return StoreFindings(None, [broken(STORE_CHECK, found, fix)])
-    return StoreFindings(inspection, [_diagnose_pages(subject, inspection), *_locked(subject), *_jobs(inspection)])
+    return StoreFindings(
+        inspection, [_diagnose_pages(subject, inspection), *_check_lock(subject), *_count_jobs(inspection)]
+    )
 
 
 def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
@@ -144,20 +146,20 @@ def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
     size = f"{path.stat().st_size / 1024**2:.1f} MB"
     if not inspection.thorough:
         return fine(STORE_CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")
-    return fine(STORE_CHECK, f"{path} ({size}) is of this release and whole")
+    return fine(STORE_CHECK, f"{path} ({size}) is of this release and undamaged")
 
 
-def _locked(subject: Examined) -> list[Diagnosis]:
+def _check_lock(subject: Examined) -> list[Diagnosis]:
     path = subject.settings.database
-    if not subject.holder.running or not is_locked(path, SECONDS):
+    if not subject.holder.running or not is_locked(path, READ_SECONDS):
         return []
-    found = f"{path} cannot be written: another program has held the lock of the database for {SECONDS:g} s"
+    found = f"{path} cannot be written: another program has held the lock of the database for {READ_SECONDS:g} s"
     return [
         broken(STORE_CHECK, found, "End that program, such as an open sqlite3 shell; Maestro then goes on by itself.")
     ]
 
 
-def _jobs(inspection: Inspection) -> list[Diagnosis]:
+def _count_jobs(inspection: Inspection) -> list[Diagnosis]:
     found = f"{inspection.open_jobs} open, {inspection.failed_jobs} failed"
     if inspection.failed_jobs:
         return [note("jobs", found, "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats.")]
@@ -165,32 +167,32 @@ def _jobs(inspection: Inspection) -> list[Diagnosis]:
 
 
 def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
-    """Return the diagnoses of schedules; none without schedules."""
+    """Return the diagnoses of schedules; none if there are no schedules."""
     found = []
     for schedule in [schedule for schedule in planned if schedule.follow_error][:MOST_NAMED]:
-        problem = f"Temporal could not be told of {schedule.ref} ({schedule.name}): {schedule.follow_error}"
+        problem = f"Temporal did not accept {schedule.ref} ({schedule.name}): {schedule.follow_error}"
         fix = f"Correct it with `maestro schedules edit {schedule.ref}`, or remove it."
         found.append(broken(SCHEDULES_CHECK, problem, fix))
     for schedule in [schedule for schedule in planned if schedule.paused_reason][:MOST_NAMED]:
         problem = f"{schedule.ref} ({schedule.name}) is paused: {schedule.paused_reason}"
-        fix = f"See why in its jobs, then `maestro schedules resume {schedule.ref}`."
+        fix = f"Find the cause in its jobs, then run `maestro schedules resume {schedule.ref}`."
         found.append(note(SCHEDULES_CHECK, problem, fix))
     waiting = sum(not schedule.followed and not schedule.follow_error for schedule in planned)
     if waiting:
-        fix = "A running Maestro tells it within a second of reaching it."
-        found.append(note(SCHEDULES_CHECK, f"Temporal was not told of {waiting} of {len(planned)} yet", fix))
+        fix = "A running Maestro sends them within a second of reaching Temporal."
+        found.append(note(SCHEDULES_CHECK, f"{waiting} of {len(planned)} have not been sent to Temporal yet", fix))
     if not planned or found:
         return found
-    return [fine(SCHEDULES_CHECK, f"{len(planned)} planned, and Temporal was told of all of them")]
+    return [fine(SCHEDULES_CHECK, f"{len(planned)} schedules, all of them known to Temporal")]
 
 
 def webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
-    """Return the diagnoses of webhooks; none without webhooks."""
+    """Return the diagnoses of webhooks; none if there are no webhooks."""
     enabled = [webhook for webhook in stored if webhook.enabled]
     problems = list(_unreadable_secrets(enabled, keys))[:MOST_NAMED]
     if not stored or problems:
         return problems
-    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} take deliveries")]
+    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} are enabled")]
 
 
 def _unreadable_secrets(enabled: Sequence[Webhook], keys: SecretKeys) -> Iterator[Diagnosis]:
@@ -198,9 +200,9 @@ def _unreadable_secrets(enabled: Sequence[Webhook], keys: SecretKeys) -> Iterato
         try:
             checked_secret(webhook.scheme, keys.reveal(webhook.secret).get_secret_value())
         except (ConfigurationError, ValueError) as error:
-            problem = f"the secret of {webhook.path} is of no use: {error}"
+            problem = f"the secret of {webhook.path} cannot be used: {error}"
             if webhook.secret.startswith(SEALED):
-                fix = f"Mend that, or make another with `maestro webhooks rotate {webhook.path}`."
+                fix = f"Correct that, or make a new secret with `maestro webhooks rotate {webhook.path}`."
                 yield broken(WEBHOOKS_CHECK, problem, fix)
-            else:  # the dashboard's process may have an environment that this command lacks
-                yield note(WEBHOOKS_CHECK, problem, "Put it where the process that serves the dashboard can read it.")
+            else:  # only a note: the dashboard's process may have environment variables that this command lacks
+                yield note(WEBHOOKS_CHECK, problem, "Put the secret where the dashboard's process can read it.")

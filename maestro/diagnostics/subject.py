@@ -1,4 +1,4 @@
-"""The installation that doctor examines, and the constructors of diagnoses."""
+"""The installation that ``maestro doctor`` examines, and functions that build its diagnoses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from temporal.server_process import ServerRecord
 
 @dataclass(frozen=True)
 class Examined:
-    """An installation that doctor examines.
+    """The installation that ``maestro doctor`` examines.
 
     ``holder`` is the process that uses the data folder, ``server`` the running embedded Temporal server of the folder.
     """
@@ -23,7 +23,7 @@ class Examined:
 
     @property
     def settings(self) -> Settings:
-        """The valid part of the configuration."""
+        """The settings, without the invalid entries."""
         return self.survey.settings
 
 

@@ -1,4 +1,4 @@
-"""The accounts of the configuration, written into the store, and the queries on all accounts at the start."""
+"""Writes the configured accounts into the store, and answers the questions about all accounts at the start."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,13 +13,13 @@ from maestro.store.store import Store
 
 
 def enter_accounts(
-    store: Store, settings: Settings, keys: SecretKeys, own: Sequence[AccountSettings]
+    store: Store, settings: Settings, keys: SecretKeys, configured: Sequence[AccountSettings]
 ) -> Sequence[ModelAccount]:
     """Write the accounts of the configuration into the store, and return all accounts in the store."""
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
-        tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in own])
-        tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may have raised a budget since the last start
+        tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
+        tx.jobs.wake_for_models(WaitReason.BUDGET)  # a budget may have been raised in the configuration
         return tx.llm.accounts.all()
 
 
@@ -47,18 +47,18 @@ def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretK
 
 
 def preferred_models(store: Store) -> list[str]:
-    """Return the models that active agents name."""
+    """Return the models that active agents name, as first choice or fallback."""
     with store.view() as tx:
         return [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
 
 
 def has_no_account(store: Store) -> bool:
-    """Tell whether no account at a provider exists, so that the demo model answers."""
+    """Tell whether no account at a model provider exists; then the built-in demo model answers."""
     with store.view() as tx:
         return tx.llm.accounts.default_model() == DEMO
 
 
 def wake_for_models(store: Store, *reasons: WaitReason) -> None:
-    """Wake the jobs that wait for a model, for one of these reasons, or for any reason."""
+    """Wake the jobs that wait for a model for one of these reasons; without reasons, all that wait for a model."""
     with store.begin() as tx:
         tx.jobs.wake_for_models(*reasons)

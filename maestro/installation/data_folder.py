@@ -1,4 +1,4 @@
-"""The data folder: created, checked, and locked by one ``maestro up``, or shared by several processes."""
+"""The data folder: created, checked, and locked by one ``maestro up`` or shared by several processes."""
 
 import contextlib
 import errno
@@ -19,21 +19,21 @@ from temporal.server_process import ServerConfig, ServerRecord, read_record
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
 OWNER_ONLY = 0o077
-"""The umask of files that only their owner may read, because they hold prompts, keys and messages."""
+"""The umask for files that only their owner may read, because they hold prompts, keys and messages."""
 CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
     *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
 )
-"""The files that Maestro creates in the folder, which may hold files of others too."""
-TRIES_ALONE = 4
-TRIES_SHARED = 60
+"""Patterns of the files that Maestro creates in the folder; the folder may hold files of other programs too."""
+EXCLUSIVE_TRIES = 4
+SHARED_TRIES = 60
 RETRY_SECONDS = 0.05
 
 
 class FileLock:
-    """A lock between processes on one machine, including containers on one volume; held alone or shared.
+    """A lock between the processes of one machine, also of containers that share a volume; exclusive or shared.
 
-    It uses flock, because a mere lock file would outlive a killed process.
+    It uses flock, because a lock file alone would outlive a killed process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class FileLock:
         self._file: TextIO | None = None
 
     def take(self, *, shared: bool = False, wait: bool = False) -> bool:
-        """Take the lock; false when another process has it, unless ``wait``. Raises ``OSError``."""
+        """Take the lock; return false if another process holds it, or wait for it with ``wait``. Raises ``OSError``."""
         # Python opens files as close-on-exec, so child processes do not inherit the lock.
         file = self._path.open("a+")
         try:
@@ -57,7 +57,7 @@ class FileLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock alone for the length of the block, after waiting for it; raises ``OSError``."""
+        """Wait for the lock and hold it exclusively during the block; raises ``OSError``."""
         self.take(wait=True)
         try:
             yield
@@ -72,14 +72,14 @@ class FileLock:
         self._file.flush()
 
     def holder(self) -> str:
-        """Return the process that signed the lock: ``process 123``, or ``another process``."""
+        """Return the process that wrote its id into the lock file: ``process 123``, or ``another process``."""
         try:
             return f"process {int(self._path.read_text())}"
-        except (OSError, ValueError):  # the holder has locked the file but not yet written its id
+        except (OSError, ValueError):  # the holder has taken the lock but not yet written its process id
             return "another process"
 
     def release(self) -> None:
-        """Release the lock; harmless when it is not held."""
+        """Release the lock, if this object holds it."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -88,7 +88,7 @@ class FileLock:
 def close_to_others(paths: Iterable[Path]) -> None:
     """Remove the permissions of group and others from these files, and from everything in these folders."""
     for path in paths:
-        with contextlib.suppress(OSError):  # deleted in the meantime, or owned by another user
+        with contextlib.suppress(OSError):  # the file was deleted in the meantime, or belongs to another user
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & OWNER_ONLY:
                 path.chmod(stat.S_IMODE(mode) & ~OWNER_ONLY)
@@ -97,14 +97,14 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class DataFolder:
-    """The data folder; as a context manager it is locked, and new files are readable by their owner only.
+    """The data folder, locked as a context manager; files created meanwhile are readable by their owner only.
 
-    A process with its own Temporal server holds the folder alone. Worker, API and connectors beside a cluster share
-    it with each other, but not with a process that holds it alone.
+    A process with its own Temporal server locks the folder exclusively. Worker, API and connectors beside a cluster
+    share it with each other, but not with an exclusive holder.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        """``path`` is created on entry if it does not exist, readable by its owner only."""
+        """Name the folder; it is created on entry if it does not exist, readable by its owner only."""
         self.path = path.expanduser().absolute()
         self._shared = shared
         self._lock = FileLock(self.path / LOCK)
@@ -112,21 +112,21 @@ class DataFolder:
 
     @property
     def pid_file(self) -> Path:
-        """The file with the id of the process that holds the folder alone; removed by a clean exit."""
+        """The file with the process id of the exclusive holder of the folder; removed by a clean exit."""
         return self.path / _PID
 
     def __enter__(self) -> "DataFolder":
-        """Take the folder.
+        """Create the folder if it is missing, and lock it.
 
-        Raises DataFolderBusy when another process has it, ConfigurationError when it cannot be created or written.
+        Raises ``DataFolderBusy`` if another process holds the lock, ``ConfigurationError`` if the folder is unusable.
         """
         self._mask = os.umask(OWNER_ONLY)
         with contextlib.ExitStack() as undo:
             undo.callback(os.umask, self._mask)
             try:
-                self._take()
+                self._create_and_lock()
             except OSError as error:
-                raise ConfigurationError(self._unusable(error)) from error
+                raise ConfigurationError(self._unusable_message(error)) from error
             undo.pop_all()
         close_to_others(path for pattern in CONTENT for path in self.path.glob(pattern))
         return self
@@ -134,24 +134,24 @@ class DataFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the folder."""
+        """Release the lock of the folder."""
         if not self._shared:
             self.pid_file.unlink(missing_ok=True)
         self._lock.release()
         os.umask(self._mask)
 
-    def _take(self) -> None:
+    def _create_and_lock(self) -> None:
         if not self.path.is_dir():
-            # Another process may create it at the same time.
+            # exist_ok, because another process may create the folder at the same time.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._take_lock()
+        self._lock_with_retries()
         try:
-            # Processes that share the folder write a file too, as a check that the folder is writable.
+            # A process that shares the folder writes a file too, to check that the folder is writable.
             fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
             if self._shared:
                 fresh.unlink(missing_ok=True)
-                self.pid_file.unlink(missing_ok=True)  # the file of an exclusive holder that was killed
+                self.pid_file.unlink(missing_ok=True)  # left behind by an exclusive holder that was killed
             else:
                 fresh.replace(self.pid_file)
         except OSError:
@@ -160,22 +160,22 @@ class DataFolder:
             self._lock.release()
             raise
 
-    def _take_lock(self) -> None:
-        # Retried, because `maestro doctor` holds the lock for a moment, and a process that starts at the same
-        # time holds it alone while it migrates the tables.
-        for _ in range(TRIES_SHARED if self._shared else TRIES_ALONE):
+    def _lock_with_retries(self) -> None:
+        # Several tries, because `maestro doctor` holds the lock for a moment, and a process that starts at the
+        # same time holds the lock exclusively while it migrates the tables.
+        for _ in range(SHARED_TRIES if self._shared else EXCLUSIVE_TRIES):
             if self._lock.take(shared=self._shared):
                 return
             time.sleep(RETRY_SECONDS)
-        pid = _signed_process(self.pid_file)
-        # Without a pid file, the holder has only just begun, or there are several.
-        holder = f"process {pid}" if pid is not None else "another Maestro, such as a worker or connectors of its own"
+        pid = _read_pid(self.pid_file)
+        # Without a pid file, the holder has just started, or several processes share the folder.
+        holder = f"process {pid}" if pid is not None else "another Maestro, such as a separate worker"
         raise DataFolderBusy(
             f"The data folder {self.path} is in use by {holder}. "
-            "Stop that Maestro first, or give this one a folder of its own (dataDir)."
+            "Stop that Maestro first, or set dataDir to another folder for this one."
         )
 
-    def _unusable(self, error: OSError) -> str:
+    def _unusable_message(self, error: OSError) -> str:
         reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         fix = "Free some space on that disk, or set" if full else "Set"
@@ -187,7 +187,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FolderHolder:
-    """Whether a Maestro uses the folder, and the id of its process, if it holds the folder alone and wrote its id."""
+    """Whether a Maestro uses the folder, and the process id of an exclusive holder, if known."""
 
     running: bool = False
     shared: bool = False
@@ -200,7 +200,7 @@ class FolderHolder:
 
 
 def holder_of(folder: Path) -> FolderHolder:
-    """Return the process that holds the folder.
+    """Return which process holds the data folder.
 
     Each lock is tried and released at once. The exclusive lock is tried last, because a process that starts in that
     moment would find the folder locked.
@@ -211,34 +211,34 @@ def holder_of(folder: Path) -> FolderHolder:
     except OSError:
         return FolderHolder()
     try:
-        if not _free(lock, fcntl.LOCK_SH):
-            return FolderHolder(running=True, pid=_signed_process(data.pid_file))
-        return FolderHolder() if _free(lock, fcntl.LOCK_EX) else FolderHolder(running=True, shared=True)
+        if not _can_lock(lock, fcntl.LOCK_SH):
+            return FolderHolder(running=True, pid=_read_pid(data.pid_file))
+        return FolderHolder() if _can_lock(lock, fcntl.LOCK_EX) else FolderHolder(running=True, shared=True)
     finally:
         os.close(lock)
 
 
 def server_of(folder: Path) -> ServerRecord | None:
-    """Return the embedded Temporal server of the folder, if it runs."""
+    """Return the embedded Temporal server of the data folder, None if it does not run."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
-    except OSError:  # the check of the data folder reports it
+    except OSError:  # the check `data_folder` of `maestro doctor` reports an unreadable folder
         return None
     return record if record is not None and record.exists() else None
 
 
-def _free(lock: int, kind: int) -> bool:
+def _can_lock(lock: int, kind: int) -> bool:
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, which another check reports
+    except OSError:  # the check `data_folder` of `maestro doctor` reports a file system without locks
         return True
     return True
 
 
-def _signed_process(pid_file: Path) -> int | None:
+def _read_pid(pid_file: Path) -> int | None:
     try:
         return int(pid_file.read_text())
-    except (OSError, ValueError):  # the holder has locked the file but not yet written its id
+    except (OSError, ValueError):  # the holder has taken the lock but not yet written its process id
         return None

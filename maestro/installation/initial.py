@@ -34,7 +34,7 @@ OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"
 OLLAMA_SECONDS = 1.5
 CLAUDE_PRIORITY = 10
-"""The priority of the subscription, before all accounts that charge each call."""
+"""The priority of the subscription: it is called before all accounts that charge each call."""
 
 Document = Mapping[str, object]
 
@@ -43,7 +43,7 @@ CONDUCTOR = {"slug": "conductor", "role": "conductor"}
 
 @dataclass(frozen=True)
 class Discovery:
-    """The discovered accounts for ``llm.accounts``, and a sentence about each."""
+    """The entries for ``llm.accounts`` that were found on this machine, and a sentence about each."""
 
     accounts: tuple[Mapping[str, object], ...] = ()
     sentences: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Discovery:
 
 
 async def discover(environment: Mapping[str, str]) -> Discovery:
-    """Look for accounts; only a local Ollama is contacted, and no key is copied.
+    """Look for accounts of model providers on this machine; only a local Ollama is contacted, and no key is copied.
 
     Raises ``ConfigurationError`` for an invalid value of a provider's variable.
     """
@@ -64,7 +64,7 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
 
 
 def choose_model(installed: Sequence[str]) -> str | None:
-    """Return the installed model to use: the default model if present, else the first that is not for embeddings."""
+    """Return the Ollama model to use: the default model if installed, else the first that is not for embeddings."""
     default = DEFAULT_MODELS[OLLAMA]
     if default in installed:
         return default
@@ -84,7 +84,7 @@ def _discover_key(account: AccountSettings) -> Discovery:
 
 
 async def _discover_ollama(named: AccountSettings | None) -> Discovery:
-    """Ask the Ollama at the address in the environment, else at the default address."""
+    """Look for an Ollama at the address in the environment, else at the default address."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url=LOCAL_OLLAMA, priority=200)
     result = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
     if result.status is not KeyStatus.ACCEPTED:
@@ -94,7 +94,7 @@ async def _discover_ollama(named: AccountSettings | None) -> Discovery:
     model = choose_model(result.models)
     if model is None:
         pull = f"`ollama pull {DEFAULT_MODELS[OLLAMA]}` installs one"
-        return Discovery(sentences=(f"Ollama answers at {account.base_url}, but has no model to talk to; {pull}",))
+        return Discovery(sentences=(f"Ollama answers at {account.base_url}, but has no chat model; {pull}",))
     entry = {
         "name": account.name,
         "provider": OLLAMA,
@@ -106,13 +106,13 @@ async def _discover_ollama(named: AccountSettings | None) -> Discovery:
 
 
 def _discover_claude(environment: Mapping[str, str]) -> Discovery:
-    """Return the command as an account if a user is logged in; the command is not run."""
+    """Return the ``claude`` command as an account if a user is logged in; the command is not run."""
     command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
         return Discovery()
     if not _logged_in(environment):
         fix = f"run `{CLAUDE}` once to log in and `maestro init --force` to use it"
-        return Discovery(sentences=(f"the command {CLAUDE} is at {command}, but nobody is logged in; {fix}",))
+        return Discovery(sentences=(f"the command {CLAUDE} is at {command}, but no user is logged in; {fix}",))
     account = AccountSettings(
         provider="anthropic", name=CLAUDE, type="cli", model=DEFAULT_CLI_MODEL, priority=CLAUDE_PRIORITY
     )
@@ -121,7 +121,7 @@ def _discover_claude(environment: Mapping[str, str]) -> Discovery:
 
 
 def _logged_in(environment: Mapping[str, str]) -> bool:
-    """Look for the files of a login; the credentials themselves are not read."""
+    """Tell whether files of a login exist; the credentials themselves are not read."""
     home = Path(environment.get("HOME") or "~").expanduser()
     own = environment.get("CLAUDE_CONFIG_DIR", "")
     folder, state = (Path(own), Path(own) / ".claude.json") if own else (home / ".claude", home / ".claude.json")
@@ -129,7 +129,7 @@ def _logged_in(environment: Mapping[str, str]) -> bool:
         return True
     try:
         return '"oauthAccount"' in state.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # the file does not exist, or this user may not read it
+    except OSError:  # the file of the login does not exist, or this user may not read it
         return False
 
 
@@ -154,7 +154,7 @@ class InitRequest:
 
 @dataclass(frozen=True)
 class InitPlan:
-    """The actions of ``maestro init``; ``address`` is the cluster to prepare, empty for none."""
+    """The plan of ``maestro init``; ``address`` is the Temporal cluster to prepare, empty for none."""
 
     file: Path
     action: FileAction
@@ -164,7 +164,7 @@ class InitPlan:
 
 
 def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
-    """Survey the machine and plan the new file.
+    """Examine the machine and plan the new configuration file.
 
     Raises ``ConfigurationError`` if an existing file would be replaced, or is invalid, without ``--force``.
     """
@@ -172,7 +172,7 @@ def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
     present = os.path.lexists(file)
     survey = survey_settings(file if present else None, environment, request.overrides)
     if survey.problems and present and request.force:
-        # The old file is replaced, so its problems do not count.
+        # With --force the old file is replaced, so its problems do not matter.
         survey = survey_settings(None, environment, request.overrides)
     if survey.problems:
         raise ConfigurationError("; ".join(survey.problems))
@@ -180,24 +180,24 @@ def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
     document = compose_document(survey, discovery, request.overrides)
     address = survey.settings.temporal.address
     if not address and request.overrides.get("temporal.namespace") is not None:
-        raise ConfigurationError("a namespace is one of a Temporal server of your own: add --temporal-address")
+        raise ConfigurationError("--temporal-namespace needs your own Temporal server: add --temporal-address")
     named = (
         request.overrides.get("temporal.address") is not None or request.overrides.get("temporal.namespace") is not None
     )
     action = decide_action(present, survey.written == document, request.force, bool(address) and not named)
     if action is None:
         raise ConfigurationError(
-            f"{file} is there already and stays as it is; change it by hand, or add --force to replace it (the old one "
-            "is kept beside it)"
+            f"{file} already exists and was not changed; edit it, or add --force to replace it (a copy of the old file "
+            "stays beside it)"
         )
     return InitPlan(file, action, document, discovery, address)
 
 
 def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) -> FileAction | None:
-    """Return the action on the file, None if it is not allowed.
+    """Return the action on the configuration file, None if it is not allowed.
 
-    An existing file is replaced only with ``--force``. It stays if its content would not change, or if only its cluster
-    is to be prepared.
+    An existing file is replaced only with ``--force``. It stays if its content would not change, or if only the
+    Temporal cluster is to be prepared.
     """
     if not present:
         return FileAction.WRITTEN
@@ -209,7 +209,7 @@ def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) ->
 
 
 def compose_document(survey: Survey, discovery: Discovery, overrides: Mapping[str, object]) -> Document:
-    """Return the content of the file; without the old addresses of data and cluster, the data would be lost."""
+    """Return the content of the new file; it takes over the addresses of the data folder and the cluster."""
     data_dir = overrides.get("dataDir") or survey.written.get("dataDir")
     written = survey.written.get("temporal", {})
     temporal = dict(written) if isinstance(written, dict) else {}
@@ -226,7 +226,7 @@ def compose_document(survey: Survey, discovery: Discovery, overrides: Mapping[st
 
 
 def write_plan(plan: InitPlan) -> Path | None:
-    """Write the file, readable by its owner only; return the path of the backup, None without an older file."""
+    """Write the planned file, readable by its owner only; return the path of the old file's backup, or None."""
     if plan.action in (FileAction.KEPT, FileAction.UNCHANGED):
         return None
     try:
@@ -238,7 +238,7 @@ def write_plan(plan: InitPlan) -> Path | None:
 
 
 def prepare_cluster(plan: InitPlan, request: InitRequest, environment: Mapping[str, str]) -> Sequence[str]:
-    """Prepare the namespace and the search attributes on the cluster; return a sentence for each change.
+    """Prepare the namespace and the search attributes on the Temporal cluster; return a sentence for each change.
 
     Raises ``TemporalUnavailable`` with the commands for an administrator if this user has no permission.
     """
@@ -262,9 +262,9 @@ def _write(file: Path, text: str) -> Path | None:
 
 
 def _back_up(file: Path) -> Path:
-    """Copy the file to a name beside it that is still free."""
+    """Copy the file to an unused name beside it, and return the copy's path."""
     names = (file.with_name(f"{file.name}.bak{number or ''}") for number in count())
     backup = next(name for name in names if not os.path.lexists(name))
     shutil.copyfile(file, backup)
-    backup.chmod(0o600)  # readable by the owner only, because it may hold keys
+    backup.chmod(0o600)  # readable by its owner only, because the copy may hold keys
     return backup

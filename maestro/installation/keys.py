@@ -1,4 +1,4 @@
-"""Keys of accounts in the store: encrypted under a key outside of it, or references.
+"""The keys of accounts in the store: encrypted, or stored as references to a variable or a file.
 
 See docs/decisions.md: secrets at rest.
 """
@@ -20,12 +20,12 @@ from maestro.settings.sources import ENVIRONMENT, FILE, References
 
 SEALED = "sealed:"
 VISIBLE_CHARACTERS = 4
-"""Last characters of a key that pages show, if the key is long enough to stay secret."""
+"""Number of last characters of a key that pages show, if the key is long enough to stay secret."""
 LONG_ENOUGH = 16
 
 
 class SecretKeys:
-    """Secrets of the store: encrypted under a key outside of it, so that the database alone reveals none.
+    """The secrets in the store, encrypted by a key outside of the database, which alone reveals none.
 
     References to variables are looked up in ``environment`` at each call. References to files have absolute paths,
     because processes may start in different folders.
@@ -37,9 +37,9 @@ class SecretKeys:
         self._references = References(environment, Path("/"))
 
     def keep(self, text: str) -> StoredKey:
-        """Return the stored form of an entered key or reference.
+        """Return the form in which an entered key or reference is stored.
 
-        Raises ``ConfigurationError`` for an invalid reference; it is read only by the process that uses it.
+        Raises ``ConfigurationError`` for an invalid reference, whose target only the process that uses the key reads.
         """
         if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
             raise ConfigurationError(
@@ -52,7 +52,7 @@ class SecretKeys:
         return StoredKey(SEALED + self._fernet.encrypt(text.encode()).decode(), last4(text))
 
     def reveal(self, secret: str) -> SecretStr:
-        """Return the key; raises ``ConfigurationError`` with the fix."""
+        """Return the key from its stored form; raises ``ConfigurationError`` with the fix."""
         if not secret.startswith(SEALED):
             try:
                 return SecretStr(self._references.read(secret))
@@ -62,31 +62,31 @@ class SecretKeys:
             return SecretStr(self._fernet.decrypt(secret.removeprefix(SEALED)).decode())
         except InvalidToken:
             raise ConfigurationError(
-                "its key was encrypted under another secrets.key than that of this data folder; put the old file back, "
+                "its key was encrypted with another secrets.key than that of this data folder; restore the old file, "
                 "or enter the key again"
             ) from None
 
     def fingerprint(self, *parts: str) -> str:
-        """Return a value that differs for different keys and reveals none."""
+        """Return a keyed hash of these texts, which differs for different keys and reveals none."""
         return hmac.new(self._salt, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
 
 
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the keys of a data folder."""
+    """Return the secrets' encryption for a data folder, whose encryption key is created if it is missing."""
     return SecretKeys(encryption_key(settings), environment)
 
 
 def encryption(settings: Settings) -> EncryptSecret:
-    """Return a function that encrypts secrets under the key of a data folder, created with the first secret."""
+    """Return a function that encrypts secrets; the data folder's key is created with the first secret."""
     return lambda text: open_keys(settings, {}).keep(text)
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the keys of a data folder without creating a key; without a key file, no secret can be decrypted."""
+    """Return the secrets' encryption without creating a key; without a key file no secret can be decrypted."""
     path = encryption_file(settings)
     return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
 
 
 def last4(key: str) -> str:
-    """Return the end of a key for display, nothing of a short one."""
+    """Return the last characters of a key for display, empty for a short key."""
     return key[-VISIBLE_CHARACTERS:] if len(key) >= LONG_ENOUGH else ""

@@ -1,4 +1,4 @@
-"""Migrates the store of a data folder to this release, for installations of several processes."""
+"""Migrates the store of a data folder to this release, for installations with several processes."""
 
 import contextlib
 import time
@@ -13,7 +13,7 @@ from maestro.settings import Settings
 from maestro.store.engine.schema import check, revision
 
 WAIT_SECONDS = 3.0
-"""Seconds to wait for the folder: of processes that start together, one migrates the tables."""
+"""Seconds to wait for the folder while another process, started at the same time, migrates the tables."""
 
 
 class MigrationOutcome(StrEnum):
@@ -25,7 +25,7 @@ class MigrationOutcome(StrEnum):
 
 
 class Migration(Value):
-    """A completed migration; ``before`` and ``after`` are table revisions, ``before`` empty for a new store."""
+    """A completed migration; ``before`` and ``after`` are schema revisions, ``before`` empty for a new store."""
 
     outcome: MigrationOutcome
     database: Path
@@ -36,14 +36,14 @@ class Migration(Value):
 def migrate(settings: Settings) -> Migration:
     """Create the store or migrate it to this release, and write the configured agents and bindings.
 
-    Several processes may call this at once. Migrating the store of an earlier release needs the folder alone, because
-    processes of that release do not know the new tables.
+    Several processes may call this at once. Migrating the store of an earlier release needs an exclusive lock on the
+    folder, because processes of that release do not know the new tables.
 
     Raises ``DataFolderBusy`` if another process uses the old tables, and the errors of ``open_store``.
     """
     database = settings.database
     with contextlib.ExitStack() as held:
-        _take(held, settings.data_dir, database)
+        _lock_folder(held, settings.data_dir, database)
         before = revision(database)
         open_store(settings).close()
         after = revision(database)
@@ -53,10 +53,10 @@ def migrate(settings: Settings) -> Migration:
     )
 
 
-def _take(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
-    """Lock the folder, alone while the tables are those of an earlier release; raises ``DataFolderBusy``."""
+def _lock_folder(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
+    """Lock the data folder, exclusively if the store must be migrated; raises ``DataFolderBusy``."""
     until = time.monotonic() + WAIT_SECONDS
-    while _outdated(database):
+    while _needs_migration(database):
         try:
             held.enter_context(DataFolder(folder))
         except DataFolderBusy:
@@ -67,7 +67,7 @@ def _take(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
     held.enter_context(DataFolder(folder, shared=True))
 
 
-def _outdated(database: Path) -> bool:
+def _needs_migration(database: Path) -> bool:
     """Tell whether the store has the tables of an earlier release."""
     if not revision(database):
         return False

@@ -1,4 +1,4 @@
-"""The store of a data folder with its configured agents and bindings, and the files beside it."""
+"""Opens the store of a data folder with its configured agents and bindings, and names the files beside it."""
 
 import hashlib
 import json
@@ -28,13 +28,13 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 CONFIGURATION = "configuration"
-"""The author, in an agent's history, of changes that come from the configuration."""
+"""The author that an agent's history names for changes that come from the configuration."""
 
 KEY_BYTES = 32
 
 
 def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None:
-    """Write the configured clients; a removed one stays with its usage, but without a budget of its own.
+    """Write the configured clients into the store; one that was removed stays with its usage, but without a budget.
 
     Raises ``Conflict`` when an operator created a client with the same slug.
     """
@@ -44,7 +44,7 @@ def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
-    """Check that a named client exists, by name or slug; raises ``ConfigurationError``."""
+    """Raise ``ConfigurationError`` unless a client with this name or slug exists; ``where`` is the setting with it."""
     try:
         tx.users.clients.id_of(name)
     except InvalidEdit:
@@ -54,7 +54,7 @@ def require_client(tx: Transaction, name: str, where: str) -> None:
 
 
 def enter(tx: Transaction, settings: Settings) -> None:
-    """Make the store match the configuration: write its agents and bindings, and remove former ones.
+    """Write the configured agents, bindings and connectors into the store, and remove those no longer configured.
 
     A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings of
     operators are not changed.
@@ -81,9 +81,9 @@ def enter(tx: Transaction, settings: Settings) -> None:
 
 
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
-    """Write an agent if its entry is new, restored or changed; else the edits of operators stay."""
+    """Write an agent if its entry is new, restored or changed; otherwise the edits of operators stay."""
     require_client(tx, settings.client, f"agents: {settings.slug}")
-    entry = _digest(settings)
+    entry = _entry_digest(settings)
     agent = tx.agents.by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
         return
@@ -92,7 +92,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
         agent = tx.agents.create(new, CONFIGURATION)
     else:
         fields = with_conductor_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
-        # An agent that was paused by an operator stays paused while it is configured.
+        # An agent that an operator paused stays paused as long as it is configured.
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)
     agent.configured, agent.entry = True, entry
@@ -108,14 +108,14 @@ def _archive_removed(tx: Transaction, named: set[str]) -> None:
             tx.agents.put(agent)
 
 
-def _digest(settings: AgentSettings) -> str:
-    """Return a digest of the written fields of an entry, so that new defaults of a release do not change it."""
+def _entry_digest(settings: AgentSettings) -> str:
+    """Return a digest of the fields that an entry sets itself, so that new defaults of a release do not change it."""
     written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 
 def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
-    """Enter a binding and return its id; None while its agent is archived."""
+    """Write a binding and return its id, or None while its agent is archived."""
     where = f"channels: {settings.platform}/{settings.channel}"
     agent = _require_agent(tx, settings.agent, f"{where} is bound to")
     require_client(tx, settings.client, where)
@@ -136,20 +136,20 @@ def _require_agent(tx: Transaction, slug: str, subject: str) -> Agent:
 
 
 def open_store(settings: Settings) -> Store:
-    """Open the store, migrate it and write the configured agents and bindings.
+    """Open the store, migrate it, and write the configured agents and bindings.
 
-    Only one process at a time may do this, so that processes that start together create one store.
+    A lock admits one process at a time, so that processes that start together create one store.
     """
     database = settings.database
     with FileLock(settings.data_dir / "start.lock").held():
         if not database.exists():
-            # A new database needs a new key: old tokens refer to channels and deliveries that no longer exist.
-            _key_file(settings).unlink(missing_ok=True)
+            # A new database needs a new signing key: old tokens refer to channels and deliveries that no longer exist.
+            _signing_key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
-        close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the data folder
+        close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the locked folder
         with store.begin() as tx:
-            # After an older backup was restored, ids would repeat that clients have seen with other messages, so ids
-            # begin after the present time in milliseconds; JavaScript counts exactly up to 2**53, the year 287396.
+            # After a restored backup, new rows would get ids that clients have seen with other messages. So ids begin
+            # after the present time in milliseconds; JavaScript holds exact integers up to 2**53, the year 287396.
             floor = int(tx.now.timestamp() * 1000)
             tx.deliveries.begin_ids_after(floor)
             tx.chat.begin_ids_after(floor)
@@ -158,7 +158,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def open_existing_store(settings: Settings) -> Store:
-    """Open an existing store without migrating it, because another release may use it.
+    """Open an existing store without migrating it, because a process of another release may use it.
 
     Raises ``ConfigurationError`` without a store, ``OlderDatabase`` or ``NewerDatabase`` for one of another release.
     """
@@ -173,12 +173,12 @@ def open_existing_store(settings: Settings) -> Store:
 
 
 def open_files(settings: Settings) -> MediaFolder:
-    """Return the media folder."""
+    """Return the folder of the files that users and agents sent."""
     return MediaFolder(settings.data_dir / "media")
 
 
 def workspaces_folder(settings: Settings) -> Path:
-    """Return the folder in which each conversation has a folder for the tools of its agent.
+    """Return the folder that holds a workspace for each conversation, in which its agent's tools work.
 
     The command ``claude`` runs elsewhere, because it obeys settings in its folder, which a tool could write.
     """
@@ -191,19 +191,19 @@ def upload_folder(settings: Settings) -> Path:
 
 
 def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> None:
-    """Remove incomplete uploads of an earlier process; in a shared folder, only those that are old enough."""
+    """Remove incomplete uploads that are older than ``older_than``; another process may still write newer ones."""
     until = time.time() - older_than.total_seconds()
     endpoints.delete_stale_uploads(upload_folder(settings), until)
     open_files(settings).sweep(until)
 
 
 def signing_key(settings: Settings) -> bytes:
-    """Return the key that signs sessions and resume tokens; created once, readable by its owner only."""
-    return _read_or_create(settings, _key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
+    """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
+    return _read_or_create(settings, _signing_key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
 
 
 def encryption_key(settings: Settings) -> bytes:
-    """Return the key that encrypts the keys of accounts; created once, readable by its owner only.
+    """Return the key that encrypts the keys of accounts, created on first use, readable by its owner only.
 
     See docs/decisions.md: secrets at rest.
     """
@@ -211,12 +211,12 @@ def encryption_key(settings: Settings) -> bytes:
 
 
 def encryption_file(settings: Settings) -> Path:
-    """Return the file of the encryption key; if it is lost, operators must enter the keys of accounts again."""
+    """Return the path of the encryption key; if the file is lost, operators must enter the keys of accounts again."""
     return settings.data_dir / "secrets.key"
 
 
 def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes]) -> bytes:
-    """Return the content of a file, created if missing; processes that start together create it once."""
+    """Return the content of a file, which one process creates if it is missing."""
     with FileLock(settings.data_dir / "start.lock").held():
         if not path.exists():
             fresh = path.with_suffix(".new")
@@ -226,5 +226,5 @@ def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes])
     return path.read_bytes()
 
 
-def _key_file(settings: Settings) -> Path:
+def _signing_key_file(settings: Settings) -> Path:
     return settings.data_dir / "signing.key"

@@ -61,8 +61,8 @@ async def test_a_fresh_folder_is_fine_and_stays_empty(tmp_path: Path, ports: Por
     report = await doctor(tmp_path, *ports.options)
     report.is_fine()
     assert os.listdir(tmp_path) == []
-    assert "can be made" in report.of("data folder").found
-    assert "first start makes it" in report.of("store").found
+    assert "can be created" in report.of("data folder").found
+    assert "first start creates it" in report.of("store").found
     assert "maestro up" in report.of("Temporal").fix
     assert "demo model" in report.of("accounts").found
     assert "ANTHROPIC_API_KEY" in report.of("accounts").fix
@@ -203,7 +203,7 @@ async def test_a_connector_that_failed_is_told_with_its_reason(tmp_path: Path, p
     (await doctor(tmp_path, *ports.options)).is_broken("connector web", "the port was taken")
 
 
-@pytest.mark.parametrize(("state", "fix"), [("starting", "restart it"), ("stopped", "maestro connect web")])
+@pytest.mark.parametrize(("state", "fix"), [("starting", "restart Maestro"), ("stopped", "maestro connect web")])
 async def test_a_connector_that_does_not_run_is_not_called_fine(tmp_path: Path, state: str, fix: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -324,7 +324,7 @@ async def test_a_refused_key_is_named(tmp_path: Path, name: str, code: int) -> N
 async def test_a_key_that_was_copied_with_its_line_break_is_named(tmp_path: Path) -> None:
     configure(tmp_path)
     report = await doctor(tmp_path, environment={"OPENAI_API_KEY": f"{KEY[:9]}\n{KEY[9:]}"})
-    report.is_broken("account openai", "OPENAI_API_KEY", "odd character", "Copy the key again")
+    report.is_broken("account openai", "OPENAI_API_KEY", "invalid character", "Copy the key again")
 
 
 async def test_an_account_without_its_key_is_named(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ async def test_it_ends_although_every_file_it_opens_is_silent(tmp_path: Path) ->
     configure(tmp_path)
     (await doctor(tmp_path)).is_fine()
     report = await doctor(tmp_path, "--config", "pipe.json")
-    assert "took more than" in report.of("configuration").found
+    assert "took over" in report.of("configuration").found
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
         assert '{"llm": {"models": [{"name": "m", "window": TOKENS}]}}' in report.of("model openai/m").fix
         assert "disabled after AuthenticationFailed" in report.all_of("account main")[1].found
         assert "maestro accounts enable main" in report.all_of("account main")[1].fix
-        assert f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC" in report.all_of("account mine")[1].found
+        assert f"in cool-down until {until:%Y-%m-%d %H:%M:%S} UTC" in report.all_of("account mine")[1].found
         with store.begin() as tx:
             tx.llm.accounts.change("mine", {"status": AccountStatus.DISABLED})
         (await doctor(tmp_path, environment={"MY_KEY": KEY})).is_broken("accounts", "every account", "enable NAME")

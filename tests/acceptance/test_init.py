@@ -114,7 +114,7 @@ async def test_the_command_claude_becomes_an_account(tmp_path: Path, nowhere: di
 async def test_a_command_without_a_login_is_not_used(tmp_path: Path, nowhere: dict[str, str]) -> None:
     environment = with_claude(tmp_path, nowhere)
     ended = await init(tmp_path, environment=environment)
-    assert "nobody is logged in" in ended.output
+    assert "no user is logged in" in ended.output
     assert written(tmp_path / "maestro.json")["llm"]["accounts"] == []
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".claude.json").write_text('{"oauthAccount": {"emailAddress": "ada@example.org"}}')

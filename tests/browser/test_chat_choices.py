@@ -56,4 +56,4 @@ async def test_a_picture_is_seen_and_every_file_can_be_kept(chromium: Browser, t
         assert here.troubles == []
         await asyncio.to_thread(report.unlink)
         await here.page.get_by_role("button", name="Download <b>report</b>.html").click()
-        await expect(here.theirs.last.get_by_role("status")).to_have_text("It is not kept any more.")
+        await expect(here.theirs.last.get_by_role("status")).to_have_text("The file no longer exists.")

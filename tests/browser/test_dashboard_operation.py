@@ -54,16 +54,16 @@ async def test_something_is_planned_run_made_up_for_and_removed(board: Dashboard
 async def plan(at: Desk) -> str:
     """Plan something after a time that never comes was refused; return its short name."""
     await at.open("/schedules")
-    await at.unfold("Plan something")
+    await at.unfold("Add a schedule")
     form = at.page.locator("#plan")
     await form.locator("[name=agent]").select_option("ada")
     await fill(form, schedule="0 0 30 2 *", channel="digest", prompt=HOSTILE)
-    await at.press("Plan it")
+    await at.press("Add schedule")
     await expect(at.page.get_by_role("alert")).to_be_visible()
     await expect(form.locator("[name=prompt]")).to_have_value(HOSTILE)
     await fill(form, schedule="0 * * * *")
     await expect(at.page.locator("#preview li")).to_have_count(5)
-    await at.press("Plan it")
+    await at.press("Add schedule")
     line = at.page.locator("tbody").filter(has_text="web/digest")
     return await line.locator("th small").inner_text()
 
@@ -71,22 +71,22 @@ async def plan(at: Desk) -> str:
 async def make_up(at: Desk, ref: str) -> None:
     """Begin the runs of the last two hours, after those that had none are shown."""
     now = datetime.now(UTC)
-    await at.follow(f"Make up for missed times of {ref}")
+    await at.follow(f"Backfill missed runs of {ref}")
     first = (now - timedelta(hours=2, minutes=now.minute + 5)).strftime("%Y-%m-%d %H:%M")
     last = (now - timedelta(hours=1, minutes=now.minute - 5)).strftime("%Y-%m-%d %H:%M")
     await at.page.get_by_label("From (UTC)").fill(first)
     await at.page.get_by_label("To (UTC)").fill(last)
-    await at.press("Show which times")
+    await at.press("Preview")
     await expect(at.page.locator("ol.times li")).to_have_count(2)
     await at.press("Begin 2 runs")
-    await at.said("The runs begin now")
+    await at.said("The missed runs start now")
     await at.at.instance.ended("digest", "completed", 3)
 
 
 async def test_times_are_shown_without_a_script(board: Dashboard) -> None:
     async with desk(board, WITHOUT_SCRIPT, java_script_enabled=False) as at:
         await at.open("/schedules")
-        await at.unfold("Plan something")
+        await at.unfold("Add a schedule")
         await fill(at.page.locator("#plan"), schedule="every 2h", prompt=HOSTILE)
         await at.press("Show its next five times")
         await expect(at.page.locator("#preview li")).to_have_count(5)
@@ -104,7 +104,7 @@ async def test_a_webhook_takes_deliveries_until_it_is_switched_off(board: Dashbo
         await form.locator("[name=agent]").select_option("ada")
         await fill(form, path="pulse", prompt_template="Build {{payload.build}} " + MARKUP, channel="pulse")
         await at.press("Add")
-        await at.said("pulse takes deliveries")
+        await at.said("pulse is ready for deliveries")
         secret = await at.page.locator("code.secret").inner_text()
         assert await deliver(at, secret) == 202
         await at.at.instance.ended("pulse", "completed")
@@ -139,7 +139,7 @@ async def change_webhook(at: Desk, secret: str) -> None:
     await expect(line).to_contain_text("enabled")
     await at.unfold("More", line)
     await at.press(re.compile("^Make another secret for pulse"))
-    await at.said("pulse takes deliveries")
+    await at.said("pulse is ready for deliveries")
     other = await at.page.locator("code.secret").inner_text()
     assert await deliver(at, secret) == 401
     assert await deliver(at, other) == 202
@@ -189,7 +189,7 @@ async def test_an_account_is_added_asked_first_stopped_and_removed(board: Dashbo
         await expect(form.locator("[name=base_url]")).to_have_value(base)
         await fill(form, api_key=SPARE_KEY, priority="0")
         await at.press("Add it", form)
-        await at.said("It is added.")
+        await at.said("The entry was added.")
         row = at.page.locator("#account-spare")
         await expect(row).to_contain_text(f"ends in {SPARE_KEY[-4:]}")
         await asked_with(at, SPARE_KEY, "who is asked first")
@@ -208,18 +208,18 @@ async def asked_with(at: Desk, key: str, text: str) -> None:
 
 async def switch_account(at: Desk, row: Locator) -> None:
     await at.press("Disable spare")
-    await at.said("It is disabled.")
+    await at.said("The entry was disabled.")
     await asked_with(at, "key-of-the-model-account", "who is asked now")
     await at.press("Enable spare")
-    await at.said("It is enabled.")
+    await at.said("The entry was enabled.")
     await at.follow("Change spare")
     await fill(at.page.locator("#add-account form"), priority="9", requests_per_minute="60")
     await at.press("Save")
-    await at.said("It is changed.")
+    await at.said("The entry was changed.")
     await expect(row).to_contain_text("priority 9")
     await at.unfold("Remove", row)
     await at.press("Remove spare")
-    await at.said("It is removed.")
+    await at.said("The entry was removed.")
     await expect(row).to_have_count(0)
 
 
@@ -233,7 +233,7 @@ async def test_usage_is_filtered_and_taken_along(board: Dashboard) -> None:
         await at.open("/usage")
         await expect(at.page.get_by_role("heading", name="Cost by day and agent")).to_have_count(1)
         await at.follow("7 days")
-        await at.page.get_by_label("Told apart by").select_option("model")
+        await at.page.get_by_label("Group by").select_option("model")
         await fill(at.page.get_by_role("search"), agent="conductor")
         await at.press("Show")
         await expect(at.page.get_by_role("table", name="Usage by model")).to_contain_text("gpt-4o-mini")

@@ -37,24 +37,24 @@ async def test_an_agent_is_made_given_a_channel_changed_and_put_away(board: Dash
         await change_agent(at)
         await rest_and_return(at)
         await at.press("Free web/atrium")
-        await at.said("The channel is free.")
+        await at.said("The channel was unbound.")
         await put_away(at)
 
 
 async def make_agent(at: Desk) -> None:
     await at.open("/agents")
-    await at.follow("Make an agent")
+    await at.follow("Create an agent")
     texts = {"name": f"Grace {HOSTILE}"[:64], "description": HOSTILE, "voice": "warm", "quirks": HOSTILE}
     await fill(at.page.locator("#edit"), slug="grace", role="assistant", **texts)
-    await at.press("Make it")
-    await at.said("The agent is made")
+    await at.press("Create")
+    await at.said("The agent was created")
 
 
 async def give_channel(at: Desk) -> None:
-    await at.unfold("Give it a channel")
+    await at.unfold("Bind a channel")
     await fill(at.page.locator("#bind form"), platform="web", channel="atrium")
-    await at.press("Give it")
-    await at.said("The channel is its own")
+    await at.press("Bind")
+    await at.said("The channel is bound to this agent")
     await expect(at.row("web/atrium")).to_be_visible()
     assert await ask(at, "atrium", "who has this channel") == "answer to: who has this channel"
     [job] = at.at.instance.jobs("atrium")
@@ -70,7 +70,7 @@ async def change_agent(at: Desk) -> None:
     await at.open("/agent/grace")
     await fill(at.page.locator("#edit"), voice="dry", reason="too warm")
     await at.press("Save")
-    await at.said("It is saved")
+    await at.said("The agent was saved")
     await other.get_by_role("button", name="Save", exact=True).click()
     await expect(other.get_by_role("alert")).to_be_visible()
     await expect(other.locator(VOICE)).to_have_value("curt")
@@ -78,36 +78,36 @@ async def change_agent(at: Desk) -> None:
     await at.follow("History")
     await expect(at.row("too warm")).to_contain_text("voice")
     await at.follow("Version 1")
-    await at.follow("Beside what is now")
+    await at.follow("Compared with the current version")
     await expect(at.page.locator(".diff ins")).to_have_text("warm")
-    await at.press("Make it as it was in version 1")
-    await at.said("It is as it was in that version")
+    await at.press("Roll back to version 1")
+    await at.said("The agent was rolled back to that version")
     await expect(at.page.locator(VOICE)).to_have_value("warm")
 
 
 async def rest_and_return(at: Desk) -> None:
     await at.press("Pause")
-    await at.said("It is paused")
+    await at.said("The agent is paused")
     await at.press("Make active")
-    await at.said("It is active")
+    await at.said("The agent is active")
 
 
 async def put_away(at: Desk) -> None:
     """Archive and restore one that spoke, which cannot be removed, and remove one that never did."""
     await at.unfold("More")
     await at.press("Archive")
-    await at.said("It is archived")
+    await at.said("The agent is archived")
     await at.unfold("More")
-    await at.press("Remove for good")
+    await at.press("Delete permanently")
     await expect(at.page.get_by_role("alert")).to_be_visible()
     await at.press("Restore")
-    await at.said("It is active")
+    await at.said("The agent is active")
     await at.at.make("/agents", slug="passing", name="Passing")
     await at.open("/agent/passing")
     await at.unfold("More")
     await at.press("Archive")
     await at.unfold("More")
-    await at.press("Remove for good")
+    await at.press("Delete permanently")
     await at.page.wait_for_url("**/agents")
     await at.page.get_by_label("State").select_option("archived")
     await at.press("Show")
@@ -118,16 +118,16 @@ async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None
     async with desk(board, MEMORY, refusals=(409,)) as at:
         await at.at.make("/agents", slug="elephant", name="Elephant")
         await at.open("/memory?agent=elephant")
-        await at.has("It has learned nothing yet.")
+        await at.has("No facts yet.")
         for words, outcome in (
             ("Grace likes oolong", True),
             ("The office is in Lyon", True),
             ("Grace likes oolong", False),
         ):
-            await at.unfold("Tell it a fact")
+            await at.unfold("Add a fact")
             await fill(at.page.locator("#tell form"), content=f"{words} {HOSTILE}")
-            await at.press("Tell it")
-            await (at.said("The agent knows it") if outcome else at.warned("has the same content already"))
+            await at.press("Add")
+            await (at.said("The fact was added") if outcome else at.warned("has the same content already"))
         await expect(at.page.locator("#tell textarea")).to_have_value(f"Grace likes oolong {HOSTILE}")
         await at.follow("user preference 2")
         await expect(at.page.locator("#facts tbody tr")).to_have_count(2)
@@ -135,8 +135,8 @@ async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None
         await keep_values(at)
         await at.unfold("More")
         await at.press("Forget everything")
-        await at.said("The agent has forgotten everything.")
-        await at.has("It has learned nothing yet.")
+        await at.said("All facts and states of the agent were deleted.")
+        await at.has("No facts yet.")
 
 
 async def change_facts(at: Desk) -> None:
@@ -146,8 +146,8 @@ async def change_facts(at: Desk) -> None:
     await at.unfold("Change", row)
     await fill(row, content="Grace likes sencha", confidence="0.5")
     await at.press("Save", row)
-    await at.said("The fact is changed.")
-    await at.has("No fact fits.")
+    await at.said("The fact was changed.")
+    await at.has("No fact matches.")
     await at.open("/memory?agent=elephant")
     await expect(at.row("Grace likes sencha")).to_contain_text("50 %")
     await at.press(re.compile("^Make fact"), at.row("Grace likes sencha"))
@@ -155,16 +155,16 @@ async def change_facts(at: Desk) -> None:
     row = at.row("Lyon")
     await at.unfold("Forget", row)
     await at.press(re.compile("^Forget fact"), row)
-    await at.said("It is forgotten.")
+    await at.said("The entry was deleted.")
     await expect(at.row("Lyon")).to_have_count(0)
 
 
 async def keep_values(at: Desk) -> None:
     for key in ("topic", "mood"):
-        await at.unfold("Keep a value")
+        await at.unfold("Store a value")
         await fill(at.page.locator("#keep form"), key=key, value=HOSTILE)
-        await at.press("Keep it")
-        await at.said("The value is kept.")
+        await at.press("Store")
+        await at.said("The value was stored.")
     row = at.row("topic")
     await at.unfold("Change", row)
     await fill(row, value="the ships of Lyon")
@@ -189,9 +189,9 @@ async def test_a_skill_is_added_tried_changed_and_deleted(board: Dashboard) -> N
         assert any("Warm the pot." in text for text in asked.texts)
         await at.open("/skills/brewing")
         await at.press("Disable")
-        await at.said("No message brings it in")
+        await at.said("The skill is disabled")
         await at.press("Enable")
-        await at.said("Messages bring it in again.")
+        await at.said("The skill is enabled: messages can trigger it again.")
         await at.unfold("Change the file")
         await fill(at.page.locator("#edit"), text=skill_text("brewing", "brew", body="Warm the cups."))
         await at.press("Save")
@@ -200,7 +200,7 @@ async def test_a_skill_is_added_tried_changed_and_deleted(board: Dashboard) -> N
         await at.open("/skills/brewing")
         await at.unfold("More")
         await at.press("Delete the file")
-        await at.said("The file is gone.")
+        await at.said("The skill's file was deleted.")
         await expect(at.page.locator("#skill-brewing")).to_have_count(0)
 
 
@@ -218,7 +218,7 @@ async def test_a_token_is_made_shown_once_and_revoked(board: Dashboard) -> None:
         await at.open("/agents/tokens")
         await at.page.locator("#make [name=agent]").select_option("ada")
         await fill(at.page.locator("#make"), name="bench")
-        await at.press("Make a token")
+        await at.press("Create a token")
         await at.said("The new token of ada")
         token = await at.page.locator("code.secret").inner_text()
         await at.open("/agents/tokens")
@@ -252,9 +252,9 @@ async def test_a_conversation_is_found_taken_along_ended_and_deleted(board: Dash
         await expect(at.page.locator(".head .tag")).to_have_text("closed")
         await at.unfold("More")
         await at.follow("Delete…")
-        await at.has("What stays")
-        await at.press("Delete it for good")
-        await at.said("The conversation is deleted")
+        await at.has("Not deleted")
+        await at.press("Delete permanently")
+        await at.said("The conversation was deleted")
         assert at.at.instance.query("SELECT id FROM messages WHERE content LIKE '%zebra%'") == []
 
 

@@ -84,6 +84,6 @@ async def test_a_job_is_resumed_and_cancelled_without_a_script(tmp_path: Path, c
         await page.get_by_role("button", name="Resume it").click()
         await expect(page.locator(".tag.state").first).to_have_text("pending")
         await page.get_by_role("link", name="Cancel").click()
-        await expect(page.get_by_text("Nothing of it runs at the moment")).to_be_visible()
+        await expect(page.get_by_text("No step runs at the moment")).to_be_visible()
         await page.get_by_role("button", name="Cancel the job").click()
         await expect(page.locator(".tag.state").first).to_have_text("cancelled")

@@ -82,7 +82,7 @@ async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_pat
         await at.type(schedule="every 10s")
         await expect(at.said).to_contain_text("an interval has at least 30 seconds")
         await at.type(schedule="0 9 * * mon", prompt=XSS, channel="news")
-        await at.press("Plan it")
+        await at.press("Add schedule")
         await expect(at.line("cron-1").get_by_role("row").first).to_contain_text("at 09:00 on MondaysEurope/Amsterdam")
         await expect(at.line("cron-1").locator("time").first).to_have_attribute("title", "Mon 2026-11-23 09:00 CET")
         await expect(at.line("cron-1")).to_contain_text(XSS)
@@ -110,7 +110,7 @@ async def test_everything_works_without_a_script(tmp_path: Path, chromium: Brows
         await at.press("Show its next five times")
         await expect(at.times).to_have_count(5)
         await expect(at.page.locator("[name=channel]")).to_have_value("news")
-        await at.press("Plan it")
+        await at.press("Add schedule")
         await expect(at.line("cron-1")).to_contain_text("every 2 hours")
         await at.line("cron-1").get_by_role("link", name="Edit cron-1").click()
         await at.type(schedule="every 3h")
@@ -121,7 +121,7 @@ async def test_everything_works_without_a_script(tmp_path: Path, chromium: Brows
 async def test_it_fits_a_window_in_both_lights(tmp_path: Path, chromium: Browser) -> None:
     async with schedules(chromium, tmp_path, viewport={"width": 400, "height": 800}, color_scheme="dark") as at:
         await at.type(schedule="*/20 8-17 * * mon-fri", channel="C" * 200, prompt="word" * 200)
-        await at.press("Plan it")
+        await at.press("Add schedule")
         await expect(at.line("cron-1")).to_be_visible()
         await at.fits()
         await at.page.emulate_media(color_scheme="light")

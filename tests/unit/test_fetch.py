@@ -141,7 +141,7 @@ async def test_public_addresses_are_fine(server: RawServer, host: str) -> None:
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], [PUBLIC, "127.0.0.1"], ["::1"], ["::ffff:10.0.0.1"]])
 async def test_a_name_is_refused_when_one_of_its_addresses_is_private(server: RawServer, addresses: list[str]) -> None:
-    with pytest.raises(FetchRefused, match=r"example\.com is at an address that is not public"):
+    with pytest.raises(FetchRefused, match=r"example\.com has an address that is not public"):
         await got(server, example_com=[addresses])
     assert not server.asked
 
@@ -288,7 +288,7 @@ async def test_a_body_that_breaks_off_fails(server: RawServer) -> None:
     with pytest.raises(FetchFailed):
         await got(server)
     server.answers["/"] = answer_of(gzip.compress(bytes(range(256)) * 4)[:-20], "Content-Encoding: gzip")
-    with pytest.raises(FetchFailed, match="breaks off"):
+    with pytest.raises(FetchFailed, match="incomplete"):
         await got(server)
 
 

@@ -1,4 +1,4 @@
-"""The pages of agents: the list, a new agent, and one agent with its channels and latest actions."""
+"""The pages of agents: the list, the form for a new agent, and one agent with its channels and latest actions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, MemoryScope, Permission
@@ -22,12 +22,12 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageRequest
 from maestro.domain.messages import DEFAULT_ACCOUNT
 
 OWN = "own"
-"""The choice of a list of the agent's own, in place of the common setting."""
+"""The form value that selects the agent's own list instead of the installation's setting."""
 LISTS = {"tools": "tools_of", "skills": "skills_of", "allow_users": "allow_users_of"}
-"""The lists that an agent may have of its own, with the field of the choice."""
+"""The lists that an agent may override, each with the form field that says whether it does."""
 TEXT_FIELDS = ("role", "description", "model", "client")
 LINES = {name: field for name, field in AgentFields.model_fields.items() if field.title}
-"""The fields that the form shows as a line of text, in this order."""
+"""The agent fields that the form shows as one line of text each, in this order."""
 
 AGENTS_PAGE = "/agents"
 AGENT_PAGE = "/agent"
@@ -37,22 +37,22 @@ HERE = "agents"
 EDITS = 5
 ACTIONS = 10
 NOTICES = {
-    "made": "The agent is made, and answers from the next message on.",
-    "saved": "It is saved, and counts from the next message on.",
-    "active": "It is active: it answers from the next message on.",
-    "paused": "It is paused: it answers nothing until it is active again.",
-    "archived": "It is archived: it answers no more, and its channels are free.",
-    "bound": "The channel is its own from the next message on.",
-    "freed": "The channel is free.",
-    "rolled": "It is as it was in that version, from the next message on.",
+    "made": "The agent was created. It answers from the next message on.",
+    "saved": "The agent was saved. The change applies from the next message on.",
+    "active": "The agent is active: it answers from the next message on.",
+    "paused": "The agent is paused: it answers nothing until it is active again.",
+    "archived": "The agent is archived: it no longer answers, and its channels were unbound.",
+    "bound": "The channel is bound to this agent from the next message on.",
+    "freed": "The channel was unbound.",
+    "rolled": "The agent was rolled back to that version. It applies from the next message on.",
 }
-"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class AgentForm(BaseModel, extra="allow"):
-    """The texts of the form; the input of the operation checks them. Fields of ``LINES`` are not declared here."""
+    """The form of an agent, as texts that the operation validates; the fields of ``LINES`` are not declared here."""
 
     slug: str = ""
     role: str = "assistant"
@@ -75,16 +75,16 @@ class AgentForm(BaseModel, extra="allow"):
     force: bool = False
 
     def line(self, name: str) -> str:
-        """Return the text of a field of ``LINES``."""
+        """Return the text of a one-line field, which ``LINES`` lists."""
         return str((self.model_extra or {}).get(name, ""))
 
     def fields(self) -> dict[str, object]:
-        """Return the fields of an agent except its status; an empty field means the common setting."""
+        """Return the fields of an agent except its status; an empty field means the installation's setting."""
         return {
             **{name: getattr(self, name).strip() for name in TEXT_FIELDS},
             **{name: self.line(name).strip() for name in LINES},
             "quirks": [line.strip() for line in self.quirks.splitlines() if line.strip()],
-            # Browsers send line ends as CR LF; without this, each save would change every line of the prompt.
+            # Browsers send line ends as CR LF, which would change every line of the prompt at each save.
             "system_prompt": self.system_prompt.replace("\r\n", "\n").strip(),
             "fallbacks": self.fallbacks.split(),
             **{name: getattr(self, name).split() if getattr(self, of) == OWN else None for name, of in LISTS.items()},
@@ -92,17 +92,17 @@ class AgentForm(BaseModel, extra="allow"):
             "daily_budget_usd": self.daily_budget_usd.strip() or None,
         }
 
-    def change(self) -> dict[str, object]:
-        """Return the fields with the version that the form was made for."""
+    def changed_fields(self) -> dict[str, object]:
+        """Return the fields of a change, with the agent's version that the form was filled from."""
         return {**self.fields(), "version": self.version or None, "force": self.force}
 
-    def new(self) -> dict[str, object]:
-        """Return the fields with the slug of the new agent."""
+    def new_fields(self) -> dict[str, object]:
+        """Return the fields of a new agent, with its slug."""
         return {**self.fields(), "slug": self.slug.strip()}
 
 
 def form_of_agent(agent: AgentDetail) -> AgentForm:
-    """Return the values of the form that changes an agent."""
+    """Return the form that changes an agent, filled with its values."""
     lists = {name: getattr(agent, name) for name in LISTS}
     return AgentForm(
         slug=agent.slug,
@@ -119,11 +119,11 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
 
 
 @router.get(AGENTS_PAGE)
-def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
-    """List the agents by slug; without a filter all that are not archived."""
+def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
+    """List the agents by slug; without a status filter, archived agents are left out."""
     with parts.store.view() as tx:
         every = tx.agents.all()
-        matching = [agent for agent in every if _fits(agent, q.strip(), status) and agent.slug > cursor]
+        matching = [agent for agent in every if _matches_filter(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
         costs = tx.llm.usage.sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
         jobs, bindings = tx.system.figures.jobs_of_agents(today.start_time), tx.agents.bindings()
@@ -148,16 +148,16 @@ def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cur
 
 
 @router.get(f"{AGENTS_PAGE}/new")
-def show_new(request: Request) -> HTMLResponse:
+def show_new_agent(request: Request) -> HTMLResponse:
     """Show the form for a new agent."""
     return _new_form(request, AgentForm())
 
 
 @router.post(AGENTS_PAGE)
-def add(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]) -> Response:
+def add_agent(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]) -> Response:
     """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
-        lambda: parts.agents.add(read(NewAgent, form.new()), OPERATOR, reason_of(form.reason)),
+        lambda: parts.agents.add(read(NewAgent, form.new_fields()), OPERATOR, reason_of(form.reason)),
         lambda agent: lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made"),
         lambda error: _new_form(request, form, error),
     )
@@ -167,7 +167,7 @@ def _new_form(request: Request, form: AgentForm, problem: MaestroError | None = 
     return render(
         request,
         "agent-new.html",
-        title="Make an agent – Maestro",
+        title="Create an agent – Maestro",
         form=form,
         clients=[client.name for client in parts_of(request).clients.list().items],
         scopes=tuple(MemoryScope),
@@ -176,7 +176,7 @@ def _new_form(request: Request, form: AgentForm, problem: MaestroError | None = 
     )
 
 
-def _fits(agent: Agent, q: str, status: str) -> bool:
+def _matches_filter(agent: Agent, q: str, status: str) -> bool:
     texts = (agent.slug, agent.name, agent.role, agent.description, agent.model)
     has_status = agent.status == status if status else agent.status is not AgentStatus.ARCHIVED
     return has_status and (not q or any(q.casefold() in text.casefold() for text in texts))
@@ -202,7 +202,7 @@ class ChannelForm(BaseModel):
 
 @dataclass(frozen=True)
 class _AgentPageState:
-    """The entered text of the forms and the result of the one that was sent."""
+    """The entered text of the page's forms, and the result of the form that was sent."""
 
     form: AgentForm | None = None
     channel: ChannelForm = field(default_factory=ChannelForm)
@@ -211,24 +211,24 @@ class _AgentPageState:
 
 
 @router.get(f"{AGENT_PAGE}/{{slug}}")
-def show(request: Request, slug: str, done: str = "") -> HTMLResponse:
+def show_agent(request: Request, slug: str, done: str = "") -> HTMLResponse:
     """Show an agent."""
-    return _page(request, slug, _AgentPageState(done=done))
+    return _render_page(request, slug, _AgentPageState(done=done))
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}")
-def change(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
+def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
     return _submit(
         request,
         slug,
-        lambda: parts.agents.change(slug, read(AgentChange, form.change()), OPERATOR, reason_of(form.reason)),
+        lambda: parts.agents.change(slug, read(AgentChange, form.changed_fields()), OPERATOR, reason_of(form.reason)),
         _AgentPageState(form, done="saved"),
     )
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/status")
-def change_status(
+def change_agent_status(
     request: Request,
     slug: str,
     status: Annotated[AgentStatus, Form()],
@@ -246,17 +246,17 @@ def change_status(
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/purge")
-def purge(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
+def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
     """Delete an agent permanently, and redirect to the list."""
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
         lambda _: lead_back(AGENTS_PAGE),
-        lambda error: _page(request, slug, _AgentPageState(problem=error)),
+        lambda error: _render_page(request, slug, _AgentPageState(problem=error)),
     )
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels")
-def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
+def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
     """Bind a channel to an agent."""
     return _submit(
         request,
@@ -267,8 +267,8 @@ def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelFo
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels/remove")
-def free(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
-    """Remove the binding of a channel."""
+def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
+    """Remove the binding of a channel to an agent."""
     return _submit(request, slug, lambda: parts.bindings.remove(number, OPERATOR), _AgentPageState(done="freed"))
 
 
@@ -276,16 +276,16 @@ def _submit(request: Request, slug: str, operation: Callable[[], object], state:
     return submit(
         operation,
         lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=state.done),
-        lambda error: _page(request, slug, replace(state, problem=error)),
+        lambda error: _render_page(request, slug, replace(state, problem=error)),
     )
 
 
-def _page(request: Request, slug: str, state: _AgentPageState) -> HTMLResponse:
+def _render_page(request: Request, slug: str, state: _AgentPageState) -> HTMLResponse:
     parts = parts_of(request)
     try:
         agent = parts.agents.show(slug)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     with parts.store.view() as tx:
         actions = tx.jobs.actions.latest(tx.agents.get(agent.id), ACTIONS)
     return render(

@@ -1,4 +1,4 @@
-"""The pages of one agent's versions, and of the tokens of all agents."""
+"""The pages of an agent's versions, and of the tokens of external agents."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.agents.pages import AGENT_PAGE
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
 from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refused
+from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.dependencies import Number, Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
@@ -30,24 +30,24 @@ TOKENS = 40
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 QueryRow = Annotated[int | None, Query(ge=1, le=LARGEST)]
-"""The number of a row, in the query of an address."""
+"""A row number as a query parameter."""
 
 
 @router.get(HISTORY_PAGE)
-def show(request: Request, parts: Parts, slug: str, cursor: QueryRow = None) -> HTMLResponse:
-    """List the edits of an agent, newest first."""
+def show_history(request: Request, parts: Parts, slug: str, cursor: QueryRow = None) -> HTMLResponse:
+    """List the versions of an agent, newest first."""
     try:
         newest = parts.agents.show(slug).version
         page = parts.agents.versions(slug, EDITS, str(cursor) if cursor is not None else None)
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     title = f"History of {slug} – Maestro"
     return render(request, "agent-history.html", title=title, slug=slug, page=page, first=cursor is None, newest=newest)
 
 
 @router.get(f"{HISTORY_PAGE}/{{number}}")
 def show_version(request: Request, slug: str, number: Number, against: QueryRow = None) -> HTMLResponse:
-    """Show the changes of an edit, or the differences from another version."""
+    """Show the changes of a version, or its differences from the version ``against``."""
     return _version_page(request, slug, number, against)
 
 
@@ -59,7 +59,7 @@ def roll_back(
     reason: FormText = "",
     force: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Create a version with the content of an earlier one, and redirect to the agent."""
+    """Create a new version with the content of an earlier one, and redirect to the agent."""
     rollback = Rollback(version=number, reason=reason_of(reason), force=force)
     return submit(
         lambda: parts_of(request).agents.roll_back(slug, rollback, OPERATOR),
@@ -75,7 +75,7 @@ def _version_page(
     try:
         edit, newest = agents.version(slug, number, against), agents.show(slug).version
     except MaestroError as error:
-        return refused(request, HERE, error)
+        return refusal_page(request, HERE, error)
     return render(
         request,
         "agent-version.html",
@@ -90,7 +90,7 @@ def _version_page(
 
 @dataclass(frozen=True)
 class _TokenFormState:
-    """The chosen agent, the text of the form, and the new token or the error."""
+    """The selected agent, the entered text of the form, and the new token or the error."""
 
     agent: str = ""
     name: str = ""
@@ -100,7 +100,7 @@ class _TokenFormState:
 
 @router.get(TOKENS_PAGE)
 def show_tokens(request: Request, agent: str = "", cursor: QueryRow = None) -> HTMLResponse:
-    """List the active tokens, with the form for another one, for ``agent`` if given."""
+    """List the active tokens, with the form that creates one; ``agent`` is preselected."""
     return _tokens_page(request, _TokenFormState(agent), before=cursor)
 
 
@@ -115,7 +115,7 @@ def add_token(request: Request, parts: Parts, agent: FormText = "", name: FormTe
 
 
 @router.post(f"{TOKENS_PAGE}/revoke")
-def revoke(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
+def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_query, without_empty
-from api.dashboard.jobs.pages import PAGE, page_of, words_of
+from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
 from api.dashboard.pages import address, lead_back, render
 from api.guards import OPERATOR, PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
@@ -26,24 +26,24 @@ from maestro.operations.batches import BatchQuery, ItemQuery
 TITLE = "Batches – Maestro"
 BATCHES = f"{PAGE}/batches"
 PAGE_SIZE = 20
-"""Batches on one page."""
+"""The most batches on one page."""
 ITEMS = 100
-"""Jobs of a batch on one page."""
+"""The most jobs of a batch on one page."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 5_000
 """Milliseconds between two refreshes, while a batch runs, and while none does."""
 WITH_EDITS = "edit"
 """The action of the button that opens the form for the edits of a restart."""
-NO_JOB_SELECTED = "No job is selected. Go back and tick some, or all that match the filter."
-UNREADABLE = "what was selected cannot be read; go back to the list and select it again"
+NO_JOB_SELECTED = "No job is selected. Go back and select some jobs, or all that match the filter."
+UNREADABLE = "the selection of jobs cannot be read; go back to the list and select the jobs again"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class JobSelectionForm(BaseModel):
-    """The form that selects jobs and an action.
+    """The form that selects jobs, and an action on them.
 
-    With ``all`` the jobs that ``filter``, a JSON object, finds; else those with the ``ids``, which may be separated by
+    With ``all`` the jobs that match ``filter``, a JSON object; else those with the ``ids``, which may be separated by
     blanks. ``expected`` is the number of jobs that the page showed.
     """
 
@@ -58,22 +58,22 @@ class JobSelectionForm(BaseModel):
 
     @property
     def selected_ids(self) -> tuple[str, ...]:
-        """The ids without duplicates."""
+        """The ids of the selected jobs, without duplicates."""
         return tuple(dict.fromkeys(" ".join(self.ids).split()))
 
     @property
     def kind(self) -> str:
-        """The action on each job."""
+        """The action on each job: resume, restart or cancel."""
         return BatchAction.RESTART if self.action == WITH_EDITS else self.action
 
     @property
     def edits(self) -> dict[str, str]:
-        """The changes of a restart, without empty fields."""
+        """The edits of a restart, without empty fields."""
         prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
         return without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
 
     def request(self) -> BatchRequest:
-        """Return the requested batch; raises ``InvalidEdit``."""
+        """Return the request for a batch; raises ``InvalidEdit``."""
         if not self.all and not self.selected_ids:
             raise InvalidEdit(NO_JOB_SELECTED)
         fields: dict[str, Any] = {
@@ -87,7 +87,7 @@ class JobSelectionForm(BaseModel):
         return read(BatchRequest, fields)
 
     def origin(self) -> str:
-        """Return the address of the list that the jobs were selected in."""
+        """The address of the job list in which the jobs were selected."""
         try:
             return page_of(read(JobFilter, self._filter_fields()))
         except InvalidEdit:
@@ -108,32 +108,32 @@ SelectionForm = Annotated[JobSelectionForm, Form()]
 
 @dataclass(frozen=True)
 class _BatchPlan:
-    """The preview of a batch, or the reason why it is impossible."""
+    """The preview of a batch, or the error that makes the batch impossible."""
 
     forecast: BatchPreview | None = None
     problem: MaestroError | None = None
 
 
 @router.post("/replay/preview")
-def preview(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
-    """Show what a batch would do with the selected jobs; nothing is changed."""
-    return _confirmation_page(request, form, _plan(parts, form))
+def preview_batch(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
+    """Show what a batch would do with the selected jobs, without changing anything."""
+    return _confirmation_page(request, form, _plan_batch(parts, form))
 
 
 @router.post("/replay")
-def begin(request: Request, parts: Parts, form: SelectionForm) -> Response:
+def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response:
     """Start a batch and redirect to it; an error is shown beside a new preview."""
     try:
         batch = parts.batches.begin(form.request(), OPERATOR)
     except MaestroError as error:
-        return _confirmation_page(request, form, _BatchPlan(_plan(parts, form).forecast, error))
+        return _confirmation_page(request, form, _BatchPlan(_plan_batch(parts, form).forecast, error))
     return lead_back(f"{BATCHES}/{batch.id}")
 
 
 @router.get("/batches")
-def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
-    """List batches, newest first."""
-    same = unchanged(request)
+def show_batches(request: Request, parts: Parts, cursor: str = "") -> Response:
+    """List the batches, newest first."""
+    same = not_modified(request)
     if same is not None:
         return same
     page = parts.batches.list(BatchQuery(limit=PAGE_SIZE, cursor=cursor or None))
@@ -146,19 +146,19 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
         next=page.next,
         first=not cursor,
         page_of=page_of,
-        words_of=words_of,
+        words_of=describe_filter,
     )
 
 
 @router.get("/batches/{batch_id}")
-def show(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
+def show_batch(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
     """Show the progress of a batch and the result of each job."""
-    return unchanged(request) or _batch_page(request, batch_id, {"state": state, "cursor": cursor})
+    return not_modified(request) or _batch_page(request, batch_id, {"state": state, "cursor": cursor})
 
 
 @router.post("/batches/{batch_id}/stop")
-def stop(request: Request, parts: Parts, batch_id: str) -> Response:
-    """Stop starting further jobs of a batch, and redirect to it."""
+def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
+    """Let a batch start no further jobs, and redirect to it."""
     try:
         parts.batches.stop(batch_id, OPERATOR)
     except MaestroError as error:
@@ -170,7 +170,7 @@ def _refresh_ms(*batches: BatchView) -> int:
     return BUSY_REFRESH_MS if any(batch.ended_at is None or batch.open for batch in batches) else IDLE_REFRESH_MS
 
 
-def _plan(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
+def _plan_batch(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
     try:
         return _BatchPlan(parts.batches.forecast(form.request()))
     except MaestroError as error:
@@ -195,7 +195,7 @@ def _confirmation_page(request: Request, form: JobSelectionForm, plan: _BatchPla
 def _batch_page(
     request: Request, batch_id: str, filters: Mapping[str, str], problem: MaestroError | None = None
 ) -> HTMLResponse:
-    """Return the page of a batch, with its items in a ``state``, from a ``cursor`` on."""
+    """Return the page of a batch with its items, those in one ``state`` if given, from a ``cursor`` on."""
     states = [filters["state"]] if filters["state"] else []
     query, invalid = read_query(ItemQuery, {**filters, "state": states})
     query, problem = query.model_copy(update={"limit": ITEMS}), problem or invalid
@@ -217,5 +217,5 @@ def _batch_page(
         address=address(f"{BATCHES}/{batch_id}", without_empty(filters)),
         problem=problem,
         page_of=page_of,
-        words_of=words_of,
+        words_of=describe_filter,
     )

@@ -1,4 +1,4 @@
-"""The page of one job: its input, its steps, and the prompt of each model call."""
+"""The page of one job: its input, its steps, its answer, and the prompt of each model call."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.routes.dependencies import Number, Parts
 from maestro.domain.context.views import RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
@@ -29,23 +29,23 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"
 SHORT = 600
-"""Characters of a text that the page of a job shows at once; the rest is one click away."""
+"""Characters of a text that the page of a job shows; a link shows the whole text."""
 LONG = 6_000
-"""Characters of one message that the page of a prompt shows at once."""
+"""Characters of one message that the page of a prompt shows."""
 TOTAL_CHARS = 100_000
-"""Characters of all messages together that it shows at once: a long conversation shows less of each."""
+"""Characters of all messages together that the page of a prompt shows: of a long conversation, less of each."""
 LEAST = 200
-"""Characters of each message that it shows in any case."""
+"""Characters that the page of a prompt shows of each message in any case."""
 STEPS = 100
-"""Steps that the page shows at once; a job that waited days for an account has hundreds of runs."""
+"""Steps that the page of a job shows; a job that waited days for an account has hundreds of workflow runs."""
 FOLDED = 1_200
-"""Characters above which a message of a prompt is folded."""
+"""Characters above which the page shows a message of a prompt folded."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class TextExcerpt(NamedTuple):
-    """A text or its beginning; ``more`` is the number of characters left out."""
+    """A whole text, or its beginning; ``more`` is the number of characters left out."""
 
     text: str
     more: int = 0
@@ -53,7 +53,7 @@ class TextExcerpt(NamedTuple):
 
 @dataclass(frozen=True)
 class OriginalJob:
-    """The answer and the actions of the job to which a what-if belongs."""
+    """The answer and the actions of the original job, for the page of its what-if."""
 
     id: str
     answer: RecordedAnswer | None
@@ -62,7 +62,7 @@ class OriginalJob:
 
 @dataclass(frozen=True)
 class JobContent:
-    """The content of a job's page."""
+    """The content of the page of a job."""
 
     job: JobDetail
     row: Job
@@ -75,71 +75,71 @@ class JobContent:
 
     @property
     def runs(self) -> Sequence[RunTimeline]:
-        """The runs to show: the newest, or all if requested."""
+        """The workflow runs to show: the newest, or all if requested."""
         return self.timeline.runs if self.all_runs else self.timeline.newest_runs(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
-        """Return a text, in full if requested."""
+        """Return a text of the job, in full if the address asks for it by this name."""
         return excerpt(text, None if self.whole == name else SHORT)
 
     @property
     def can_send_again(self) -> bool:
-        """Whether the outcome of a send is unknown, so that the operator may repeat it."""
+        """Whether the outcome of a send is unknown, so that the operator may repeat the send."""
         unconfirmed = any(chunk.state is DeliveryState.UNCONFIRMED for chunk in self.job.deliveries)
         return unconfirmed and self.row.status is JobStatus.COMPLETED
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model answers: only then a restart can use another one."""
+        """Whether a model answers this job, so that a restart can use another model."""
         return not (self.row.notice or is_script(self.row))
 
     @property
     def step_purpose(self) -> str:
-        """The purpose of the current step, in words."""
+        """The purpose of the job's current step, in words."""
         return purpose_of(self.step.step) if self.step is not None else ""
 
     @property
     def waited_ms(self) -> float | None:
-        """The time that the job waited in its lane; None while it waits."""
-        return _between(self.job.created_at, self.job.started_at)
+        """Milliseconds that the job waited in its lane; None while it waits."""
+        return _milliseconds_between(self.job.created_at, self.job.started_at)
 
     @property
     def took_ms(self) -> float | None:
-        """The time from the start to the end of the job."""
-        return _between(self.job.started_at, self.job.completed_at)
+        """Milliseconds from the start to the end of the job; None before its end."""
+        return _milliseconds_between(self.job.started_at, self.job.completed_at)
 
     @property
     def in_all_ms(self) -> float | None:
-        """The time from the message to the end of the job."""
-        return _between(self.job.created_at, self.job.completed_at)
+        """Milliseconds from the incoming message to the end of the job; None before its end."""
+        return _milliseconds_between(self.job.created_at, self.job.completed_at)
 
 
 @router.get("")
-def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
+def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
     """Show a job; ``whole`` names the text to show in full: message, task or answer.
 
-    With ``runs`` every run is shown, else the newest ones.
+    With ``runs`` every workflow run is shown, else only the newest.
     """
-    same = unchanged(request)
+    same = not_modified(request)
     if same is not None:
         return same
     try:
         with parts.store.view() as tx:
             content = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), all_runs=bool(runs))
     except NotFound as error:
-        return gone(request, str(error))
+        return missing_job_page(request, str(error))
     url = parts.jobs.temporal.link(content.job).temporal_url
     return render(request, "job.html", title=f"{job_id} – Maestro", content=content, temporal_url=url)
 
 
 @router.get("/calls/{call_id}")
 def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn: int = 0) -> HTMLResponse:
-    """Show one model call as the model saw it; ``turn``, counted from 1, is shown in full."""
+    """Show the prompt of a model call as the model got it; the message number ``turn``, from 1, is shown in full."""
     try:
         with parts.store.view() as tx:
             call = recorded_call_view(tx.llm.requests.recorded_call(job_id, call_id))
     except NotFound as error:
-        return gone(request, str(error), job_id)
+        return missing_job_page(request, str(error), job_id)
     return render(
         request,
         "job-call.html",
@@ -151,7 +151,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
 
 
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
-    """Read everything about a job; ``cheaper`` is the model for used-up budgets. Raises ``NotFound``."""
+    """Read the content of a job's page; ``cheaper`` is the model for used-up budgets. Raises ``NotFound``."""
     record = tx.jobs.lists.job(job_id, cheaper)
     row, job = record.listed.job, job_detail(record)
     return JobContent(
@@ -165,7 +165,7 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
     )
 
 
-def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
+def missing_job_page(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
     """Return the page for a job that does not exist."""
     return render(
         request, "job-gone.html", HTTPStatus.NOT_FOUND, title="Not found – Maestro", problem=problem, job_id=job_id
@@ -173,14 +173,14 @@ def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
 
 
 def excerpt(text: str, limit: int | None) -> TextExcerpt:
-    """Return the beginning of a text; all of it without a limit, or up to a tenth above it."""
+    """Return the beginning of a text; all of it without a limit, or if it is at most a tenth longer."""
     if limit is None or len(text) <= limit + limit // 10:
         return TextExcerpt(text)
     return TextExcerpt(text[:limit], len(text) - limit)
 
 
 class PromptEntry(NamedTuple):
-    """A message of a prompt by its number, and whether it is folded."""
+    """A message of a prompt with its number, and whether the page shows the message folded."""
 
     number: int
     message: TurnView
@@ -189,7 +189,7 @@ class PromptEntry(NamedTuple):
 
 
 def _prompt_entries(call: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
-    """Return the messages of a prompt; the last one, which the model answers, is never folded."""
+    """Return the messages of a prompt for the page; the last one, which the model answers, is never folded."""
     fits = sum(min(len(message.text), LONG) for message in call.messages) <= TOTAL_CHARS
     limit = LONG if fits else max(LEAST, TOTAL_CHARS // len(call.messages))
     return [
@@ -204,7 +204,7 @@ def _prompt_entries(call: RecordedCallView, whole: int) -> Sequence[PromptEntry]
 
 
 def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
-    """Return the actual answer of the job to which a what-if belongs."""
+    """Return the answer and actions of the original job of a what-if; None for other jobs."""
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
@@ -212,5 +212,5 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
 
 
-def _between(began: datetime | None, ended: datetime | None) -> float | None:
+def _milliseconds_between(began: datetime | None, ended: datetime | None) -> float | None:
     return (ended - began) / timedelta(milliseconds=1) if began is not None and ended is not None else None

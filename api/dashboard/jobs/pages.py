@@ -1,4 +1,4 @@
-"""The page of jobs: counts by status, a filter, and failures grouped by cause."""
+"""The page of jobs: counts by status, a filter, and failures grouped by error."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import address, render
 from api.dashboard.words import clock
 from api.guards import PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.routes.dependencies import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -27,23 +27,23 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/queue"
 AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-"""The ages that the page offers, by the word in its address."""
+"""The ages that the filter offers, by the word in the page's address."""
 LISTS = frozenset({"status", "kind"})
 FORM_FIELDS = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
-"""The filters that the form has fields for; links set the others, and the form keeps them."""
+"""The filters for which the form has fields; links set the others, and the form sends them along."""
 MAY_BE_EMPTY = frozenset({"step", "reason"})
-"""Filters that an empty value does not disable: a failure may have no step or reason, and a link may select these."""
+"""Filters that may be set to an empty value, because a failure may have no step or reason."""
 MAX_VALUE_CHARS = 80
-"""Characters of one value in the description of a filter."""
+"""The most characters of one value in the description of a filter."""
 
 PAGE_SIZE = 50
-"""Jobs on one page."""
+"""The most jobs on one page."""
 OUTAGE_FAILURES = 5
-"""Failures of one kind on a page from which on the page shows them as one outage."""
+"""The number of similar failures from which on the page shows them as one outage."""
 MOST_OUTAGES = 3
-"""Outages that one page shows at most: each takes two queries."""
+"""The most outages on one page, because each takes two queries."""
 GROUPS = 100
-"""Kinds of failures that the page shows at most."""
+"""The most groups of failures on the page."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 3_000
 """Milliseconds between two refreshes, while a job is open, and while only new jobs can change the page.
@@ -54,15 +54,15 @@ GROUPS_REFRESH_MS = 5_000
 """Milliseconds between two refreshes of grouped failures, which read every failure."""
 BY_ERROR = "error"
 WEB = "web"
-"""The built-in platform, which ``platforms`` does not list."""
+"""The built-in web platform, which ``platforms`` does not list."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class JobListQuery(BaseModel):
-    """The parameters of the page's address, which the job filter validates.
+    """The query parameters of the page, which the job filter validates.
 
-    ``age`` is one of ``AGES``, ``group`` is ``error`` to group failures. A form sends ``at`` without a zone.
+    ``age`` is one of ``AGES``, ``group`` is ``error`` to group failures. A form sends ``at`` without a time zone.
     """
 
     status: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class JobListQuery(BaseModel):
     cursor: str = ""
 
     def filter(self, now: datetime) -> JobFilter:
-        """Return the job filter; raises ``InvalidEdit``."""
+        """Return the job filter; raises ``InvalidEdit`` for an invalid parameter."""
         fields: dict[str, Any] = {name: value for name, value in self._filled() if name in JobFilter.model_fields}
         if "at" in fields:
             fields["at"] = moment_with_zone(fields["at"])
@@ -98,7 +98,7 @@ class JobListQuery(BaseModel):
         return read(JobFilter, fields)
 
     def without_field(self) -> Mapping[str, str]:
-        """Return the filters that have no field in the form."""
+        """Return the filters for which the form has no field."""
         return {
             name: str(value)
             for name, value in self._filled()
@@ -119,13 +119,13 @@ def page_of(filter_: JobFilter) -> str:
     return address(PAGE, filter_.model_dump(mode="json", exclude_defaults=True))
 
 
-def words_of(filter_: JobFilter) -> str:
-    """Return a filter in words, such as ``status failed, agent ada``."""
+def describe_filter(filter_: JobFilter) -> str:
+    """Return a job filter in words, such as ``status failed, agent ada``."""
     fields = filter_.model_dump(exclude_defaults=True)
-    return ", ".join(f"{name} {_value_words(value)}" for name, value in fields.items()) or "every job"
+    return ", ".join(f"{name} {_describe_value(value)}" for name, value in fields.items()) or "every job"
 
 
-def _value_words(value: object) -> str:
+def _describe_value(value: object) -> str:
     if isinstance(value, datetime):
         return clock(value)
     text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -136,7 +136,7 @@ def _value_words(value: object) -> str:
 class JobListing:
     """A page of the jobs that match a filter; ``counts`` are of every status, ``total`` only of the selected ones.
 
-    The jobs of the ``outages`` are not among the ``jobs``.
+    ``jobs`` does not contain the jobs of the ``outages``.
     """
 
     filter: JobFilter
@@ -150,7 +150,7 @@ class JobListing:
 
     @property
     def entries(self) -> Sequence[JobSummary | Outage]:
-        """Jobs and outages, those with the newest job first."""
+        """The jobs and outages of the page, sorted by their newest job, newest first."""
         return sorted(
             (*self.jobs, *self.outages),
             key=lambda entry: entry.created_at if isinstance(entry, JobSummary) else entry.until,
@@ -159,17 +159,17 @@ class JobListing:
 
     @property
     def every(self) -> int:
-        """The number of jobs of any status."""
+        """The number of matching jobs of any status."""
         return sum(self.counts.values())
 
     @property
     def total(self) -> int:
-        """The number of matching jobs."""
+        """The number of matching jobs of the selected statuses."""
         return sum(self.counts.get(status, 0) for status in set(self.filter.status or self.counts))
 
     @property
     def refresh_ms(self) -> int:
-        """Milliseconds until the page refreshes."""
+        """Milliseconds until the page refreshes itself."""
         if self.grouped:
             return GROUPS_REFRESH_MS
         busy = any(self.counts.get(status) for status in OPEN) and not self.filter.q
@@ -177,15 +177,15 @@ class JobListing:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
-    """List the jobs of a filter, newest first, or group those that failed."""
-    same = unchanged(request)
+def show_jobs(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
+    """List the jobs that match a filter, newest first, or the failed ones grouped by error."""
+    same = not_modified(request)
     if same is not None:
         return same
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.all())
         try:
-            listing, problem = _listing(tx, query), None
+            listing, problem = _read_listing(tx, query), None
         except MaestroError as error:
             listing, problem = JobListing(JobFilter()), error
     return render(
@@ -209,24 +209,24 @@ def show(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]
 
 
 def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
-    """Return the filter of a group of failures: same error and step, and a similar reason."""
+    """Return the filter for the jobs of a group: same error and step, and a similar reason."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
     return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
 
-def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
+def _read_listing(tx: Transaction, query: JobListQuery) -> JobListing:
     filter_ = query.filter(tx.now)
     if query.group == BY_ERROR:
         filter_ = filter_.model_copy(update={"status": ()})
         return JobListing(filter_, groups=group_failures(tx.jobs.counts.failures(filter_)).items, grouped=True)
     counts = tx.jobs.counts.statuses(filter_)
     if not any(count for status, count in counts.items() if status in (filter_.status or counts)):
-        # No job matches. A list would repeat the scan of the counts, which for a text search reads all messages.
+        # No job matches, so the list is not queried: for a text search that would read all messages once more.
         return JobListing(filter_, counts)
     try:
         after = PageCursor.decode(query.cursor) if query.cursor else None
     except ValueError:
-        raise InvalidEdit("this page of the list does not exist; go back to the first one") from None
+        raise InvalidEdit("this page of the list does not exist; go back to the first page") from None
     outages: list[Outage] = []
     found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE)
     while len(outages) < MOST_OUTAGES and (next_outage := _find_outage(tx, filter_, found)):
@@ -245,7 +245,7 @@ def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
 
 
 def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob]) -> Outage | None:
-    """Return the outage that most jobs of a page belong to; none in a list of failures of one kind."""
+    """Return the outage to which most failed jobs of a page belong; None if the filter already selects one kind."""
     if filter_.error is not None or filter_.reason is not None:
         return None
     failed = [entry.job for entry in listed if entry.job.status is JobStatus.FAILED]

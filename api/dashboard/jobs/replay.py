@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit_async, without_empty
-from api.dashboard.jobs.job import PAGE, gone, read_job
+from api.dashboard.jobs.job import PAGE, missing_job_page, read_job
 from api.dashboard.pages import lead_back, render
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.dependencies import Parts, parts_of
@@ -20,14 +20,14 @@ from maestro.domain.jobs.steps import purpose_of
 from maestro.store.replays import foreseen
 from maestro.store.transaction import Transaction
 
-POSITIONS = {START: "From the top, as a new job", END: "Nothing is left to do but to close it"}
-"""Where a replay continues if not at a step, in words."""
+POSITIONS = {START: "From the beginning, as a new job", END: "No step is left; the job is only closed"}
+"""How the page describes the start of a replay that does not begin at a step."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class ReplayForm(BaseModel):
-    """The form of a replay. The other fields count only if ``edited``; empty ones change nothing."""
+    """The form of a replay; the fields after ``edited`` apply only if it is set, and empty ones change nothing."""
 
     mode: ReplayMode = ReplayMode.RESUME
     edited: bool = False
@@ -37,10 +37,10 @@ class ReplayForm(BaseModel):
 
     @property
     def edits(self) -> JobEdits | None:
-        """Return the edits, None to keep those of the job; raises ``InvalidEdit``."""
+        """The edits of the replay, None to leave the job's edits as they are; raises ``InvalidEdit``."""
         if not self.edited:
             return None
-        # Browsers send line ends as CR LF.
+        # Browsers send line ends as CR LF, but the stored prompt has LF.
         prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
         return read(
             JobEdits, without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
@@ -48,33 +48,33 @@ class ReplayForm(BaseModel):
 
     @classmethod
     def of(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
-        """Return the form for these edits."""
+        """Return the form filled with these edits."""
         if edits is None:
             return cls(mode=mode)
         return cls(mode=mode, edited=True, **edits.model_dump(by_alias=False, exclude_none=True))
 
     @property
     def fields(self) -> dict[str, str]:
-        """Return the hidden fields of the form."""
+        """The hidden fields with which a confirmation sends the form again."""
         edits = {"edited": "true", "agent": self.agent, "model": self.model, "prompt": self.prompt}
         return {"mode": str(self.mode), **(edits if self.edited else {})}
 
 
 @router.get("/replay")
-def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
+def confirm_replay(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
     """Show what a replay would do, cost and repeat, and ask for confirmation."""
     return _plan_page(request, job_id, ReplayForm(mode=mode))
 
 
 @router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
-def confirm_edits(request: Request, job_id: str, form: Annotated[ReplayForm, Form()]) -> HTMLResponse:
-    """Show what a replay with these edits would do, and ask; an error is shown above the form."""
+def confirm_edited_replay(request: Request, job_id: str, form: Annotated[ReplayForm, Form()]) -> HTMLResponse:
+    """Show what a replay with edits would do, and ask for confirmation; an error is shown above the form."""
     return _plan_page(request, job_id, form)
 
 
 @router.post("/replay")
-async def replay(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
-    """Replay the job, and redirect to the new run."""
+async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
+    """Replay the job, and redirect to its new workflow run."""
 
     async def operation() -> str:
         return await parts.jobs.replay(job_id, form.mode, OPERATOR, form.edits)
@@ -87,8 +87,8 @@ async def replay(request: Request, parts: Parts, job_id: str, form: Annotated[Re
 
 
 @router.get("/edit")
-def edit(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
-    """Show the form for the agent, the model and the prompt."""
+def edit_replay(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
+    """Show the form for another agent, model or prompt."""
     return _edit_page(request, job_id, form)
 
 
@@ -99,7 +99,7 @@ def confirm_cancellation(request: Request, job_id: str) -> HTMLResponse:
 
 
 @router.post("/cancel")
-async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
+async def cancel_job(request: Request, parts: Parts, job_id: str) -> Response:
     """Cancel the job, and redirect to it."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
@@ -115,7 +115,7 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
             edits = _without_unchanged_prompt(tx, job, form.edits)
             plan, content = foreseen(tx, job_id, form.mode, edits), read_job(tx, job_id)
     except NotFound as error:
-        return gone(request, str(error))
+        return missing_job_page(request, str(error))
     except InvalidEdit as error:
         return _edit_page(request, job_id, form, error)
     return render(
@@ -138,7 +138,7 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
             agents = sorted(agent.slug for agent in tx.agents.active())
             prompt = _request_text(tx, content.row)
     except NotFound as error:
-        return gone(request, str(error))
+        return missing_job_page(request, str(error))
     edits = edits_of(content.row)
     before = ReplayForm.of(form.mode, edits.model_copy(update={"prompt": edits.prompt or prompt or None}))
     return render(
@@ -158,13 +158,13 @@ def _cancellation_page(request: Request, job_id: str, problem: MaestroError | No
         with parts_of(request).store.view() as tx:
             content = read_job(tx, job_id)
     except NotFound as error:
-        return gone(request, str(error))
+        return missing_job_page(request, str(error))
     title = f"Cancel – {job_id} – Maestro"
     return render(request, "job-cancel.html", title=title, content=content, problem=problem)
 
 
 def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
-    """Remove an unchanged prompt from the edits: the form is filled in with the original one."""
+    """Remove an unchanged prompt from the edits, because the form is filled with the original one."""
     if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits
     others = edits.model_copy(update={"prompt": None})
@@ -172,7 +172,7 @@ def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None)
 
 
 def _request_text(tx: Transaction, job: Job) -> str:
-    """Return the editable part of the original request to the model."""
+    """Return the part of the original input that an operator may edit."""
     if job.task or job.inbox_id is None:
         return job.task
     return tx.inbox.read(job.inbox_id).content.replace("\r\n", "\n")

@@ -52,11 +52,11 @@ async def test_nothing_yet_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
     assert "There is no account yet." in page
     assert re.search(r'<details class="more" id="add-account" open>', page)
-    for heading in ("People who wish to be let in", "Connectors", "Clients, who pay"):
+    for heading in ("Access requests (pairing)", "Connectors", "Clients"):
         assert heading in page
 
 
-# Accounts at providers of models
+# Accounts of model providers
 
 
 async def test_an_account_is_added_changed_stopped_and_removed(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -147,7 +147,7 @@ async def test_a_connector_is_added_changed_stopped_and_removed(rows: JobRows, h
     assert "&#34;requireMention&#34;: false" in form
     changed = {"platform": "discord", "account": "work", "agent": "", "secret_token": "", "options": "{}"}
     shown = row(await sent(http, "connectors/change", "changed", changed), "connector-discord-work")
-    assert "the rules of routing" in shown
+    assert "the routing rules" in shown
     assert "ends in <code>5678</code>" in shown
     found = (await http.get("/api/connectors/discord/work")).json()
     assert found["options"] == {}
@@ -192,11 +192,11 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
     assert "<code>ABCDEFGH</code>" in shown
     page = await sent(http, "pairings/approve", word, {"pairing": str(waiting.id), **owner})
     assert f"pairing-{waiting.id}" not in page
-    assert "Let in 1, kept out 0" in page
+    assert "Users with access: 1, refused: 0" in page
     with rows.store.view() as tx:
         assert tx.users.pairings.is_known(PersonId("slack", "ada"))
         assert tx.users.owners.has(PersonId("slack", "ada")) is bool(owner)
-    assert "Let in 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
+    assert "Users with access: 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
     with rows.store.view() as tx:
         assert not tx.users.pairings.is_known(PersonId("slack", "ada"))
 
@@ -204,9 +204,9 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
 async def test_a_person_is_kept_out_and_let_in_after_all(rows: JobRows, http: httpx.AsyncClient) -> None:
     waiting = wish(rows, "bob", "BCDEFGHJ")
     page = await sent(http, "pairings/refuse", "refused", {"pairing": str(waiting.id)})
-    assert "Let in 0, kept out 1" in page
+    assert "Users with access: 0, refused: 1" in page
     page = await sent(http, "pairings/approve", "user", {"pairing": str(waiting.id)})
-    assert "Let in 1, kept out 0" in page
+    assert "Users with access: 1, refused: 0" in page
 
 
 async def test_an_invitation_is_shown_once(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -232,7 +232,7 @@ async def test_a_client_is_added_changed_and_removed(rows: JobRows, http: httpx.
     form = (await http.get(PAGE, params={"client": "Acme"})).text
     assert 'name="daily_budget_usd" type="text" value="2.5"' in form
     changed = {"name": "Acme", "slug": "", "daily_budget_usd": "", "weight": "1", "plan": "monthly"}
-    assert "everybody’s" in row(await sent(http, "clients/change", "changed", changed), "client-1")
+    assert "general budget" in row(await sent(http, "clients/change", "changed", changed), "client-1")
     assert 'id="client-1"' not in await sent(http, "clients/remove", "removed", {"name": "Acme"})
     assert len(audited(rows)) == 3
 

@@ -106,7 +106,7 @@ async def test_an_agent_is_made_by_the_form(rows: JobRows, http: httpx.AsyncClie
         "reason": "we need one",
     }
     page = await ended(http, LIST, fields, "made", "/agent/helper")
-    assert "The agent is made" in page
+    assert "The agent was created" in page
     with rows.store.view() as tx:
         made = tx.agents.detail(tx.agents.named("helper"))
     assert (made.role, made.quirks, made.system_prompt) == ("coder", ("Says hm.", "Never laughs."), "One.\nTwo.")
@@ -157,7 +157,7 @@ async def test_what_is_saved_unchanged_changes_nothing(rows: JobRows, http: http
 
 async def test_an_agent_is_changed_and_who_was_slower_is_told(rows: JobRows, http: httpx.AsyncClient) -> None:
     page = await ended(http, PAGE, form(description=XSS, reason="a reason"), "saved")
-    assert "It is saved" in page
+    assert "The agent was saved" in page
     assert "“a reason”" in page
     raw = (await http.get(PAGE)).text
     assert "<img" not in raw
@@ -170,10 +170,10 @@ async def test_an_agent_is_changed_and_who_was_slower_is_told(rows: JobRows, htt
 
 
 async def test_an_agent_is_paused_archived_restored_and_removed(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "It is paused" in await ended(http, f"{PAGE}/status", {"status": "paused"}, "paused")
+    assert "The agent is paused" in await ended(http, f"{PAGE}/status", {"status": "paused"}, "paused")
     assert "Make active" in await ended(http, f"{PAGE}/status", {"status": "paused"}, "paused")
-    assert "its channels are free" in await ended(http, f"{PAGE}/status", {"status": "archived"}, "archived")
-    assert "Remove for good" in (await http.get(PAGE)).text
+    assert "its channels were unbound" in await ended(http, f"{PAGE}/status", {"status": "archived"}, "archived")
+    assert "Delete permanently" in (await http.get(PAGE)).text
     await ended(http, f"{PAGE}/status", {"status": "active"}, "active")
     with rows.store.view() as tx:
         assert tx.agents.channels_of(tx.agents.named("ada")) == []
@@ -204,7 +204,7 @@ async def test_channels_are_given_and_freed(rows: JobRows, http: httpx.AsyncClie
     }
     page = await ended(http, f"{PAGE}/channels", fields, "bound")
     assert "discord/42" in page
-    assert "each in a conversation of their own" in page
+    assert "one conversation per user" in page
     taken = await http.post(f"{PAGE}/channels", data=fields)
     assert (taken.status_code, "belongs to the agent ada already" in taken.text) == (409, True)
     wrong = await http.post(f"{PAGE}/channels", data={"platform": "No!", "channel": "two words"})

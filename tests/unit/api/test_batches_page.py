@@ -94,7 +94,7 @@ async def test_jobs_that_cannot_are_told_with_the_reason(rows: JobRows, http: ht
     done, failed = rows.end(rows.add(), JobStatus.COMPLETED), rows.failed()
     page = (await http.post(PREVIEW, data={"action": "cancel", "ids": [done, failed]})).text
     assert "Cancel 0 jobs?" in page
-    assert "2 are left as they are" in page
+    assert "2 jobs cannot be changed" in page
     assert "there is nothing to cancel" in page
     assert 'id="confirm"' not in page
 

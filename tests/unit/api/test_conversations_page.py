@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.dashboard.conversations import room_for_each
+from api.dashboard.conversations import chars_per_text
 from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
@@ -63,7 +63,7 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
 
 async def test_an_empty_list_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
-    assert "Nobody has said anything yet." in page
+    assert "No conversations yet." in page
     assert 'href="/chat"' in page
 
 
@@ -85,7 +85,7 @@ async def test_long_messages_are_cut_until_one_is_asked_for(rows: JobRows, http:
     ("lengths", "most"), [([], 0), ([5, 9], 9), ([10, 10], 10), ([2, 30, 30], 9), ([1, 2, 90], 17), ([50] * 4, 5)]
 )
 def test_what_short_messages_leave_is_for_the_long_ones(lengths: list[int], most: int) -> None:
-    assert room_for_each(lengths, room=20) == most
+    assert chars_per_text(lengths, room=20) == most
 
 
 async def test_the_list_is_filtered_by_what_stands_in_the_address(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -190,7 +190,7 @@ async def test_something_is_found_in_one_conversation(rows: JobRows, http: httpx
     assert page.count("<mark>pelican</mark>") == 2
     assert "&lt;b&gt;" in page
     assert "elsewhere" not in page
-    assert "Nobody said that here." in (await http.get(f"{PAGE}/{number}", params={"q": "swan"})).text
+    assert "No message matches." in (await http.get(f"{PAGE}/{number}", params={"q": "swan"})).text
     found = (await http.get(f"{API}/search", params={"q": "pelican", "conversation": number})).json()["items"]
     assert {one["conversationId"] for one in found} == {number}
 
@@ -210,7 +210,7 @@ async def test_files_are_named(rows: JobRows, http: httpx.AsyncClient) -> None:
         )
     page = (await http.get(f"{PAGE}/{number}")).text
     assert f"{ESCAPED}.png <small>image/png, 1,234 bytes" in page
-    assert "gone.pdf <small>could not be had" in page
+    assert "gone.pdf <small>could not be downloaded" in page
     shown = (await http.get(f"{API}/{number}/messages")).json()["items"][0]["files"]
     assert [(one["filename"], one["available"]) for one in shown] == [(f"{XSS}.png", True), ("gone.pdf", False)]
 
@@ -236,7 +236,7 @@ async def test_a_conversation_is_ended(rows: JobRows, http: httpx.AsyncClient) -
     led = await http.post(f"{PAGE}/{number}/close")
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}/{number}?done=closed")
     page = (await http.get(led.headers["Location"])).text
-    assert "the next message begins another one" in page
+    assert "the next message starts a new one" in page
     assert f'action="{PAGE}/{number}/close"' not in page
     again = await http.post(f"{PAGE}/{number}/close")
     assert (again.status_code, f"conversation {number} has ended already" in again.text) == (409, True)
@@ -257,7 +257,7 @@ async def test_a_conversation_is_deleted_after_a_question(rows: JobRows, http: h
     assert ("2 messages, 1 of them compacted" in asked, "Forget the 1 fact that ada learned" in asked) == (True, True)
     led = await http.post(f"{PAGE}/{number}/delete", data={"facts": "true"})
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}?done=deleted")
-    assert "The conversation is deleted" in (await http.get(led.headers["Location"])).text
+    assert "The conversation was deleted" in (await http.get(led.headers["Location"])).text
     with rows.store.view() as tx:
         assert tx.memory.search(1, "Grace", 5) == []
     for path in (f"{PAGE}/{number}", f"{PAGE}/{number}/delete"):
@@ -270,7 +270,7 @@ async def test_one_that_is_worked_on_is_not_deleted(rows: JobRows, http: httpx.A
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, conversation_id=number)
     asked = (await http.get(f"{PAGE}/{number}/delete")).text
-    assert (f'href="/queue/{job_id}"' in asked, "Delete it for good" in asked) == (True, False)
+    assert (f'href="/queue/{job_id}"' in asked, "Delete permanently" in asked) == (True, False)
     refused = await http.post(f"{PAGE}/{number}/delete")
     assert (refused.status_code, "is still open" in refused.text) == (409, True)
 

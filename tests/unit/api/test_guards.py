@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from api.guards import COOKIE, GuardedRoute, RouteGuard
 from api.parts import GuardSettings
-from api.server import warn_if_open
+from api.server import warn_without_password
 from tests.support.api_client import BASIC, HOME, OTHER_ADDRESS, PASSWORD, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -205,8 +205,8 @@ async def test_a_form_that_comes_after_the_login_is_over_leads_to_it_and_back(
         assert answer.status_code == 303
         asked = parse_qs(urlsplit(answer.headers["location"]).query)
         assert asked == {"next": [back], "unsent": ["true"]}
-        assert "nothing was done" in (await http.get(answer.headers["location"])).text
-        assert "nothing was done" not in (await http.get("/login")).text
+        assert "the form was not applied" in (await http.get(answer.headers["location"])).text
+        assert "the form was not applied" not in (await http.get("/login")).text
         program = await http.post("/accounts/disable", data={"name": "main"})
     assert program.status_code == 401
 
@@ -317,8 +317,8 @@ async def test_without_a_password_everything_is_open(rows: JobRows) -> None:
 
 def test_a_warning_is_logged_only_without_a_password() -> None:
     with capture_logs() as logs:
-        warn_if_open(GuardSettings(signing_key=b"", password=""))
-        warn_if_open(GuardSettings(signing_key=b"", password="a password"))
+        warn_without_password(GuardSettings(signing_key=b"", password=""))
+        warn_without_password(GuardSettings(signing_key=b"", password="a password"))
     assert [line["event"].partition(",")[0] for line in logs] == ["security: no password is set"]
 
 

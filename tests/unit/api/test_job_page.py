@@ -135,7 +135,7 @@ async def test_a_job_in_line_names_the_one_before_it(rows: JobRows, http: httpx.
     first, second = rows.add("first"), rows.add("second")
     page = await page_of(http, f"/queue/{second}")
     assert f'after <a href="/queue/{first}">' in page
-    assert "No step has begun yet" in page
+    assert "No step has started yet" in page
     assert f'after <a href="/queue/{second}">' not in await page_of(http, f"/queue/{first}")
 
 
@@ -282,7 +282,7 @@ async def test_a_what_if_stands_beside_what_was_really_answered(rows: JobRows, h
     rows.end(trial, JobStatus.COMPLETED)
     page = words(await page_of(http, f"/queue/{trial}"))
     assert f"It would answer what it would say What {original} really answered what it said" in page
-    assert "It would have acted on No tags." in page
+    assert "Actions it would have taken No tags." in page
     shown = await page_of(http, f"/queue/{original}")
     assert f'What-ifs</dt><dd><a href="/queue/{trial}">' in shown
     assert f"/queue/{original}/edit?mode=what-if" in await page_of(http, f"/queue/{trial}")
@@ -373,7 +373,7 @@ async def test_who_only_looks_sees_everything_and_no_button(rows: JobRows) -> No
         assert "ProviderDown" in page
         assert "mode=resume" not in page
         plan = await page_of(http, f"/queue/{job_id}/replay?mode=resume")
-        assert "Pays for" in plan
+        assert "<dt>Model calls<" in plan
         assert '<form class="act"' not in plan
         refused = await http.post(f"/queue/{job_id}/replay", data={"mode": "resume"})
         assert refused.status_code == 403

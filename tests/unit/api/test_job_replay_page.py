@@ -65,7 +65,7 @@ async def test_a_restart_tells_what_is_sent_again_and_leads_to_the_new_job(
 ) -> None:
     job_id = answered(rows)
     asked = (await http.get(f"/queue/{job_id}/replay?mode=restart")).text
-    assert "From the top, as a new job" in asked
+    assert "From the beginning, as a new job" in asked
     assert "1 answered call, $0.0025" in asked
     assert "again" in asked
     new = led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked)))
@@ -88,14 +88,14 @@ async def test_edits_are_shown_before_they_count(rows: JobRows, http: httpx.Asyn
     assert edits_of(job(rows, new)) == JobEdits(agent="bob", model="gpt-9", prompt=f"two\n{NASTY}")
     shown = (await http.get(f"/queue/{new}")).text
     assert "agent bob, model gpt-9, another prompt" in shown
-    assert "What an operator asked instead" in shown
+    assert "Prompt set by an operator" in shown
 
 
 async def test_a_prompt_that_nobody_changed_is_no_edit(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.failed("what is\nthe weather?")
     typed = {"mode": "restart", "edited": "true", "agent": "", "model": "", "prompt": "what is\r\nthe weather?"}
     asked = await http.post(f"/queue/{job_id}/replay/preview", data=typed)
-    assert "Asked instead" not in asked.text
+    assert "<dt>Edits<" not in asked.text
     new = led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text)))
     assert job(rows, new).edits == ""
 
@@ -180,12 +180,12 @@ async def test_a_cancellation_is_asked_for_and_done(rows: JobRows, http: httpx.A
     assert not job(rows, job_id).stop_requested
     assert led_to(await http.post(f"/queue/{job_id}/cancel", data=fields(asked))) == job_id
     assert job(rows, job_id).stop_requested
-    assert "It was told to stop" in (await http.get(f"/queue/{job_id}")).text
+    assert "A stop was requested" in (await http.get(f"/queue/{job_id}")).text
 
 
 async def test_what_has_ended_cannot_be_cancelled(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.failed()
-    assert "nothing is left to cancel" in (await http.get(f"/queue/{job_id}/cancel")).text
+    assert "so it cannot be cancelled" in (await http.get(f"/queue/{job_id}/cancel")).text
     refused = await http.post(f"/queue/{job_id}/cancel")
     assert refused.status_code == 409
     assert 'role="alert"' in refused.text

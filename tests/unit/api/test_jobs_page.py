@@ -144,8 +144,8 @@ async def test_an_outage_is_one_row_with_one_replay(rows: JobRows, http: httpx.A
     rows.failed(reason="no answer within 9 s")
     page = (await http.get(PAGE)).text
     assert await listed(http) == [between]
-    assert "<b>71 jobs failed alike</b>" in page
-    assert "<b>6 jobs failed alike</b>" in page
+    assert "<b>71 similar failures</b>" in page
+    assert "<b>6 similar failures</b>" in page
     assert f'datetime="{first.isoformat()}"' in page
     (wanted,) = re.findall(r'id="all-[^"]+".*?name="filter" value="([^"]+)"', page)[:1]
     forecast = await http.post(
@@ -171,7 +171,7 @@ async def test_the_form_keeps_what_came_with_a_link_and_offers_to_leave_it_out(
     assert '<input type="hidden" name="channel" value="elsewhere">' in page
     assert '<input type="hidden" name="status" value="failed">' in page
     assert '<option value="ada" selected>' in page
-    (without,) = re.findall(r'href="([^"]+)" title="Leave this out"', page)
+    (without,) = re.findall(r'href="([^"]+)" title="Remove this filter"', page)
     assert parse_qs(urlsplit(without.replace("&amp;", "&")).query) == {"status": ["failed"], "agent": ["ada"]}
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
-from api.live import unchanged
+from api.live import not_modified
 from api.routes.dependencies import Parts
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
@@ -26,7 +26,7 @@ def with_page(app: FastAPI, also: list[str]) -> FastAPI:
 
     @router.get(PAGE)
     def show(request: Request, parts: Parts, fails: bool = False) -> Response:
-        same = unchanged(request, *also)
+        same = not_modified(request, *also)
         if same is not None:
             return same
         with parts.store.view() as tx:
@@ -99,7 +99,7 @@ async def test_what_changes_while_a_page_is_made_is_not_lost(rows: JobRows, app:
 
     @router.get("/slow")
     def slow(request: Request) -> Response:
-        same = unchanged(request)
+        same = not_modified(request)
         rows.add()
         return same or render(request, "login.html", **FIELDS)
 

@@ -49,8 +49,8 @@ async def done(http: httpx.AsyncClient, path: str, word: str, **data: str) -> st
 
 async def test_an_agent_that_knows_nothing_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
-    assert "It has learned nothing yet." in page
-    assert "Tell it a fact" in page
+    assert "No facts yet." in page
+    assert "Add a fact" in page
 
 
 async def test_sticky_facts_come_first_and_the_others_by_what_they_are_about(
@@ -61,7 +61,7 @@ async def test_sticky_facts_come_first_and_the_others_by_what_they_are_about(
     assert FACT.findall((await http.get(PAGE)).text) == ["1", "3", "2"]
     assert FACT.findall((await http.get(PAGE, params={"category": "project_context"})).text) == ["2"]
     assert FACT.findall((await http.get(PAGE, params={"q": "datab"})).text) == ["3"]
-    assert "No fact fits." in (await http.get(PAGE, params={"q": "swan"})).text
+    assert "No fact matches." in (await http.get(PAGE, params={"q": "swan"})).text
     for query in ({"category": "banana"}, {"cursor": "banana"}, {"source": "-1"}):
         assert (await http.get(PAGE, params=query)).status_code == 400
     assert (await http.get(PAGE, params={"agent": "nobody"})).status_code == 404
@@ -108,7 +108,7 @@ async def test_a_fact_tells_where_it_was_learned(rows: JobRows, http: httpx.Asyn
 
 async def test_a_fact_is_told_once(rows: JobRows, http: httpx.AsyncClient) -> None:
     page = await done(http, "facts", "added", content=f"Grace likes {XSS} tea", category="sticky")
-    assert "The agent knows it" in page
+    assert "The fact was added" in page
     assert "<img" not in (await http.get(PAGE)).text
     assert known(rows)[1] == ("sticky", f"Grace likes {XSS} tea", 1.0)
     again = await http.post(f"{PAGE}/facts", data={"agent": "ada", "content": "Grace likes tea!", "category": "sticky"})
@@ -199,7 +199,7 @@ async def test_values_are_kept_under_keys_and_forgotten(rows: JobRows, http: htt
 async def test_everything_is_forgotten(rows: JobRows, http: httpx.AsyncClient) -> None:
     learn(rows, (FactCategory.STICKY, "Grace likes tea"))
     assert "All 1 facts" in (await http.get(PAGE)).text
-    assert "has forgotten everything" in await done(http, "clear", "cleared")
+    assert "were deleted" in await done(http, "clear", "cleared")
     assert known(rows) == {}
 
 

@@ -36,7 +36,7 @@ async def text_of(http: httpx.AsyncClient) -> str:
 def problems(page: str) -> list[str]:
     """Return what the page says does not work; none only where it says that everything works."""
     found = re.search(r'<ul class="problems".*?</ul>', page)
-    assert bool(found) != ("everything works" in page)
+    assert bool(found) != ("all healthy<" in page)
     return [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<li>(.*?)</li>", found[0])] if found else []
 
 
@@ -69,7 +69,7 @@ async def test_a_fresh_maestro_says_what_to_do_next(http: httpx.AsyncClient) -> 
     assert 'href="/chat">Write to your agents</a>' in page
     for link in ("/accounts#add-account", "/accounts#connectors", "/agents"):
         assert f'href="{link}"' in page
-    assert "everything works" in page
+    assert "all healthy<" in page
 
 
 async def test_what_is_to_do_and_what_was_done_lead_to_the_jobs(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -79,10 +79,10 @@ async def test_what_is_to_do_and_what_was_done_lead_to_the_jobs(rows: JobRows, h
     page = await text_of(http)
     assert "Write to your agents" not in page
     assert '<a href="/queue?status=pending">2 pending</a>' in page
-    assert f'next in turn came <a href="/queue/{first}">' in page
+    assert f'next job, created <a href="/queue/{first}">' in page
     assert '<a href="/queue?status=completed&amp;age=24h">1 completed</a>' in page
     rows.clock.go(hours=30)
-    assert "nothing ended" in await text_of(http)
+    assert "none ended" in await text_of(http)
 
 
 async def test_failures_are_put_together_with_a_link_to_just_these(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -105,7 +105,7 @@ async def test_a_job_that_waits_for_a_person_says_since_when(rows: JobRows, http
     page = await text_of(http)
     assert f'longest wait for a person <a href="/queue/{asked.job_id}">' in page
     assert '<strong class="number">1</strong> question or approval</a>' in page
-    assert '<strong class="number">1</strong> person wishes to be let in' in page
+    assert '<strong class="number">1</strong> access request' in page
 
 
 async def test_the_time_to_the_first_answer_is_that_of_the_newest_messages(
@@ -138,7 +138,7 @@ async def test_what_does_not_work_is_said_first(rows: JobRows) -> None:
     broken = FixedHealth(store="ok", temporal="nobody answers at <b>localhost:7233</b>", worker="ok")
     async with client(app_of(rows, health=broken), auth=BASIC) as http:
         page = await text_of(http)
-    assert "everything works" not in page
+    assert "all healthy<" not in page
     assert '<strong>temporal</strong>: <span dir="auto">nobody answers at &lt;b&gt;localhost:7233' in page
 
 
@@ -157,10 +157,10 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
         add_account(rows, name)
     with rows.store.begin() as tx:
         tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
-    assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so it is not asked"]
+    assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so the account is not called"]
     with rows.store.begin() as tx:
         tx.llm.accounts.begin_cooldown("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
-    assert problems(await text_of(http))[1:] == ["Accounts: none can be asked now: each is limited or disabled"]
+    assert problems(await text_of(http))[1:] == ["Accounts: no account can be called now: each is limited or disabled"]
     await http.delete("/api/accounts/main")
     await http.patch("/api/accounts/spare", json={"status": "active"})
     assert problems(await text_of(http)) == []
@@ -192,15 +192,15 @@ async def test_connectors_say_how_they_are_and_what_is_pending(rows: JobRows, ht
 
 
 async def test_accounts_that_are_not_asked_say_until_when(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "Accounts that are not asked now" not in await text_of(http)
+    assert "Accounts not in use (limited or disabled)" not in await text_of(http)
     add_account(rows, "main")
     add_account(rows, "spare", AccountStatus.DISABLED)
     with rows.store.begin() as tx:
         tx.llm.accounts.begin_cooldown("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     page = await text_of(http)
-    assert "Accounts that are not asked now" in page
+    assert "Accounts not in use (limited or disabled)" in page
     assert "in 7 min" in page
-    assert "somebody enables it" in page
+    assert "an operator enables it" in page
 
 
 async def test_the_budget_of_the_day_is_measured(http: httpx.AsyncClient) -> None:
@@ -233,5 +233,5 @@ async def test_a_viewer_sees_everything_and_is_not_asked_to_write(rows: JobRows)
     guard = replace(parts(rows).guard, viewer_password=VIEWER[1])
     async with client(app_of(rows, guard=guard), auth=VIEWER) as http:
         page = await text_of(http)
-    assert "Nothing was asked yet" in page
+    assert "No messages yet" in page
     assert "Write to your agents" not in page

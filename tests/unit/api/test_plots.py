@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api.dashboard.usage import COLOURS, OTHERS, PlotSeries, series_of, stacked, ticks
+from api.dashboard.usage import COLOURS, OTHERS, PlotSeries, axis_values, series_of, stacked_plot
 
 DAYS = ("2026-11-20", "2026-11-21")
 
@@ -26,8 +26,8 @@ def dollars(value: float) -> str:
     ],
 )
 def test_lines_across_are_round_and_reach_the_top(most: float, expected: tuple[float, ...]) -> None:
-    assert ticks(most) == pytest.approx(expected)
-    assert ticks(most)[-1] >= most
+    assert axis_values(most) == pytest.approx(expected)
+    assert axis_values(most)[-1] >= most
 
 
 def test_the_largest_part_comes_first_and_what_is_nothing_is_left_out() -> None:
@@ -50,7 +50,7 @@ def test_as_many_parts_as_colours_need_no_others() -> None:
 
 
 def test_parts_stand_on_each_other_and_stay_inside() -> None:
-    plot = stacked(DAYS, (PlotSeries(1, "bob", (3.0, 4.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
+    plot = stacked_plot(DAYS, (PlotSeries(1, "bob", (3.0, 4.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
     below, above = (re.findall(r"M([\d.]+) ([\d.]+)v(-[\d.]+)", shape.path) for shape in plot.shapes)
     assert (len(below), len(above)) == (2, 1), "a part of nothing has no piece"
     assert float(below[0][1]) == plot.floor
@@ -60,7 +60,7 @@ def test_parts_stand_on_each_other_and_stay_inside() -> None:
 
 
 def test_a_column_says_what_is_in_it() -> None:
-    plot = stacked(DAYS, (PlotSeries(1, "bob", (3.0, 0.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
+    plot = stacked_plot(DAYS, (PlotSeries(1, "bob", (3.0, 0.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
     assert [column.words for column in plot.columns] == ["2026-11-20: bob $3, ada $1", "2026-11-21: nothing"]
     assert [label.words for label in plot.below] == ["11-20", "11-21"]
     assert plot.columns[0].x + plot.columns[0].width == pytest.approx(plot.columns[1].x, abs=0.11)
@@ -68,7 +68,7 @@ def test_a_column_says_what_is_in_it() -> None:
 
 def test_a_year_is_named_by_a_few_days_the_last_among_them() -> None:
     names = [f"day {number}" for number in range(366)]
-    plot = stacked(names, (PlotSeries(1, "ada", (1.0,) * 366),), dollars)
+    plot = stacked_plot(names, (PlotSeries(1, "ada", (1.0,) * 366),), dollars)
     assert [label.words for label in plot.below][-1] == "day 365"
     assert 4 <= len(plot.below) <= 6
     assert plot.columns[3].words == "day 3: $1", "the page of a year stays light"
@@ -76,5 +76,5 @@ def test_a_year_is_named_by_a_few_days_the_last_among_them() -> None:
 
 
 def test_nothing_is_an_empty_plot() -> None:
-    plot = stacked(DAYS, (), dollars)
+    plot = stacked_plot(DAYS, (), dollars)
     assert (plot.shapes, [label.words for label in plot.across]) == ((), ["$0", "$1"])

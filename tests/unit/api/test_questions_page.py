@@ -172,7 +172,7 @@ async def test_nothing_that_somebody_wrote_is_markup(rows: JobRows, http: httpx.
 
 async def test_without_any_it_says_when_agents_ask(http: httpx.AsyncClient) -> None:
     page = await http.get(PAGE)
-    assert "Nobody waits for an answer." in page.text
+    assert "No open questions or approvals." in page.text
     assert "/settings?q=tools.approval" in page.text
 
 

@@ -341,15 +341,15 @@ async def test_missed_times_are_told_before_they_are_made_up_for(rows: JobRows, 
     rows.clock.go(hours=5)
     stretch = {"ref": "cron-1", "from": "2026-11-20 08:30", "to": "2026-11-20T11:30"}
     asked = (await http.get(f"{PAGE}/backfill", params={"ref": "cron-1"})).text
-    assert ('name="from"' in asked, "would begin" in asked) == (True, False)
+    assert ('name="from"' in asked, "would start" in asked) == (True, False)
     told = (await http.get(f"{PAGE}/backfill", params=stretch)).text
-    assert ("3 runs would begin" in told, "Fri 2026-11-20 09:00 UTC" in told) == (True, True)
+    assert ("3 runs would start" in told, "Fri 2026-11-20 09:00 UTC" in told) == (True, True)
     assert (await http.get(f"{API}/cron-1")).json()["lastRun"] is None, "nothing began"
     led = await http.post(f"{PAGE}/backfill", data=stretch)
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}?done=backfilled")
     assert "one after the other" in (await http.get(led.headers["Location"])).text
     assert audit(rows, 1) == [("operator", "cron.backfill", "cron-1")]
-    assert "Nothing was missed" in (await http.get(f"{PAGE}/backfill", params=stretch)).text
+    assert "No missed runs" in (await http.get(f"{PAGE}/backfill", params=stretch)).text
 
 
 @pytest.mark.parametrize(

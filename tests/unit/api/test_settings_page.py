@@ -119,7 +119,7 @@ async def test_what_cannot_be_is_said_beside_its_field_with_what_was_typed(
     ("data", "status", "sentence"),
     [
         ({"key": "webui.port", "value": "99"}, 409, 'role="alert">webui.port'),
-        ({"key": NASTY, "value": "99"}, 400, "there is no such setting"),
+        ({"key": NASTY, "value": "99"}, 400, "this setting does not exist"),
         ({"key": LIMIT, "value": "99", "version": "7"}, 409, "the settings were changed meanwhile"),
         ({"key": "webui.password", "value": "hunter2"}, 409, 'role="alert">webui.password'),
     ],

@@ -93,7 +93,7 @@ async def test_a_message_is_tried(rows: JobRows, http: httpx.AsyncClient) -> Non
     assert "<img" not in page
     (row,) = re.findall(r'<tr><th scope="row"><a href="/skills/tea">.*?</tr>', page, re.DOTALL)
     assert (">yes<" in row, "tea, pot" in row, ">2<" in row) == (True, True, True)
-    assert "calls for no skill" in (await http.post(f"{PAGE}/try", data={"message": "xyzzy"})).text
+    assert "triggers no skill" in (await http.post(f"{PAGE}/try", data={"message": "xyzzy"})).text
     wrong = await http.post(f"{PAGE}/try", data={"message": "tea", "agent": "nobody"})
     assert (wrong.status_code, "there is no agent" in wrong.text) == (404, True)
     assert (await http.post(f"{PAGE}/try", data={"message": ""})).status_code == 400
@@ -142,9 +142,9 @@ async def test_a_shipped_one_is_replaced_and_comes_back(http: httpx.AsyncClient,
 
 
 async def test_a_skill_is_switched(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "No message brings it in" in await done(http, "/tea/disable", "/tea?done=disabled")
+    assert "no message triggers it" in await done(http, "/tea/disable", "/tea?done=disabled")
     assert await listed(http, state="disabled") == ["tea"]
-    assert "Messages bring it in again" in await done(http, "/tea/enable", "/tea?done=enabled")
+    assert "messages can trigger it again" in await done(http, "/tea/enable", "/tea?done=enabled")
     with rows.store.view() as tx:
         assert [one.action for one in tx.system.audit.latest(2)] == ["skill.enable", "skill.disable"]
     assert (await http.post(f"{PAGE}/nothing/enable")).status_code == 404

@@ -33,7 +33,7 @@ async def test_what_is_known_what_is_not_and_what_was_cut_off_are_told_apart(
     use(rows)
     text = await page(http)
     assert '<p class="big-number">$0.75</p>' in text
-    assert "1 calls whose price nobody knows; 1 that were cut off, estimated at $0.12" in text
+    assert "1 calls of unknown price; 1 that were cut off, estimated at $0.12" in text
     assert "and 1 of unknown cost" in text
     assert "nothing before" in text
 
@@ -71,17 +71,17 @@ async def test_how_long_steps_took_and_how_far_budgets_are_used(rows: JobRows, h
     rows.end(job_id, JobStatus.COMPLETED)
     text = await page(http)
     assert "Of 1 completed jobs from 2026-10-23 to 2026-11-21: the newest 33 of each day." in text
-    assert '<td data-label="Half within" class="number">250 ms</td>' in text
+    assert '<td data-label="p50" class="number">250 ms</td>' in text
     assert 'aria-label="Budget of everybody">84 %</meter>' in text
     assert '<span class="tag warn">near</span>' in text
     assert '<span class="tag good">fine</span>' in text
 
 
 async def test_with_nothing_to_show_it_says_what_to_do(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "Say something to an agent in the" in await page(http)
+    assert "Write to an agent in the" in await page(http)
     use(rows)
-    assert "Take a filter away" in await page(http, "?agent=nobody")
-    assert "Take a filter away" in await page(http, "?until=2020-01-01")
+    assert "Remove a filter" in await page(http, "?agent=nobody")
+    assert "Remove a filter" in await page(http, "?until=2020-01-01")
 
 
 @pytest.mark.parametrize("query", ["?by=mood", "?by=job", "?since=yesterday", "?since=2026-11-21&until=2026-11-20"])

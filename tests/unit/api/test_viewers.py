@@ -63,7 +63,7 @@ async def test_a_page_says_that_it_is_only_for_looking(rows: JobRows) -> None:
     app = app_of(rows)
     async with client(app, auth=VIEWER) as http:
         chat, jobs = (await http.get("/chat")).text, (await http.get("/schedules")).text
-    assert "A viewer does not chat" in chat
+    assert "Viewers cannot use the chat" in chat
     assert "chat.js" not in chat
     assert "Read only" in jobs
     async with client(app, auth=BASIC) as http:

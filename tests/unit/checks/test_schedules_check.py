@@ -35,7 +35,7 @@ def test_nothing_is_said_where_nothing_is_planned() -> None:
 
 def test_what_was_told_is_fine() -> None:
     [found] = schedules([cron(1), cron(2)])
-    assert (found.verdict, found.found) == (DiagnosisLevel.FINE, "2 planned, and Temporal was told of all of them")
+    assert (found.verdict, found.found) == (DiagnosisLevel.FINE, "2 schedules, all of them known to Temporal")
 
 
 def test_what_could_not_be_told_is_named_with_its_reason() -> None:
@@ -43,7 +43,7 @@ def test_what_could_not_be_told_is_named_with_its_reason() -> None:
     assert refused.verdict is DiagnosisLevel.BROKEN
     assert "cron-1 (Job 1): this time zone is unknown" in refused.found
     assert "maestro schedules edit cron-1" in refused.fix
-    assert (waiting.verdict, waiting.found) == (DiagnosisLevel.NOTE, "Temporal was not told of 1 of 2 yet")
+    assert (waiting.verdict, waiting.found) == (DiagnosisLevel.NOTE, "1 of 2 have not been sent to Temporal yet")
 
 
 def test_what_maestro_paused_is_named() -> None:
