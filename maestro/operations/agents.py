@@ -85,7 +85,7 @@ class AgentOperations:
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return an agent as it was after an edit, and its differences to the version before, or to ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.versions_to_compare(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.get_pair(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Make a new version with the content of an earlier one."""

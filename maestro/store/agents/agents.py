@@ -79,7 +79,6 @@ class Agents(Repository):
         return self._all(select(AgentChannel))
 
     def unbind(self, binding: AgentChannel) -> None:
-        """Delete the binding of a channel."""
         self._remove(binding)
 
     def bind(self, binding: AgentChannel) -> None:

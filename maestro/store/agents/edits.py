@@ -55,9 +55,7 @@ class AgentVersions(Repository):
             versions = versions.where(AgentVersion.version < before)
         return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
-    def versions_to_compare(
-        self, agent: Agent, number: int, against: int | None
-    ) -> tuple[AgentVersion, AgentVersion | None]:
+    def get_pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
         """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
@@ -128,7 +126,6 @@ class Bindings(Agents):
         Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        """Return a binding as an API view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
     def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
@@ -248,16 +245,13 @@ class AgentEdits(Bindings):
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
         """Delete an agent with its versions and bindings; the last conductor is deleted only with ``force``.
 
-        Raises ``Conflict`` while rows of other tables refer to the agent, and for an agent that the configuration
-        names.
+        Raises ``Conflict`` while rows of other tables refer to the agent, or if the configuration names it.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")
         used = self._referring_tables(agent)
         if used:
-            raise Conflict(
-                f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive the agent instead."
-            )
+            raise Conflict(f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
         AgentTokens(self._link, self._now).forget(agent)

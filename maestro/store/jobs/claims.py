@@ -163,7 +163,6 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
-    # Default values for the columns of a new job.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )

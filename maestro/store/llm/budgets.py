@@ -223,7 +223,7 @@ class Budgets(Repository):
         for held in reservations:
             self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
+            self._add_amounts(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
@@ -234,9 +234,7 @@ class Budgets(Repository):
             return
         row = self._row(self._HELD, **key_values(key))
         held = _reserved_amount(row) if row is not None else None
-        day, scopes = (
-            (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
-        )
+        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
         self._add_amounts(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
@@ -255,7 +253,7 @@ class Budgets(Repository):
         """Return a client as an API view, with the amounts spent and reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
-    def _read_payer(self, key: CallKey) -> Payer:
+    def _payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).payer(key.job_id)
 
     def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
