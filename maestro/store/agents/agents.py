@@ -82,7 +82,6 @@ class Agents(Repository):
         self._remove(binding)
 
     def bind(self, binding: AgentChannel) -> None:
-        """Add or change a binding."""
         self._save(binding)
 
     def named(self, slug: str) -> Agent:

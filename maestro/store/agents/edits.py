@@ -101,12 +101,12 @@ class Bindings(Agents):
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
-                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete that binding "
-                "first, or change it"
+                f"{channel_name(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete "
+                "that binding first, or change it"
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
-        Audit(self._link, self._now).add(actor, "channel.bind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.bind", channel_name(binding), agent.slug)
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
@@ -115,7 +115,9 @@ class Bindings(Agents):
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
-        Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
+        Audit(self._link, self._now).add(
+            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.given))
+        )
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
@@ -123,7 +125,7 @@ class Bindings(Agents):
         _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
-        Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.unbind", channel_name(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
@@ -177,7 +179,7 @@ class Bindings(Agents):
         self.bind(binding)
 
 
-def place(binding: AgentChannel) -> str:
+def channel_name(binding: AgentChannel) -> str:
     """Return a readable name for the channel of a binding."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
@@ -185,7 +187,7 @@ def place(binding: AgentChannel) -> str:
 def _require_not_configured(binding: AgentChannel) -> None:
     if binding.configured:
         raise Conflict(
-            f"{place(binding)} is bound by the configuration; change it under channels there, and restart Maestro"
+            f"{channel_name(binding)} is bound by the configuration; change it under channels there and restart Maestro"
         )
 
 

@@ -73,7 +73,6 @@ class Compactions(Repository):
         self._update_counters(conversation_id)
 
     def add(self, compaction: Compaction) -> Compaction:
-        """Store the result of a compaction."""
         return self._save(compaction)
 
     def _update_counters(self, conversation_id: int) -> None:

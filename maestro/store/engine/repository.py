@@ -66,7 +66,6 @@ class Link:
         self.flush_objects()
 
     def flush_objects(self) -> None:
-        """Write new or changed objects of the session."""
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
             self.write_noted()
             self.known.clear()

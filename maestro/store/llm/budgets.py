@@ -115,18 +115,18 @@ class UsageLog(Repository):
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
-    def sums(self, wish: UsageRequest, limit: int) -> Sequence[UsageSum]:
+    def sums(self, request: UsageRequest, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` usage sums after a cursor: newest days first, other keys by cost, highest first."""
-        return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
+        return [UsageSum(*row) for row in self._session.execute(sums(request).limit(limit))]
 
-    def total(self, period: Period, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
+    def total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
         """Return the sum of all matching usage in a period as one row without a key."""
-        row = self._session.execute(total(period, whose)).first()
+        row = self._session.execute(total(period, scope)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
-    def parts(self, by: UsageBy, period: Period, whose: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
+    def parts(self, by: UsageBy, period: Period, scope: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
         """Return usage by day and key, oldest day first; days without usage are left out."""
-        rows = self._session.execute(parts(by, period, whose))
+        rows = self._session.execute(parts(by, period, scope))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
@@ -136,7 +136,7 @@ class UsageLog(Repository):
         return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
-        """Delete the row of an attempt whose outcome is revised; return the cost in the row."""
+        """Delete the row of an attempt with a revised outcome; return the cost in the row."""
         return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
