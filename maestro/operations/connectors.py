@@ -87,7 +87,7 @@ class ConnectorOperations:
     def disabled_channels(self) -> DisabledChannelPage:
         """List the channels to which nothing is sent, because their platform refused it for good."""
         with self._store.view() as tx:
-            return disabled_page(tx.bots.channels.disabled())
+            return disabled_page(tx.bots.channels.disabled_channels())
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
         """Send to a channel again; 404 when it is not disabled."""

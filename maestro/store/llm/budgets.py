@@ -81,7 +81,7 @@ class UsageLog(Repository):
     )
     _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
-    def note(self, call: LLMCall, payer: Payer) -> CallCharge:
+    def add_attempt(self, call: LLMCall, payer: Payer) -> CallCharge:
         """Write the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
         self._insert(row_insert(UsageRow), id=None, at=self._now, **values)
