@@ -316,10 +316,10 @@ class Memory(States):
         facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [facts[fact_id] for fact_id in ids]
 
-    def _likeness_keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+    def _likeness_keys(self, agent_id: int, place: str, facts: Sequence[Fact]) -> dict[int, str]:
         """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
-        least, most = key_lengths([content for _, content in said])
-        values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
+        least, most = key_lengths([content for _, content in facts])
+        values = {"of_agent": agent_id, "at": place, "about": facts[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
 
     def _find_same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
