@@ -185,7 +185,7 @@ class ChunkQueue:
             doubtful = action in (SendAction.LEAVE, SendAction.RESEND)
             if doubtful and self.apply_rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
-            tx.deliveries.sending(outgoing.id)
+            tx.deliveries.mark_sending(outgoing.id)
             return DueChunk(outgoing, action)
         return None
 
@@ -199,7 +199,7 @@ class ChunkQueue:
         if action is SendAction.RESEND:
             tx.deliveries.count_repeat(chunk.id)
         else:
-            tx.deliveries.unconfirmed(chunk.id)
+            tx.deliveries.mark_unconfirmed(chunk.id)
         return action
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:

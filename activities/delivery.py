@@ -180,7 +180,7 @@ class DeliveryActivities:
             self._record_failure(due, outcome)
             raise outcome
         with self._store.begin() as tx:
-            tx.deliveries.sent(chunk.id, outcome)
+            tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
                 tx.deliveries.drafts.forget(step.job_id)
             return self._remaining(tx, step, connector, chunk)
@@ -244,7 +244,7 @@ class DeliveryActivities:
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
-            tx.deliveries.sending(chunk.id)
+            tx.deliveries.mark_sending(chunk.id)
         return RemainingDelivery(
             DueChunk(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True
         )
@@ -257,11 +257,11 @@ class DeliveryActivities:
         with self._store.begin() as tx:
             receipt = tx.deliveries.reports.receipt(chunk.address, chunk.key)
             if receipt is not None:
-                tx.deliveries.sent(chunk.id, receipt)
+                tx.deliveries.mark_sent(chunk.id, receipt)
                 return self._remaining(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
             if self._queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
-                tx.deliveries.sending(chunk.id)
+                tx.deliveries.mark_sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._remaining(tx, step, connector, chunk)
 
@@ -300,7 +300,7 @@ class DeliveryActivities:
             if due.action is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.count_repeat(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
-            tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
+            tx.deliveries.mark_failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
             if scope is FailureScope.CHANNEL:
                 tx.bots.channels.disable(chunk.address, str(failure))
         if scope is FailureScope.ACCOUNT:

@@ -278,8 +278,8 @@ class _AnswerAttempt:
         assert request is not None
         assert job is not None
         recorded = sending = None
-        tx.jobs.assume(job)  # a later stop is noticed when the job's row is updated
-        tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed when this one ends
+        tx.jobs.cache_value(job)  # a later stop is noticed when the job's row is updated
+        tx.jobs.steps.cache_attempts(job.id, self._attempts)  # a newer attempt is noticed when this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.needs_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)

@@ -90,7 +90,7 @@ class DraftSender:
                 return None
             if draft.state is DraftState.WRITTEN and not may_send:
                 return None
-            if not tx.deliveries.drafts.sending(job_id):
+            if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
             return draft.placeholder(job.address, reply_ref(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
@@ -108,11 +108,11 @@ class DraftSender:
         """Store the outcome of sending a placeholder, and return the pause before the next try."""
         with self._store.begin() as tx:
             if isinstance(outcome, Receipt):
-                tx.deliveries.drafts.placed(job_id, outcome)
+                tx.deliveries.drafts.set_message_id(job_id, outcome)
             elif isinstance(outcome, PermanentSend | Unsettled):
                 tx.deliveries.drafts.drop(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
-                tx.deliveries.drafts.unsent(job_id)
+                tx.deliveries.drafts.mark_unsent(job_id)
         return _pause_after(outcome)
 
     def _drop_draft(self, job_id: str) -> None:

@@ -272,9 +272,9 @@ class Journal:
         """
         begun = tx.jobs.mark_started(job_id)
         if begun is not None and begun.is_new:
-            tx.jobs.steps.assume(job_id, {})
+            tx.jobs.steps.cache_attempts(job_id, {})
         if begun is not None and not begun.has_merged:
-            tx.jobs.merged.assume_none(job_id)
+            tx.jobs.merged.cache_unmerged(job_id)
         if not self._is_new_job(tx, job_id):
             raise _OlderJobError
 

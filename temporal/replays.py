@@ -116,9 +116,7 @@ class BatchWork:
         except Exception as error:
             log.exception("batches.job_failed", batch=batch.id, place=index)
             with self._store.begin() as tx:
-                tx.jobs.batches.settle_item(
-                    batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})"
-                )
+                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
             return None
 
     def _process(self, batch: ReplayBatch, index: int) -> str | None:
@@ -128,10 +126,10 @@ class BatchWork:
                 return None
             result = in_savepoint(tx, lambda: _replay_or_stop(tx, batch, job_id))
             if isinstance(result, MaestroError):
-                tx.jobs.batches.settle_item(batch.id, index, ItemState.REFUSED, problem=str(result))
+                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=str(result))
                 return None
             began, has_workflow = result
-            tx.jobs.batches.settle_item(batch.id, index, ItemState.BEGUN, began=began)
+            tx.jobs.batches.settle(batch.id, index, ItemState.BEGUN, began=began)
             return began if has_workflow else None
 
 

@@ -359,7 +359,7 @@ def _read_lists(tx: Transaction) -> Mapping[str, object]:
         "pairings": [pairing_view(row, tx.now) for row in tx.users.pairings.pending()],
         "refused": [pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
         "people": [person_view(row) for row in tx.users.pairings.known_users(None, LISTED)],
-        "channels": disabled_page(tx.bots.channels.disabled()[:LISTED]).items,
+        "channels": disabled_page(tx.bots.channels.disabled_channels()[:LISTED]).items,
         "clients": [client_view(client, levels[client.name]) for client in tx.llm.budgets.clients()],
         "agents": [agent.slug for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED],
     }

@@ -127,7 +127,7 @@ def _read_figures(tx: Transaction) -> _Figures:
         questions=tx.jobs.questions.count_waiting(MOST_QUESTIONS),
         open_pairings=tx.users.pairings.count_pending(),
         agents=len(tx.agents.active()),
-        closed_channels=len(tx.bots.channels.disabled()),
+        closed_channels=len(tx.bots.channels.disabled_channels()),
     )
 
 

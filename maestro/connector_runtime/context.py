@@ -43,14 +43,14 @@ class StoreContext(AccountIntake):
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
         """Record that a channel exists."""
-        await self._change(lambda tx: tx.bots.channels.remember(self._address(channel, thread), direct=direct))
+        await self._change(lambda tx: tx.bots.channels.record_activity(self._address(channel, thread), direct=direct))
 
     async def known_channels(self) -> Sequence[KnownChannel]:
         """Return all recorded channels of the account."""
         return await self._read(
             lambda tx: [
                 KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at)
-                for row in tx.bots.channels.known(self._platform, self._account)
+                for row in tx.bots.channels.known_channels(self._platform, self._account)
             ]
         )
 

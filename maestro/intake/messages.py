@@ -213,9 +213,7 @@ class Intake:
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
-            waiting -= (
-                tx.background.webhooks.count_pending_jobs()
-            )  # webhook jobs do not count against the limit for users
+            waiting -= tx.background.webhooks.count_pending()  # webhook jobs do not count for the users' limit
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(

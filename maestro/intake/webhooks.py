@@ -115,7 +115,7 @@ class WebhookIntake:
             too_many = TooManyDeliveries(f"This webhook accepts {webhook.per_minute} deliveries a minute.")
             too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise too_many
-        waiting = tx.background.webhooks.count_pending_jobs()
+        waiting = tx.background.webhooks.count_pending()
         if waiting >= self._jobs().max_pending:
             full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not accepted.")
             full.retry_after = MINUTE

@@ -214,7 +214,7 @@ class AccountBook:
                 case RateLimited():
                     # A subscription has one limit for all its models.
                     model = WHOLE_ACCOUNT if account.type is AccountType.CLI else choice.model
-                    until = tx.llm.accounts.begin_cooldown(account.name, model, failure.retry_after, self._ladder())
+                    until = tx.llm.accounts.cool_down(account.name, model, failure.retry_after, self._ladder())
                     event, facts = "account limited", {"model": choice.model, "until": until and until.isoformat()}
                 case QuotaExhausted():
                     until = tx.llm.accounts.begin_quota_wait(account.name, failure.retry_after)

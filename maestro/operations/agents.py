@@ -85,7 +85,7 @@ class AgentOperations:
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return a version of an agent, and its differences from the version before, or from ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.versions_to_compare(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.get_pair(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Create a new version with the content of an earlier version."""

@@ -87,7 +87,7 @@ class ConnectorOperations:
     def disabled_channels(self) -> DisabledChannelPage:
         """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
         with self._store.view() as tx:
-            return disabled_page(tx.bots.channels.disabled())
+            return disabled_page(tx.bots.channels.disabled_channels())
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
         """Allow sending to a disabled channel again; 404 when the channel is not disabled."""

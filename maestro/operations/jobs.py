@@ -18,7 +18,7 @@ from maestro.domain.jobs.timeline import CallPage, call_view
 from maestro.domain.jobs.views import JobDetail, JobPage, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId
-from maestro.store.replays import assign, foreseen, judged
+from maestro.store.replays import preview_replay, require_replayable, set_chosen_agent
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -116,7 +116,7 @@ class JobOperations:
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
         """Return what a replay would do now; ``problem`` says why a replay is impossible. Raises ``InvalidEdit``."""
         with self.store.view() as tx:
-            return foreseen(tx, job_id, mode, edits)
+            return preview_replay(tx, job_id, mode, edits)
 
     async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
         """Replay an ended job, and return the id of the job that runs now; without ``edits`` earlier edits stay.
@@ -149,12 +149,12 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
     """
     job = tx.jobs.get(job_id)
-    newest = judged(tx, job, mode, edits)
+    newest = require_replayable(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
         tx.system.audit.add(actor, f"job.{mode}", job_id)
         return _resume_job(tx, job)
     if mode is ReplayMode.WHAT_IF:
-        new_id = tx.jobs.add(assign(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
+        new_id = tx.jobs.add(set_chosen_agent(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
     else:
         new_id = _restart_job(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
@@ -194,7 +194,7 @@ def _resume_job(tx: Transaction, job: Job) -> str:
 
 
 def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
-    again = tx.jobs.add(assign(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
+    again = tx.jobs.add(set_chosen_agent(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.merge_followers([newest.id], again.id)
     return again.id

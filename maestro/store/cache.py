@@ -87,9 +87,9 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
     The cache is not used in a transaction that may have changed rows of a cached table (``Link.reads_cached``).
     """
 
-    def cached(method: Query) -> Query:
+    def decorate(method: Query) -> Query:
         @wraps(method)
-        def reading(self: Repository, *arguments: Any) -> Any:
+        def query_cached(self: Repository, *arguments: Any) -> Any:
             if not self._link.reads_cached:
                 return method(self, *arguments)
             stamps = RowVersionReader(self._link, self._now).now()
@@ -97,9 +97,9 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
             version = tuple(getattr(stamps, table) for table in tables)
             return cache.get(version, arguments, lambda: method(self, *arguments))
 
-        return cast("Query", reading)
+        return cast("Query", query_cached)
 
-    return cached
+    return decorate
 
 
 class StoreState(NamedTuple):

@@ -156,7 +156,6 @@ class Chat(ChatSessions):
         self._begin_ids_after(ChatMessage, floor)
 
     def count(self) -> int:
-        """Return the number of posts in the open session."""
         return int(self._value(self._COUNT))
 
     def _author_agent(self, author: str) -> Agent | None:

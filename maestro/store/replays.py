@@ -9,7 +9,7 @@ from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 
 
-def newest_of(tx: Transaction, job: Job) -> Job:
+def newest_job_of(tx: Transaction, job: Job) -> Job:
     """Return the job that answers the same message, or does the same task, now; a what-if is its own newest job."""
     if job.what_if:
         return job
@@ -18,13 +18,13 @@ def newest_of(tx: Transaction, job: Job) -> Job:
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
 
 
-def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
+def require_replayable(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
     """Return the newest job of the same message or task, after checking that it can be replayed.
 
     Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits; stored edits are checked as
     well, because the chosen agent may have been deleted.
     """
-    newest = newest_of(tx, job)
+    newest = newest_job_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
     reason = replay_refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
     if reason is not None:
@@ -38,11 +38,11 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
     return newest
 
 
-def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
+def preview_replay(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
     """Return the preview of a replay, without any change; raises ``NotFound`` and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
-        newest = judged(tx, job, mode, edits)
+        newest = require_replayable(tx, job, mode, edits)
     except Conflict as conflict:
         return refused_preview(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
@@ -64,7 +64,7 @@ def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
     )
 
 
-def assign(tx: Transaction, job: Job) -> Job:
+def set_chosen_agent(tx: Transaction, job: Job) -> Job:
     """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
     if not is_background(job):
         return job

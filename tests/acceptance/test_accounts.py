@@ -140,7 +140,7 @@ async def test_state_limits_spend_and_last_error_are_shown(http: httpx.AsyncClie
     await added(http)
     with rows.store.begin() as tx:
         tx.llm.accounts.succeeded("mine", "gpt-4o-mini", 0.25)
-        tx.llm.accounts.begin_cooldown("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
+        tx.llm.accounts.cool_down("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
         tx.llm.accounts.begin_quota_wait("mine", timedelta(minutes=10))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["status"]) == ("limited", "active")

@@ -37,7 +37,7 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
         store = stored(tmp_path, row("main", AccountSource.CONFIGURATION), mine)
         with store.begin() as tx:
             tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
-            until = tx.llm.accounts.begin_cooldown("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
+            until = tx.llm.accounts.cool_down("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
         report = await doctor(tmp_path, environment={"MY_KEY": KEY})
         report.is_fine()
         assert "not known" in report.of("model openai/m").found

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.store.replays import foreseen
+from maestro.store.replays import preview_replay
 from tests.support.four_platforms import OnTelegram
 from tests.support.instance import Instance, Row, running_instance, until
 from tests.support.telegram_server import Fault, TelegramServer
@@ -52,7 +52,7 @@ async def test_what_was_held_is_sent_when_an_operator_resumes_its_job(held: Held
     assert (held.deliveries(), held.place.texts()) == ([("unconfirmed", 0)], [])
     with held.maestro.operator() as operator:
         with operator.store.view() as tx:
-            plan = foreseen(tx, job["id"], ReplayMode.RESUME)
+            plan = preview_replay(tx, job["id"], ReplayMode.RESUME)
         assert (plan.possible, plan.step, plan.model_calls) == (True, "deliver", 0)
         assert [(effect.text, effect.again) for effect in plan.effects] == [
             ("unconfirmed parts are sent again, although the platform may have them", True)
@@ -62,4 +62,4 @@ async def test_what_was_held_is_sent_when_an_operator_resumes_its_job(held: Held
     job = await held.ended("completed")
     assert (held.deliveries(), job["run"], len(held.maestro.llm.matching("please"))) == ([("sent", 1)], 2, 1)
     with held.maestro.operator() as operator, operator.store.view() as tx:
-        assert not foreseen(tx, job["id"], ReplayMode.RESUME).possible
+        assert not preview_replay(tx, job["id"], ReplayMode.RESUME).possible

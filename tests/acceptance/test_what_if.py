@@ -12,7 +12,7 @@ from maestro.domain.jobs.job import JobEdits
 from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobDetail, job_detail
-from maestro.store.replays import foreseen
+from maestro.store.replays import preview_replay
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient
@@ -92,7 +92,7 @@ def shown(maestro: Instance, job_id: str) -> JobDetail:
 
 def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
     with maestro.operator() as operator, operator.store.view() as tx:
-        return foreseen(tx, job_id, mode, edits)
+        return preview_replay(tx, job_id, mode, edits)
 
 
 def tables(maestro: Instance) -> dict[str, str]:

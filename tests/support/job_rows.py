@@ -148,6 +148,6 @@ class JobRows:
                         created_at=tx.now,
                     )
                 )
-                tx.deliveries.sending(chunk.id or 0)
+                tx.deliveries.mark_sending(chunk.id or 0)
                 if seq == 1:
-                    tx.deliveries.sent(chunk.id or 0, Receipt(platform_message_id="m-1"))
+                    tx.deliveries.mark_sent(chunk.id or 0, Receipt(platform_message_id="m-1"))

@@ -266,6 +266,6 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
             started_at=tx.now,
         )
         with pytest.raises(StepTaken):
-            tx.deliveries.sending(1)
+            tx.deliveries.mark_sending(1)
         with pytest.raises(StepTaken):
             tx.jobs.tool_runs.begin(call)

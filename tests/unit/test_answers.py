@@ -112,7 +112,7 @@ class Door:
             for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
                 purpose = DeliveryPurpose.NOTICE
                 chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)
-                tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
+                tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
             tx.jobs.close(notice.id, JobEnding(status=JobStatus.COMPLETED))
 
 

@@ -299,7 +299,7 @@ async def test_what_a_person_replied_to_is_quoted_unless_it_was_said_just_now(sp
         chunk = Delivery(
             job_id=first, purpose=DeliveryPurpose.ANSWER, seq=0, content="the blue one", created_at=tx.now, **place
         )
-        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-1"))
+        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-1"))
     soon = replied(spoken, tmp_path, "paint it")
     assert spoken.messages(soon)[-1].content == "paint it"
     for text in ("and now?", "and then?"):

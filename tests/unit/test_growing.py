@@ -262,7 +262,7 @@ async def test_where_nobody_can_say_whether_it_is_there_the_answer_comes_whole(b
 async def test_what_a_crash_left_in_doubt_is_settled_by_its_key(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
     await bench.answers.settle(bench.job_id, bench.screen)
     [chunk] = bench.deliver("the answer")
     assert chunk.edits == "p-1"
@@ -272,7 +272,7 @@ async def test_what_a_crash_left_in_doubt_is_settled_by_its_key(bench: Bench) ->
 async def test_an_answer_says_so_while_the_platform_does_not_say_whether_it_is_there(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
     bench.screen.script.append(AmbiguousSend("cut"))
     with pytest.raises(AmbiguousSend, match="does not say"):
         await bench.answers.settle(bench.job_id, bench.screen)
@@ -317,8 +317,8 @@ async def test_what_was_cancelled_says_so_and_is_forgotten(bench: Bench) -> None
 async def test_what_was_left_behind_is_cleaned_up_where_answers_grow_no_more(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
-        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
+        tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-7"))
     bench.now(JobStatus.FAILED)
     bench.screen.capabilities = replace(ABLE, edit_interval=0)
     async with bench.showing():
@@ -329,8 +329,8 @@ async def test_what_was_left_behind_is_cleaned_up_where_answers_grow_no_more(ben
 async def test_what_is_shown_when_answers_grow_no_more_is_looked_after_to_its_end(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
-        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
+        tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-7"))
     bench.screen.capabilities = replace(ABLE, edit_interval=0)
     async with bench.showing():
         await bench.shows("one")
@@ -343,8 +343,8 @@ async def test_what_is_shown_when_answers_grow_no_more_is_looked_after_to_its_en
 def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
-        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
+        tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-1"))
         file = JobFile(job_id=bench.job_id, digest="d", filename="a.txt", size=3, created_at=tx.now)
         tx.deliveries.files.add(file)
     first, second = bench.deliver("")
@@ -354,8 +354,8 @@ def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
 async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.drafts.sending(bench.job_id)
-        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
+        tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-1"))
     await bench.answers.end_streaming(bench.job_id)
     other = bench.rows.add(platform="slack")
     async with bench.showing():

@@ -37,8 +37,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.answer("the answer")
     with rows.store.begin() as tx:
         tx.deliveries.drafts.write(bench.job_id, 1, "the an")
-        assert tx.deliveries.drafts.sending(bench.job_id)
-        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        assert tx.deliveries.drafts.mark_sending(bench.job_id)
+        tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-7"))
     yield bench
     rows.store.close()
 

@@ -175,7 +175,7 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
             created_at=tx.now,
             **place.model_dump(),
         )
-        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-7"))
+        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-7"))
     later = rows.add()
     with rows.store.begin() as tx:
         reply = IncomingMessage(id="r-1", address=place, user_id="u-1", sent_at=tx.now, reply_to="m-7")

@@ -54,7 +54,7 @@ async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_
         tx.jobs.request_stop(job_id)
     tags = TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None)
     with rows.store.begin() as tx:
-        tx.jobs.assume(known)
+        tx.jobs.cache_value(known)
         with pytest.raises(Stopped):
             tags.record_answer(step)
 

@@ -17,7 +17,7 @@ from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.steps import purpose_of
-from maestro.store.replays import foreseen
+from maestro.store.replays import preview_replay
 from maestro.store.transaction import Transaction
 
 POSITIONS = {START: "From the beginning, as a new job", END: "No step is left; the job is only closed"}
@@ -113,7 +113,7 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
         with parts_of(request).store.view() as tx:
             job = tx.jobs.get(job_id)
             edits = _without_unchanged_prompt(tx, job, form.edits)
-            plan, content = foreseen(tx, job_id, form.mode, edits), read_job(tx, job_id)
+            plan, content = preview_replay(tx, job_id, form.mode, edits), read_job(tx, job_id)
     except NotFound as error:
         return missing_job_page(request, str(error))
     except InvalidEdit as error:

@@ -79,11 +79,9 @@ class Agents(Repository):
         return self._all(select(AgentChannel))
 
     def unbind(self, binding: AgentChannel) -> None:
-        """Delete the binding of a channel."""
         self._remove(binding)
 
     def bind(self, binding: AgentChannel) -> None:
-        """Add or change a binding."""
         self._save(binding)
 
     def named(self, slug: str) -> Agent:
@@ -246,11 +244,11 @@ class Channels(Repository):
         """Move the cursor of a channel forward to this message; the cursor never moves back."""
         self._change(self._ADVANCE, **address.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
-    def remember(self, address: Address, *, direct: bool) -> None:
+    def record_activity(self, address: Address, *, direct: bool) -> None:
         """Record that a channel exists and was active now."""
         self._change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
 
-    def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
+    def known_channels(self, platform: str, account: str) -> Sequence[ChannelCursor]:
         """Return the channels and threads in which an account received messages, the most recently active first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
@@ -271,6 +269,6 @@ class Channels(Repository):
         reason: str | None = self._value(self._REASON, **address.model_dump())
         return reason
 
-    def disabled(self) -> Sequence[DisabledChannel]:
+    def disabled_channels(self) -> Sequence[DisabledChannel]:
         """Return the channels with disabled sending, the most recently disabled first."""
         return self._all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))

@@ -55,9 +55,7 @@ class AgentVersions(Repository):
             versions = versions.where(AgentVersion.version < before)
         return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
-    def versions_to_compare(
-        self, agent: Agent, number: int, against: int | None
-    ) -> tuple[AgentVersion, AgentVersion | None]:
+    def get_pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
         """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
@@ -103,12 +101,12 @@ class Bindings(Agents):
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
-                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete that binding "
-                "first, or change it"
+                f"{channel_name(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete "
+                "that binding first, or change it"
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
-        Audit(self._link, self._now).add(actor, "channel.bind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.bind", channel_name(binding), agent.slug)
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
@@ -118,7 +116,7 @@ class Bindings(Agents):
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
         Audit(self._link, self._now).add(
-            actor, "channel.change", place(binding), ", ".join(sorted(change.given_fields))
+            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.given_fields))
         )
         return binding
 
@@ -127,10 +125,9 @@ class Bindings(Agents):
         _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
-        Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.unbind", channel_name(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        """Return a binding as an API view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
     def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
@@ -182,7 +179,7 @@ class Bindings(Agents):
         self.bind(binding)
 
 
-def place(binding: AgentChannel) -> str:
+def channel_name(binding: AgentChannel) -> str:
     """Return a readable name for the channel of a binding."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
@@ -190,7 +187,7 @@ def place(binding: AgentChannel) -> str:
 def _require_not_configured(binding: AgentChannel) -> None:
     if binding.configured:
         raise Conflict(
-            f"{place(binding)} is bound by the configuration; change it under channels there, and restart Maestro"
+            f"{channel_name(binding)} is bound by the configuration; change it under channels there and restart Maestro"
         )
 
 
@@ -250,16 +247,13 @@ class AgentEdits(Bindings):
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
         """Delete an agent with its versions and bindings; the last conductor is deleted only with ``force``.
 
-        Raises ``Conflict`` while rows of other tables refer to the agent, and for an agent that the configuration
-        names.
+        Raises ``Conflict`` while rows of other tables refer to the agent, or if the configuration names it.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")
         used = self._referring_tables(agent)
         if used:
-            raise Conflict(
-                f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive the agent instead."
-            )
+            raise Conflict(f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
         AgentTokens(self._link, self._now).forget(agent)

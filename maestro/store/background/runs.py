@@ -138,22 +138,22 @@ class ScheduleRuns(Repository):
         Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
-    def backfill(self, planned: ScheduleColumns, request: BackfillRequest, prefix: str, actor: str) -> BackfillView:
+    def backfill(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str, actor: str) -> BackfillView:
         """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
 
         The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
         that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
-        request.check(self._now)
-        times = self._period_times(planned, request, prefix)
+        span.check(self._now)
+        times = self._run_times(planned, span, prefix)
         missed = [time for time in times if not time.ran]
-        if missed and not request.preview:
+        if missed and not span.preview:
             agent = self._require_runnable(planned)
             for time in missed:
                 self._begin_run(planned, agent, time.job_id, time.time)
             Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
-        return BackfillView(preview=request.preview, count=len(missed), times=times)
+        return BackfillView(preview=span.preview, count=len(missed), times=times)
 
     def begin_missed_run(self, ref: str, prefix: str) -> bool:
         """Begin the missed run of a one-time schedule; return whether a run was missed.
@@ -172,13 +172,11 @@ class ScheduleRuns(Repository):
         self._begin_run(planned, agent, job_id, moment)
         return True
 
-    def _period_times(
-        self, planned: ScheduleColumns, request: BackfillRequest, prefix: str
-    ) -> tuple[BackfilledTime, ...]:
+    def _run_times(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, request.start - _SMALLEST)
-        passed = list(islice(takewhile(lambda time: time <= request.end, every), MOST_TIMES + 1))
+        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, span.start - _SMALLEST)
+        passed = list(islice(takewhile(lambda time: time <= span.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
             raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")
         ids = [_temporal_job_id(prefix, time) for time in passed]

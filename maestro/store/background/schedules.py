@@ -62,7 +62,6 @@ class Schedules(Repository):
         return views
 
     def view(self, planned: ScheduleColumns) -> ScheduleView:
-        """Return a schedule as an API view."""
         kind = type(planned)
         row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         planned, agent, job = row

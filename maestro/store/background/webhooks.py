@@ -53,7 +53,6 @@ class WebhookEndpoints(Repository):
         return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
 
     def view(self, webhook: Webhook) -> WebhookView:
-        """Return a webhook as an API view."""
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
@@ -141,7 +140,7 @@ class WebhookEndpoints(Repository):
         of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
         self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
 
-    def count_pending_jobs(self) -> int:
+    def count_pending(self) -> int:
         """Count the pending background jobs, in which events wait to be processed."""
         waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
         return self._session.exec(waiting).one()

@@ -73,7 +73,6 @@ class Compactions(Repository):
         self._update_counters(conversation_id)
 
     def add(self, compaction: Compaction) -> Compaction:
-        """Store the result of a compaction."""
         return self._save(compaction)
 
     def _update_counters(self, conversation_id: int) -> None:
@@ -97,7 +96,7 @@ class ConversationMatch(NamedTuple):
     closed_by: int | None
 
 
-def _conversation_query(next_new: Subquery) -> Select[Any]:
+def _find_statement(next_new: Subquery) -> Select[Any]:
     """Return the statement that finds a message's conversation, and the first ``/new`` after the message."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
@@ -130,7 +129,7 @@ class Conversations(Repository):
     )
     _COLUMNS = tuple(column.key for column in inspect(Conversation).columns)
     _AT, _AT_OF_USER = (
-        PreparedStatement(_conversation_query(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF)
+        PreparedStatement(_find_statement(new.subquery())) for new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF)
     )
     _RECORDED = PreparedStatement(
         union_all(

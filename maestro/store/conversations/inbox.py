@@ -265,7 +265,6 @@ class Inbox(Repository):
         return row
 
     def rewrite(self, inbox_id: int, content: str) -> None:
-        """Replace the text of a stored message."""
         self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:

@@ -118,13 +118,13 @@ class ConversationLists(Repository):
         )
         return max(self._session.exec(query).first() or 0 for query in newest)
 
-    def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
+    def facts_learned(self, conversation_id: int, messages: MessageRange) -> Sequence[MemoryFact]:
         """Return the facts that the agent learned in a range of messages and has not forgotten since."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
-        if stretch.since is not None:
-            facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
-        if stretch.until is not None:
-            facts = facts.where(col(MemoryFact.created_at) < stretch.until)
+        if messages.since is not None:
+            facts = facts.where(col(MemoryFact.created_at) >= messages.since)
+        if messages.until is not None:
+            facts = facts.where(col(MemoryFact.created_at) < messages.until)
         return self._all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
 
     def search_messages(

@@ -65,9 +65,7 @@ class Removals(Repository):
         conversation = self.conversation(plan.conversation_id)
         jobs = self._ended_jobs(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
-            raise Conflict(
-                f"conversation {plan.conversation_id} continued meanwhile, so it was not deleted. Delete it again."
-            )
+            raise Conflict(f"conversation {plan.conversation_id} continued meanwhile, so it stays. Delete it again.")
         since = self._used_by_others(plan.parts, jobs, _queries_since(plan))
         self._remove_facts(conversation, facts=facts)
         self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))

@@ -170,16 +170,16 @@ class Deliveries(Repository):
         stored = self._add(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
         return with_values(chunk, id=stored.id)
 
-    def sending(self, delivery_id: int) -> None:
+    def mark_sending(self, delivery_id: int) -> None:
         """Record that the platform is about to be called for a chunk; raises ``StepTaken`` for an outdated attempt."""
         StepRecords(self._link, self._now).require_newest()
         self._change(self._SENDING, of_id=delivery_id, at=self._now)
 
-    def sent(self, delivery_id: int, receipt: Receipt) -> None:
+    def mark_sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Store the platform's receipt for a chunk."""
         self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
-    def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
+    def mark_failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Store the error of a failed send; a chunk that certainly was not sent becomes pending again.
 
         If the platform has reported an error for the message meanwhile, that error is more exact and stays.
@@ -190,7 +190,7 @@ class Deliveries(Repository):
         reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
 
-    def unconfirmed(self, delivery_id: int) -> None:
+    def mark_unconfirmed(self, delivery_id: int) -> None:
         """Mark a chunk as unconfirmed: it is not sent again, because the platform may have received it."""
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)

@@ -123,15 +123,15 @@ class Drafts(Repository):
         )
         return any(job.id != job_id and _is_visible(draft, job) for draft, job in rows)
 
-    def sending(self, job_id: str) -> bool:
+    def mark_sending(self, job_id: str) -> bool:
         """Record that the draft's message is about to be sent; return false if it must no longer be sent."""
         return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
 
-    def unsent(self, job_id: str) -> None:
+    def mark_unsent(self, job_id: str) -> None:
         """Record that the draft's message certainly did not reach the platform."""
         self._change(self._UNSENT, of_job=job_id)
 
-    def placed(self, job_id: str, receipt: Receipt) -> None:
+    def set_message_id(self, job_id: str, receipt: Receipt) -> None:
         """Store the platform's id of the draft's message, even if the final answer has already taken over the draft."""
         self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 

@@ -78,10 +78,10 @@ def open_observer(path: Path) -> Engine:
     settled = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
 
-    def connect() -> sqlite3.Connection:
+    def connect_read_only() -> sqlite3.Connection:
         return sqlite3.connect(address, uri=True, timeout=OBSERVER_SECONDS, check_same_thread=False)
 
-    return create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+    return create_engine("sqlite://", creator=connect_read_only, poolclass=NullPool, hide_parameters=True)
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
@@ -129,14 +129,14 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     )
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: Any) -> None:
-        # None stops the driver from beginning transactions, which would be deferred ones: ``start`` begins them.
+    def prepare_connection(connection: Any, _record: Any) -> None:
+        # None stops the driver from beginning (deferred) transactions, because ``begin_transaction`` begins them.
         connection.isolation_level = None
         for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
-    def start(connection: Connection) -> None:
+    def begin_transaction(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         driver.execute(begin)  # A statement on the driver saves the cost of a SQLAlchemy result.
 

@@ -66,7 +66,6 @@ class Link:
         self.flush_objects()
 
     def flush_objects(self) -> None:
-        """Write new or changed objects of the session."""
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
             self.write_noted()
             self.known.clear()
@@ -116,14 +115,14 @@ def read_once(method: Query) -> Query:
     """Decorate a query to cache its results within a transaction, until its repository changes a row."""
 
     @wraps(method)
-    def reading(self: "Repository", *arguments: Any) -> Any:
+    def query_once(self: "Repository", *arguments: Any) -> Any:
         key = (method.__name__, arguments)
         if key not in self._known():
             result = method(self, *arguments)
             self._known()[key] = result
         return self._known()[key]
 
-    return cast("Query", reading)
+    return cast("Query", query_once)
 
 
 def with_values(row: Row, **values: object) -> Row:

@@ -72,14 +72,12 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        raise StoreUnreadable(
-            _failure_reason(path, error.orig if isinstance(error, DatabaseError) else error)
-        ) from None
+        raise StoreUnreadable(_open_error(path, error.orig if isinstance(error, DatabaseError) else error)) from None
     finally:
         engine.dispose()
 
 
-def _failure_reason(path: Path, cause: BaseException | None) -> str:
+def _open_error(path: Path, cause: BaseException | None) -> str:
     """Return the reason and the fix for an error of the driver as a sentence."""
     damaged = damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:

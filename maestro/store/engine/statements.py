@@ -139,7 +139,6 @@ class PreparedStatement:
 
 @cache
 def _dialect() -> Dialect:
-    """Return the SQLAlchemy dialect of SQLite."""
     return sqlite.dialect(paramstyle="qmark")
 
 

@@ -42,10 +42,7 @@ class Actions(Repository):
         return self._all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
     def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
-        """Return the outcomes of an agent's latest tags, newest first.
-
-        Only the newest ``LATELY`` actions of all agents are searched.
-        """
+        """Return an agent's latest outcomes of tags, newest first, among the newest ``LATELY`` of all agents."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
         return self._all(of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit))

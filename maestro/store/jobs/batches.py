@@ -123,7 +123,7 @@ class Batches(Repository):
         job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
         return job_id
 
-    def settle_item(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
+    def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
         """Store the outcome of an item; after the last item, end the batch."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
         self._run(row.values(state=state, began=began, problem=problem, at=self._now))

@@ -163,7 +163,6 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
-    # Default values for the columns of a new job.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )
@@ -295,7 +294,7 @@ class MergedJobs(Repository):
         alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
         return self._answered(job.inbox_id, None if alone else job.id)
 
-    def assume_none(self, job_id: str) -> None:
+    def cache_unmerged(self, job_id: str) -> None:
         """Cache for this transaction that no job is merged into a job, as the caller has read."""
         self._known()[("none", job_id)] = True
 

@@ -138,9 +138,7 @@ class Delegations(Repository):
         if delegator is None:
             return
         children = self.children_of(delegator.id)
-        if not any(
-            _is_unbegun_continuation(child) or (child.hears and self._is_chain_open(child)) for child in children
-        ):
+        if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
             self._add_continuation(delegator)
 
     def _add_continuation(self, delegator: Job) -> None:
@@ -173,10 +171,10 @@ class Delegations(Repository):
             job = self._reload(job.parent_id)
         return job
 
-    def _is_chain_open(self, job: Job) -> bool:
+    def _is_open(self, job: Job) -> bool:
         """Return whether any job of a job's chain is open."""
         return job.status in OPEN or any(
-            self._is_chain_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
+            self._is_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
         )
 
     def _result_job(self, job: Job) -> Job:

@@ -133,14 +133,14 @@ class Jobs(Claims):
                 raise JobEnded(f"job {job_id} is {self.read(job_id).status}")
             raise Stopped(f"a person stopped job {job_id}")
         if known is not None:
-            self.assume(with_values(known, **values))
+            self.cache_value(with_values(known, **values))
 
     def update_later(self, job_id: str, **values: object) -> None:
         """Update columns of a job read in this transaction; all these updates share one statement before the commit."""
-        self.assume(with_values(self.read(job_id), **values))
+        self.cache_value(with_values(self.read(job_id), **values))
         self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
 
-    def assume(self, job: Job) -> None:
+    def cache_value(self, job: Job) -> None:
         """Cache a job's values, as the caller has read or written them, for this transaction."""
         self._known()[("read", (job.id,))] = job
 
@@ -156,7 +156,7 @@ class Jobs(Claims):
         """Mark a pending job as running; if another job of its lane runs, change nothing and return None."""
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
-            self.assume(job)
+            self.cache_value(job)
             return JobStart(is_new=job.run == 1 and job.attempts == 0, has_merged=has_merged)
         return None
 
@@ -193,7 +193,7 @@ class Jobs(Claims):
         known = self._known().get(("read", (job_id,)))
         self._change(row_update(Job, *values), its_id=job_id, **its)
         if known is not None:
-            self.assume(with_values(known, **values))
+            self.cache_value(with_values(known, **values))
 
     def park(self, job_id: str, wait: Wait) -> None:
         """Let a running job wait: the job frees its lane and keeps its position, so that it is next when it resumes.

@@ -91,9 +91,7 @@ class Questions(Repository):
         if before is not None:
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
-            raise Conflict(
-                f"this agent has {MOST_OPEN} open questions already; ask one of them again to get its answer first"
-            )
+            raise Conflict(f"{MOST_OPEN} questions of this agent are open; ask one of them again to get its answer")
         return self._save(question)
 
     def find(self, question_id: int) -> Question | None:
@@ -113,16 +111,12 @@ class Questions(Repository):
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that users may have received, and so can answer."""
-        return [
-            question
-            for question in waiting
-            if self._has_sent_chunk(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))
-        ]
+        return [question for question in waiting if self._sent_as(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return that of these questions which was sent as this platform message, or None."""
         known = col(Delivery.platform_message_id) == platform_message_id
-        return next((question for question in waiting if self._has_sent_chunk(question, known)), None)
+        return next((question for question in waiting if self._sent_as(question, known)), None)
 
     def question_of(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users; None for any other job."""
@@ -181,7 +175,7 @@ class Questions(Repository):
         waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
-    def _has_sent_chunk(self, question: Question, what: ColumnElement[bool]) -> bool:
+    def _sent_as(self, question: Question, what: ColumnElement[bool]) -> bool:
         """Return whether the notice of a question has a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None

@@ -250,7 +250,7 @@ class ModelCallers(Repository):
             return None
         job = self._OF_JOB.made(Job, row[: self._JOB_END])
         agent = self._OF_JOB.made(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
-        Jobs(self._link, self._now).assume(job)
+        Jobs(self._link, self._now).cache_value(job)
         client, client_usd, weight, turns, edit_interval, *spent = row[self._AGENT_END :]
         levels = map(SpendingLevel, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))
         return _CallerRow(

@@ -208,7 +208,7 @@ class StepRecords(Repository):
         """Return all attempts of a job by step, each list oldest first."""
         return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
 
-    def assume(self, job_id: str, attempts: StepAttempts) -> None:
+    def cache_attempts(self, job_id: str, attempts: StepAttempts) -> None:
         """Cache these attempts as all attempts of the job for this transaction, as the caller has read.
 
         The cached attempts hold until the end of an attempt shows that another process has written: see
@@ -244,7 +244,7 @@ class StepRecords(Repository):
         )
         return state
 
-    def assume_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
+    def cache_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
         """Cache the state of an attempt for this transaction, as the caller has read."""
         self._known()["_state_of", (attempt,)] = state
 

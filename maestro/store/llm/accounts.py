@@ -191,9 +191,7 @@ class Accounts(Repository):
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
-    def begin_cooldown(
-        self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]
-    ) -> datetime | None:
+    def cool_down(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
         """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requested.
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.

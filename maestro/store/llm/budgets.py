@@ -81,7 +81,7 @@ class UsageLog(Repository):
     )
     _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
-    def note(self, call: LLMCall, payer: Payer) -> CallCharge:
+    def add_attempt(self, call: LLMCall, payer: Payer) -> CallCharge:
         """Write the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
         self._insert(row_insert(UsageRow), id=None, at=self._now, **values)
@@ -115,18 +115,18 @@ class UsageLog(Repository):
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
-    def sums(self, wish: UsageRequest, limit: int) -> Sequence[UsageSum]:
+    def sums(self, request: UsageRequest, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` usage sums after a cursor: newest days first, other keys by cost, highest first."""
-        return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
+        return [UsageSum(*row) for row in self._session.execute(sums(request).limit(limit))]
 
-    def total(self, period: Period, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
+    def total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
         """Return the sum of all matching usage in a period as one row without a key."""
-        row = self._session.execute(total(period, whose)).first()
+        row = self._session.execute(total(period, scope)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
-    def parts(self, by: UsageBy, period: Period, whose: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
+    def parts(self, by: UsageBy, period: Period, scope: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
         """Return usage by day and key, oldest day first; days without usage are left out."""
-        rows = self._session.execute(parts(by, period, whose))
+        rows = self._session.execute(parts(by, period, scope))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
@@ -136,7 +136,7 @@ class UsageLog(Repository):
         return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
-        """Delete the row of an attempt whose outcome is revised; return the cost in the row."""
+        """Delete the row of an attempt with a revised outcome; return the cost in the row."""
         return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
@@ -223,7 +223,7 @@ class Budgets(Repository):
         for held in reservations:
             self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
+            self._add_amounts(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
@@ -234,9 +234,7 @@ class Budgets(Repository):
             return
         row = self._row(self._HELD, **key_values(key))
         held = _reserved_amount(row) if row is not None else None
-        day, scopes = (
-            (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
-        )
+        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
         self._add_amounts(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
@@ -255,7 +253,7 @@ class Budgets(Repository):
         """Return a client as an API view, with the amounts spent and reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
-    def _read_payer(self, key: CallKey) -> Payer:
+    def _payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).payer(key.job_id)
 
     def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:

@@ -121,7 +121,7 @@ class Calls(Repository):
                 step_state = StepState(state)
         self._known()["_last_attempt", (key,)] = last
         if own is not None:
-            StepRecords(self._link, self._now).assume_state(own, step_state)
+            StepRecords(self._link, self._now).cache_state(own, step_state)
         return frozenset(stored)
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
@@ -256,7 +256,7 @@ class Calls(Repository):
             if call is None:
                 return None
             counted = usage.forget(key, attempt)
-        charge = usage.note(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
+        charge = usage.add_attempt(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
     def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:

@@ -114,10 +114,7 @@ class Prompts(Repository):
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
     def _keep_texts(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
-        """Store the texts that are not stored yet.
-
-        Most texts of a prompt are stored already, and need not be compressed again.
-        """
+        """Store the texts that are not stored yet, without compressing the others again."""
         if kept is None:
             kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():

@@ -31,12 +31,8 @@ def sums(request: UsageRequest) -> Query:
     Days are sorted newest first, other keys by cost, highest first.
     """
     by, after = request.by, request.after
-    key, totals, cost = (
-        (_fine_key_column(by), _fine_total_columns(), _fine_cost_sum())
-        if by in FINE
-        else (_key_column(by), _total_columns(), _cost_sum())
-    )
-    query = _matching_usage(select(key, *totals), by, request.period, request.scope).group_by(key)
+    key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
+    query = _matching(select(key, *totals), by, request.period, request.scope).group_by(key)
     if by is UsageBy.DAY:
         return (query.having(key < after.key) if after is not None else query).order_by(key.desc())
     known = func.coalesce(cost, 0.0)
@@ -45,25 +41,23 @@ def sums(request: UsageRequest) -> Query:
     return query.order_by(known.desc(), key)
 
 
-def total(period: Period, usage_scope: UsageScope) -> Query:
+def total(period: Period, scope: UsageScope) -> Query:
     """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row without usage."""
-    return _matching_usage(select(type_coerce("", String), *_total_columns()), UsageBy.DAY, period, usage_scope).having(
-        func.count() > 0
-    )
+    return _matching(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, scope).having(func.count() > 0)
 
 
-def parts(by: UsageBy, period: Period, usage_scope: UsageScope) -> Query:
+def parts(by: UsageBy, period: Period, scope: UsageScope) -> Query:
     """Return the query for usage by day and key: the day, then the columns of ``UsageSum``.
 
     A day may have several rows of a key: deleted agents have no name, and each of them has its own row.
     """
     # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
-    query = _matching_usage(select(col(UsageDay.day), _key_column(by), *_total_columns()), by, period, usage_scope)
+    query = _matching(select(col(UsageDay.day), _key(by), *_totals()), by, period, scope)
     return query.group_by(*columns).order_by(*columns)
 
 
-def _matching_usage(found: Query, by: UsageBy, period: Period, usage_scope: UsageScope) -> Query:
+def _matching(found: Query, by: UsageBy, period: Period, scope: UsageScope) -> Query:
     table: Any = UsageRow if by in FINE else UsageDay
     if by is UsageBy.AGENT:
         found = found.outerjoin(Agent, col(Agent.id) == table.agent_id)
@@ -73,27 +67,27 @@ def _matching_usage(found: Query, by: UsageBy, period: Period, usage_scope: Usag
         when = (col(UsageRow.at) >= period.start_time, col(UsageRow.at) < period.end_time)
     else:
         when = (col(UsageDay.day) >= str(period.since), col(UsageDay.day) <= str(period.until))
-    return found.where(*when, *_scope_conditions(table, usage_scope))
+    return found.where(*when, *_scope_conditions(table, scope))
 
 
-def _scope_conditions(table: Any, usage_scope: UsageScope) -> Iterator[ColumnElement[bool]]:
-    if usage_scope.agent is not None:
-        yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == usage_scope.agent).scalar_subquery()
-    if usage_scope.client is not None:
-        named = or_(col(Client.name) == usage_scope.client, col(Client.slug) == usage_scope.client)
+def _scope_conditions(table: Any, scope: UsageScope) -> Iterator[ColumnElement[bool]]:
+    if scope.agent is not None:
+        yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == scope.agent).scalar_subquery()
+    if scope.client is not None:
+        named = or_(col(Client.name) == scope.client, col(Client.slug) == scope.client)
         yield table.client_id.in_(select(col(Client.id)).where(named))
-    if usage_scope.model is not None:
-        yield or_(table.provider + "/" + table.model == usage_scope.model, table.model == usage_scope.model)
-    if usage_scope.platform is not None and table is UsageRow:
+    if scope.model is not None:
+        yield or_(table.provider + "/" + table.model == scope.model, table.model == scope.model)
+    if scope.platform is not None and table is UsageRow:
         of_job = select(col(Job.platform)).where(col(Job.id) == table.job_id).scalar_subquery()
-        yield of_job == usage_scope.platform
-    same = {"account": usage_scope.account, "purpose": usage_scope.purpose}
+        yield of_job == scope.platform
+    same = {"account": scope.account, "purpose": scope.purpose}
     if table is UsageDay:
-        same["platform"] = usage_scope.platform
+        same["platform"] = scope.platform
     yield from (getattr(table, name) == value for name, value in same.items() if value is not None)
 
 
-def _key_column(by: UsageBy) -> Any:
+def _key(by: UsageBy) -> Any:
     match by:
         case UsageBy.AGENT:
             return func.coalesce(col(Agent.slug), "")
@@ -105,28 +99,28 @@ def _key_column(by: UsageBy) -> Any:
             return getattr(UsageDay, by)
 
 
-def _fine_key_column(by: UsageBy) -> Any:
+def _fine_key(by: UsageBy) -> Any:
     if by is UsageBy.JOB:
         return col(UsageRow.job_id)
     return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
 
 
-def _total_columns() -> tuple[ColumnElement[Any], ...]:
+def _totals() -> tuple[ColumnElement[Any], ...]:
     counted = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
     return (
         *(func.sum(getattr(UsageDay, name)) for name in counted),
-        _cost_sum(),
+        _cost(),
         func.sum(UsageDay.unknown_cost),
         case((func.sum(UsageDay.estimated) > 0, func.sum(UsageDay.interrupted_cost_usd))),
     )
 
 
-def _cost_sum() -> ColumnElement[Any]:
+def _cost() -> ColumnElement[Any]:
     """Return the sum of known costs, None if no cost is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 
-def _fine_total_columns() -> tuple[ColumnElement[Any], ...]:
+def _fine_totals() -> tuple[ColumnElement[Any], ...]:
     state, cost = col(UsageRow.state), col(UsageRow.cost_usd)
     took_tokens = col(UsageRow.input_tokens) + col(UsageRow.output_tokens) > 0
     return (
@@ -136,13 +130,13 @@ def _fine_total_columns() -> tuple[ColumnElement[Any], ...]:
         _token_sum(UsageRow.input_tokens),
         _token_sum(UsageRow.output_tokens),
         _token_sum(UsageRow.cached_tokens),
-        _fine_cost_sum(),
+        _fine_cost(),
         _count_where(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
         func.sum(case((state == CallState.INTERRUPTED, cost))),
     )
 
 
-def _fine_cost_sum() -> ColumnElement[Any]:
+def _fine_cost() -> ColumnElement[Any]:
     return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
 
 

@@ -11,7 +11,7 @@ from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.likeness import search_terms
 from maestro.domain.memory.memory import CERTAIN, FactCategory, MemoryFact, MemoryState
 from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
-from maestro.store.memory.memory import Memory, found_by
+from maestro.store.memory.memory import Memory, facts_with_words
 from maestro.store.users.audit import Audit
 
 
@@ -27,7 +27,7 @@ class MemoryEdits(Memory):
         """
         words, conditions = search_terms(chosen.q or ""), tuple(_filter_conditions(chosen))
         if words:
-            return self._all(found_by(words, agent.id or 0).where(*conditions).limit(limit)), None
+            return self._all(facts_with_words(words, agent.id or 0).where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
         if after is not None:
             facts = facts.where(col(MemoryFact.id) < after)

@@ -56,7 +56,7 @@ MOST_STICKY = 200
 """The most sticky facts that are read for a prompt, because a model may store thousands of them."""
 
 
-def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
+def facts_with_words(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for an agent's facts that contain any of these words, best match first."""
     # ``bm25`` is smaller for a better match; the weight 0 leaves the agent's column out of the rank.
     rank = func.bm25(literal_column(INDEX), 0.0, 1.0)
@@ -281,7 +281,7 @@ class Memory(States):
         if not words:
             return self._load_facts([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
-        return self._all(found_by(words, agent_id).where(seen).limit(limit))
+        return self._all(facts_with_words(words, agent_id).where(seen).limit(limit))
 
     def note_used(self, facts: Sequence[RecalledFact]) -> None:
         """Record that a prompt used these facts, except facts whose last use was recorded recently."""
@@ -316,10 +316,10 @@ class Memory(States):
         facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [facts[fact_id] for fact_id in ids]
 
-    def _likeness_keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+    def _likeness_keys(self, agent_id: int, place: str, facts: Sequence[Fact]) -> dict[int, str]:
         """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
-        least, most = key_lengths([content for _, content in said])
-        values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
+        least, most = key_lengths([content for _, content in facts])
+        values = {"of_agent": agent_id, "at": place, "about": facts[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
 
     def _find_same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:

@@ -107,29 +107,29 @@ class ChannelMoves(Repository):
         at = {"platform": place.platform, "account": place.account}
         self._run(
             update(MovedChannel)
-            .where(*self._channel_condition(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
+            .where(*self._account_filter(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
             .values(moved_to=to)
         )
         self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
         self._session.flush()
-        self._run(delete(DisabledChannel).where(*self._channel_values(DisabledChannel, place)))
+        self._run(delete(DisabledChannel).where(*self._channel_filter(DisabledChannel, place)))
         self._move_bindings(place, to)
         self._move_conversations(place, to)
         for table in POSTING:
-            self._run(update(table).where(*self._channel_values(table, place)).values(channel=to))
+            self._run(update(table).where(*self._channel_filter(table, place)).values(channel=to))
         Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
         return True
 
     def _move_bindings(self, place: Address, to: str) -> None:
         taken = select(AgentChannel.id).where(
-            *self._channel_values(AgentChannel, place.model_copy(update={"channel": to}))
+            *self._channel_filter(AgentChannel, place.model_copy(update={"channel": to}))
         )
         if not self._any(taken):
-            self._run(update(AgentChannel).where(*self._channel_values(AgentChannel, place)).values(channel=to))
+            self._run(update(AgentChannel).where(*self._channel_filter(AgentChannel, place)).values(channel=to))
 
     def _move_conversations(self, place: Address, to: str) -> None:
         """Move conversations with their facts, and close those for which the new channel already has one."""
-        for row in self._all(select(Conversation).where(*self._channel_values(Conversation, place))):
+        for row in self._all(select(Conversation).where(*self._channel_filter(Conversation, place))):
             key = row.key_for_channel(to)
             if row.status is ConversationStatus.ACTIVE and self._has_active_conversation(key):
                 row.status = ConversationStatus.CLOSED
@@ -142,8 +142,8 @@ class ChannelMoves(Repository):
         active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
         return self._any(active.where(Conversation.key == key))
 
-    def _channel_condition(self, table: Any, place: Address) -> tuple[Any, ...]:
+    def _account_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (col(table.platform) == place.platform, col(table.account) == place.account)
 
-    def _channel_values(self, table: Any, place: Address) -> tuple[Any, ...]:
-        return (*self._channel_condition(table, place), col(table.channel) == place.channel)
+    def _channel_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
+        return (*self._account_filter(table, place), col(table.channel) == place.channel)

@@ -23,10 +23,7 @@ class PayingClients(Repository):
         return required(self._find_by_name(name) or self._find_by_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of the client with this name or slug; raises ``InvalidEdit``.
-
-        An empty name returns None.
-        """
+        """Return a client's id by name or slug, None for an empty text; raises ``InvalidEdit`` if unknown."""
         client = self._find_by_name(name) or self._find_by_slug(name) if name else None
         if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")

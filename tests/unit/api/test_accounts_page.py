@@ -82,7 +82,7 @@ async def test_an_account_is_added_changed_stopped_and_removed(rows: JobRows, ht
 async def test_an_account_that_is_limited_says_of_what_until_when(rows: JobRows, http: httpx.AsyncClient) -> None:
     await sent(http, "add", "added", ACCOUNT)
     with rows.store.begin() as tx:
-        tx.llm.accounts.begin_cooldown("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.cool_down("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     shown = row((await http.get(PAGE)).text, "account-main")
     assert ">limited<" in shown
     assert re.search(r"claude-haiku-4-5 again <time [^>]*>in 7 min</time>", shown)

@@ -151,9 +151,9 @@ async def test_a_batch_shows_what_came_of_each_job(rows: JobRows, http: httpx.As
     batch_id = where.rsplit("/", 1)[1]
     with rows.store.begin() as tx:
         tx.jobs.update(jobs[0], status=JobStatus.COMPLETED)
-        tx.jobs.batches.settle_item(batch_id, 1, ItemState.BEGUN, began=jobs[0])
-        tx.jobs.batches.settle_item(batch_id, 2, ItemState.BEGUN, began=jobs[1])
-        tx.jobs.batches.settle_item(batch_id, 3, ItemState.REFUSED, problem=NASTY)
+        tx.jobs.batches.settle(batch_id, 1, ItemState.BEGUN, began=jobs[0])
+        tx.jobs.batches.settle(batch_id, 2, ItemState.BEGUN, began=jobs[1])
+        tx.jobs.batches.settle(batch_id, 3, ItemState.REFUSED, problem=NASTY)
     page = (await http.get(where)).text
     numbers = {name: big(page, name) for name in ("waiting", "begun", "completed", "failed", "refused")}
     assert numbers == {"waiting": "1", "begun": "2", "completed": "1", "failed": "1", "refused": "1"}

@@ -303,7 +303,7 @@ async def test_too_many_jobs_of_machines_are_refused_and_keep_no_person_out(
     assert [answer.status_code for answer in taken] == [202, 202, 503]
     assert taken[-1].headers["Retry-After"] == "60"
     with rows.store.view() as tx:
-        assert (tx.jobs.pending(), tx.background.webhooks.count_pending_jobs()) == (3, 2)
+        assert (tx.jobs.pending(), tx.background.webhooks.count_pending()) == (3, 2)
 
 
 async def test_what_was_taken_long_ago_is_forgotten(

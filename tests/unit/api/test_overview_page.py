@@ -159,7 +159,7 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
         tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
     assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so the account is not called"]
     with rows.store.begin() as tx:
-        tx.llm.accounts.begin_cooldown("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.cool_down("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
     assert problems(await text_of(http))[1:] == ["Accounts: no account can be called now: each is limited or disabled"]
     await http.delete("/api/accounts/main")
     await http.patch("/api/accounts/spare", json={"status": "active"})
@@ -196,7 +196,7 @@ async def test_accounts_that_are_not_asked_say_until_when(rows: JobRows, http: h
     add_account(rows, "main")
     add_account(rows, "spare", AccountStatus.DISABLED)
     with rows.store.begin() as tx:
-        tx.llm.accounts.begin_cooldown("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.cool_down("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     page = await text_of(http)
     assert "Accounts not in use (limited or disabled)" in page
     assert "in 7 min" in page

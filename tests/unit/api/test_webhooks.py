@@ -114,7 +114,7 @@ async def test_the_number_of_a_removed_webhook_is_never_given_again(rows: JobRow
     listed = (await http.get("/api/jobs", params={"kind": "webhook"})).json()["items"]
     assert [job["webhook"] for job in listed] == [None, None]
     with rows.store.view() as tx:
-        assert tx.background.webhooks.count_pending_jobs() == 2
+        assert tx.background.webhooks.count_pending() == 2
 
 
 async def test_the_jobs_of_a_webhook_are_found(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -69,7 +69,7 @@ def held(store: Store) -> dict[str, datetime]:
 def limited(store: Store, asked: timedelta | None = None, model: str = "m") -> datetime | None:
     """Limit a model of the account ``a``."""
     with store.begin() as tx:
-        return tx.llm.accounts.begin_cooldown("a", model, asked, LADDER)
+        return tx.llm.accounts.cool_down("a", model, asked, LADDER)
 
 
 def succeeded(store: Store, model: str = "m") -> None:
@@ -227,7 +227,7 @@ def test_people_see_the_latest_of_its_limits(store: Store) -> None:
 
 def test_an_account_that_is_gone_is_no_error(store: Store) -> None:
     with store.begin() as tx:
-        assert tx.llm.accounts.begin_cooldown("gone", "m", None, LADDER) is None
+        assert tx.llm.accounts.cool_down("gone", "m", None, LADDER) is None
         assert tx.llm.accounts.begin_quota_wait("gone", None) is None
         assert not tx.llm.accounts.disable_refused(described("gone"))
         tx.llm.accounts.failed("gone", "ProviderUnavailable")
@@ -276,7 +276,7 @@ def test_of_a_configured_account_only_the_status_changes_and_it_stays(store: Sto
 def test_an_account_of_the_api_can_be_removed(store: Store) -> None:
     with store.begin() as tx:
         tx.llm.accounts.add(described("a", source=AccountSource.API))
-        tx.llm.accounts.begin_cooldown("a", "m", None, LADDER)
+        tx.llm.accounts.cool_down("a", "m", None, LADDER)
         with pytest.raises(Conflict, match="choose another name"):
             tx.llm.accounts.add(described("a", source=AccountSource.API))
         tx.llm.accounts.remove("a")

@@ -153,9 +153,9 @@ def test_a_version_is_compared_with_the_one_before_or_with_any_other(store: Stor
             change(tx, "bob", description=text)
     with store.view() as tx:
         bob = tx.agents.named("bob")
-        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 3, None)] == [3, 2]
-        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 3, 1)] == [3, 1]
-        assert [one.version if one else 0 for one in tx.agents.versions.versions_to_compare(bob, 1, None)] == [1, 0]
+        assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 3, None)] == [3, 2]
+        assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 3, 1)] == [3, 1]
+        assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 1, None)] == [1, 0]
         assert [one.version for one in tx.agents.versions.of_agent(bob, before=3, limit=1)] == [2]
 
 

@@ -39,13 +39,13 @@ def test_a_cursor_never_goes_back(store: Store, marks: tuple[str, ...], last: st
 def test_a_channel_that_is_only_remembered_has_an_empty_cursor_and_keeps_one_it_had(store: Store) -> None:
     direct = GENERAL.model_copy(update={"channel": "dm"})
     with store.begin() as tx:
-        tx.bots.channels.remember(direct, direct=True)
+        tx.bots.channels.record_activity(direct, direct=True)
         tx.bots.channels.advance(GENERAL, "5")
-        tx.bots.channels.remember(GENERAL, direct=False)
+        tx.bots.channels.record_activity(GENERAL, direct=False)
     with store.view() as tx:
-        known = {row.channel: (row.mark, row.direct) for row in tx.bots.channels.known("discord", "default")}
+        known = {row.channel: (row.mark, row.direct) for row in tx.bots.channels.known_channels("discord", "default")}
         assert known == {"dm": ("", True), "100": ("5", False)}
-        assert tx.bots.channels.known("discord", "other") == []
+        assert tx.bots.channels.known_channels("discord", "other") == []
 
 
 def test_a_channel_is_closed_with_its_reason_until_it_is_opened(store: Store) -> None:

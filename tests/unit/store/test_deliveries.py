@@ -33,8 +33,8 @@ def store(rows: JobRows, job_id: str, *contents: str, purpose: DeliveryPurpose =
 def send(rows: JobRows, *delivery_ids: int) -> None:
     with rows.store.begin() as tx:
         for delivery_id in delivery_ids:
-            tx.deliveries.sending(delivery_id)
-            tx.deliveries.sent(delivery_id, Receipt(platform_message_id=str(delivery_id)))
+            tx.deliveries.mark_sending(delivery_id)
+            tx.deliveries.mark_sent(delivery_id, Receipt(platform_message_id=str(delivery_id)))
 
 
 def missed(rows: JobRows) -> list[OutgoingMessage]:

@@ -107,7 +107,7 @@ def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_ru
     with rows.store.view() as tx:
         known = tx.jobs.steps.attempts(ref.job_id)
     with rows.store.begin() as tx, statements(tx) as run:
-        tx.jobs.steps.assume(ref.job_id, known)
+        tx.jobs.steps.cache_attempts(ref.job_id, known)
         tx.jobs.steps.done(ref, DeliverOutcome(chunks=1))
         assert tx.jobs.steps.history(ref).result == '{"chunks":1}'
     assert [sql.split()[0] for sql in run] == ["UPDATE"]
@@ -125,7 +125,7 @@ def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_be
         tx.jobs.steps.start(model, "call_model", 1)
         tx.jobs.steps.start(deliver, "deliver", 1)
     with rows.store.begin() as tx:
-        tx.jobs.steps.assume(model.job_id, known)
+        tx.jobs.steps.cache_attempts(model.job_id, known)
         assert tx.jobs.steps.history(deliver).last == 0
         tx.jobs.steps.done(model, DeliverOutcome(chunks=1))
         assert tx.jobs.steps.history(deliver).last == 1

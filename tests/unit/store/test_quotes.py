@@ -31,7 +31,7 @@ def sent(rows: JobRows, job_id: str, known_as: str, content: str, seq: int = 0, 
             created_at=tx.now,
             **{**HERE.model_dump(), **fields},
         )
-        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
+        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
 
 
 def heard(rows: JobRows, message_id: str, content: str = "words", **fields: object) -> InboxRow:

@@ -198,8 +198,8 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
 
     assert count(rows, begin) == 3, "the job, the lane with what the delivery begins with, the chunk"
     assert count(rows, lambda tx: tx.deliveries.add(second)) == 1
-    assert count(rows, lambda tx: tx.deliveries.sending(second.id or 0)) == 1
-    assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
+    assert count(rows, lambda tx: tx.deliveries.mark_sending(second.id or 0)) == 1
+    assert count(rows, lambda tx: tx.deliveries.mark_sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
     assert count(rows, lambda tx: tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, first.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, DeliveryPurpose.ANSWER)) == 1
     assert count(rows, lambda tx: tx.deliveries.files.of_job(key.job_id)) == 1
@@ -215,7 +215,7 @@ def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> Non
         tx.llm.calls.keep_answer(key, send(tx, key), ANSWER)
         tx.deliveries.begin(tx.jobs.read(key.job_id), DeliveryPurpose.ANSWER)
         only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
-        tx.deliveries.sent(only, Receipt(platform_message_id="m"))
+        tx.deliveries.mark_sent(only, Receipt(platform_message_id="m"))
         dependents = tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, only).dependents
         assert dependents == tx.jobs.dependents.of_job(key.job_id)
     completed = JobEnding(status=JobStatus.COMPLETED)
