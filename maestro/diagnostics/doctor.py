@@ -7,9 +7,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from maestro.diagnostics.ports import ports
-from maestro.diagnostics.services import accounts, bots, connectors, temporal
-from maestro.diagnostics.storage import data_folder, schedules, skills, store, webhooks
+from maestro.diagnostics.ports import check_ports
+from maestro.diagnostics.services import check_accounts, check_bots, check_connectors, check_temporal
+from maestro.diagnostics.storage import check_data_folder, check_schedules, check_skills, check_store, check_webhooks
 from maestro.diagnostics.subject import Examined, broken, fine
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
@@ -31,7 +31,7 @@ CHECK_SECONDS = 6.0
 Options = Mapping[str, object]
 
 
-def configuration(subject: Examined) -> list[Diagnosis]:
+def check_configuration(subject: Examined) -> list[Diagnosis]:
     """Return a diagnosis for each problem of the configuration; without one, a diagnosis that names the file in use."""
     survey = subject.survey
     if survey.problems:
@@ -76,15 +76,15 @@ def examine(config_file: Path | None, environment: Mapping[str, str], overrides:
 async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
     subject = await _examined_installation(await _survey(file, environment, overrides), environment)
     checks: Mapping[str, Awaitable[list[Diagnosis]]] = {
-        "data folder": asyncio.to_thread(data_folder, subject),
+        "data folder": asyncio.to_thread(check_data_folder, subject),
         "store": _store_and_connectors(subject),
-        "Temporal": temporal(subject),
-        "accounts": accounts(subject),
-        "skills": asyncio.to_thread(skills, subject),
-        "ports": ports(subject),
+        "Temporal": check_temporal(subject),
+        "accounts": check_accounts(subject),
+        "skills": asyncio.to_thread(check_skills, subject),
+        "ports": check_ports(subject),
     }
     groups = await asyncio.gather(*(_run_check(name, check) for name, check in checks.items()))
-    return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
+    return [*check_configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
 
 
 async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
@@ -108,21 +108,21 @@ async def _examined_installation(survey: Survey, environment: Mapping[str, str])
             holder, server = await asyncio.gather(
                 asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
             )
-    except TimeoutError:  # `data_folder` reports a folder that does not answer
+    except TimeoutError:  # `check_data_folder` reports a folder that does not answer
         return Examined(survey, environment)
     return Examined(survey, environment, holder, server)
 
 
 async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
-    findings = await asyncio.to_thread(store, subject)
+    findings = await asyncio.to_thread(check_store, subject)
     inspection = findings.inspection or Inspection(damage="", thorough=False)
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
     return [
         *findings.diagnoses,
-        *schedules(inspection.schedules),
-        *webhooks(inspection.webhooks, keys),
-        *await connectors(subject, inspection.connectors),
-        *await asyncio.to_thread(bots, subject, inspection.connectors, inspection.bots),
+        *check_schedules(inspection.schedules),
+        *check_webhooks(inspection.webhooks, keys),
+        *await check_connectors(subject, inspection.connectors),
+        *await asyncio.to_thread(check_bots, subject, inspection.connectors, inspection.bots),
     ]
 
 

@@ -33,7 +33,7 @@ class PortListener:
         return f"{self.name} (process {self.pid})"
 
 
-def listener(port: int) -> PortListener | None:
+def find_listener(port: int) -> PortListener | None:
     """Return the process that listens on the port; None if no process does, or if it is hidden from this user."""
     sockets = {f"socket:[{inode}]" for table in TABLES for inode in _listening_inodes(PROC / table, port)}
     if not sockets:
@@ -99,7 +99,7 @@ def port_uses(settings: Settings) -> Iterator[PortUse]:
         yield PortUse("health of connectors", health.host, health.connect_port, connect, "/healthz")
 
 
-async def ports(subject: Examined) -> list[Diagnosis]:
+async def check_ports(subject: Examined) -> list[Diagnosis]:
     """Return a diagnosis for each port that Maestro uses."""
     uses = tuple(port_uses(subject.settings))
     return list(await asyncio.gather(*(_diagnose_port(subject, use, uses) for use in uses)))
@@ -120,8 +120,8 @@ async def _diagnose_port(subject: Examined, use: PortUse, uses: Sequence[PortUse
     if error.errno != errno.EADDRINUSE:
         found = f"{use.name}: {use.host}:{use.port} cannot be used: {error.strerror}"
         return broken(check, found, f"Set {use.settings}, and its host, to values that this user may use.")
-    process = await asyncio.to_thread(listener, use.port)
-    return _diagnose_taken_port(subject, use, process, bool(use.health) and await answers(use))
+    process = await asyncio.to_thread(find_listener, use.port)
+    return _diagnose_taken_port(subject, use, process, bool(use.health) and await is_healthy(use))
 
 
 def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
@@ -173,7 +173,7 @@ def _try_bind(family: socket.AddressFamily, address: tuple[object, ...]) -> OSEr
     return None
 
 
-async def answers(use: PortUse) -> bool:
+async def is_healthy(use: PortUse) -> bool:
     """Tell whether a server answers the health check as a healthy Maestro does."""
     try:
         async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as http:

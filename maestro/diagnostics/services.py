@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from connectors.base import ConnectorState
 from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.diagnostics.ports import answers, port_uses
+from maestro.diagnostics.ports import is_healthy, port_uses
 from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
@@ -57,7 +57,7 @@ KEYLESS = frozenset({"ollama"})
 ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 
-async def temporal(subject: Examined) -> list[Diagnosis]:
+async def check_temporal(subject: Examined) -> list[Diagnosis]:
     """Check the Temporal server, its namespace and search attributes, and the pollers of the task queues."""
     endpoint, server = endpoint_of(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
@@ -79,12 +79,12 @@ def queue_names(settings: Settings) -> list[str]:
         return [temporal.task_queue]
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
-    with suppress(ConfigurationError):  # `bots` reports a platform without a connector
+    with suppress(ConfigurationError):  # `check_bots` reports a platform without a connector
         connectors += [(bot.platform, bot.account) for bot in configured_bots(settings)]
     return [queues.main, queues.llm, *(queues.connector(*connector) for connector in connectors)]
 
 
-async def connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> list[Diagnosis]:
+async def check_connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> list[Diagnosis]:
     """Return the diagnosis of the web connector."""
     own = [status for status in statuses if status.platform == WEB]
     if not subject.settings.web.enabled:
@@ -104,7 +104,7 @@ async def _diagnose_web(subject: Examined, status: ConnectorStatus) -> Diagnosis
     if status.state != ConnectorState.RUNNING:
         return note(WEB_CHECK, report, "If it stays in this state, restart Maestro and read its log.")
     use = next(use for use in port_uses(subject.settings) if use.health == "/health")
-    if await answers(use):
+    if await is_healthy(use):
         return fine(WEB_CHECK, report)
     fix = "If Maestro was started with other ports, give `maestro doctor` the same options; otherwise restart it."
     return note(WEB_CHECK, f"{report}, but no Maestro answers at {use.url}", fix)
@@ -131,7 +131,7 @@ def connectors_may_run(subject: Examined) -> bool:
     return subject.holder.running or not subject.settings.temporal.embedded
 
 
-def bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
+def check_bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
     """Return a diagnosis for each bot in the store, and for each that the configuration will add."""
     try:
         factory = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
@@ -219,7 +219,7 @@ def _diagnose_status(row: ModelAccount, now: datetime) -> Diagnosis | None:
     return None
 
 
-async def accounts(subject: Examined) -> list[Diagnosis]:
+async def check_accounts(subject: Examined) -> list[Diagnosis]:
     """Return a diagnosis for each provider account, or a note that there is none; no request costs anything."""
     try:
         found = found_accounts(subject.environment)

@@ -45,7 +45,7 @@ MOST_NAMED = 10
 """The most faulty files, schedules or webhooks that one check names."""
 
 
-def data_folder(subject: Examined) -> list[Diagnosis]:
+def check_data_folder(subject: Examined) -> list[Diagnosis]:
     """Check the data folder, or the parent in which it will be created."""
     folder = subject.settings.data_dir.absolute()
     existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
@@ -89,7 +89,7 @@ def _file_system_type(folder: Path) -> str:
     return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
 
 
-def skills(subject: Examined) -> list[Diagnosis]:
+def check_skills(subject: Examined) -> list[Diagnosis]:
     """Check the skill files in the way a start reads them; an invalid file disables only its skill."""
     folder = SkillFolder(subject.settings.skills.folder)
     library = choose_files(folder.read(), stored={})
@@ -123,7 +123,7 @@ class StoreFindings:
     diagnoses: list[Diagnosis]
 
 
-def store(subject: Examined) -> StoreFindings:
+def check_store(subject: Examined) -> StoreFindings:
     """Inspect the store without changing it."""
     path = subject.settings.database
     # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
@@ -166,7 +166,7 @@ def _count_jobs(inspection: Inspection) -> list[Diagnosis]:
     return [note("jobs", found)] if inspection.open_jobs else []
 
 
-def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
+def check_schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
     """Return the diagnoses of schedules; none if there are no schedules."""
     found = []
     for schedule in [schedule for schedule in planned if schedule.follow_error][:MOST_NAMED]:
@@ -186,7 +186,7 @@ def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
     return [fine(SCHEDULES_CHECK, f"{len(planned)} schedules, all of them known to Temporal")]
 
 
-def webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
+def check_webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
     """Return the diagnoses of webhooks; none if there are no webhooks."""
     enabled = [webhook for webhook in stored if webhook.enabled]
     problems = list(_unreadable_secrets(enabled, keys))[:MOST_NAMED]

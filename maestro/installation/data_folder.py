@@ -222,7 +222,7 @@ def server_of(folder: Path) -> ServerRecord | None:
     """Return the embedded Temporal server of the data folder, None if it does not run."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
-    except OSError:  # the check `data_folder` of `maestro doctor` reports an unreadable folder
+    except OSError:  # `check_data_folder` of `maestro doctor` reports an unreadable folder
         return None
     return record if record is not None and record.exists() else None
 
@@ -232,7 +232,7 @@ def _can_lock(lock: int, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # the check `data_folder` of `maestro doctor` reports a file system without locks
+    except OSError:  # `check_data_folder` of `maestro doctor` reports a file system without locks
         return True
     return True
 

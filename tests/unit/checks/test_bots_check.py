@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maestro.diagnostics.services import bots
+from maestro.diagnostics.services import check_bots
 from maestro.diagnostics.subject import Examined
 from maestro.domain.connectors import BotInstance
 from maestro.domain.health import DiagnosisLevel
@@ -40,23 +40,23 @@ def status(state: str, detail: str = "") -> ConnectorStatus:
     ],
 )
 def test_a_bot_is_told_of_as_it_last_said(tmp_path: Path, state: str, verdict: DiagnosisLevel) -> None:
-    [found] = bots(subject(tmp_path, **ENABLED), [status(state, "Discord does not know this token")], [ROW])
+    [found] = check_bots(subject(tmp_path, **ENABLED), [status(state, "Discord does not know this token")], [ROW])
     assert (found.check, found.verdict) == ("connector discord/default", verdict)
     assert "Discord does not know this token" in found.found
     assert "SECRET" not in str(found)
 
 
 def test_one_that_the_configuration_names_is_told_of_before_the_first_start(tmp_path: Path) -> None:
-    [found] = bots(subject(tmp_path, **ENABLED), [], [])
+    [found] = check_bots(subject(tmp_path, **ENABLED), [], [])
     assert (found.verdict, found.found) == (DiagnosisLevel.NOTE, "it has not been connected yet")
 
 
 def test_one_without_a_token_is_broken(tmp_path: Path) -> None:
-    [found] = bots(subject(tmp_path, **{**ENABLED, "connectors.discord.token": ""}), [], [])
+    [found] = check_bots(subject(tmp_path, **{**ENABLED, "connectors.discord.token": ""}), [], [])
     assert (found.verdict, "token is missing" in found.found) == (DiagnosisLevel.BROKEN, True)
 
 
 def test_one_that_is_switched_off_says_how_to_switch_it_on(tmp_path: Path) -> None:
     row = BotInstance(platform="discord", account="default", configured=True, enabled=False)
-    [found] = bots(subject(tmp_path, **ENABLED), [status("failed", "old")], [row])
+    [found] = check_bots(subject(tmp_path, **ENABLED), [status("failed", "old")], [row])
     assert (found.verdict, "connectors enable discord/default" in found.fix) == (DiagnosisLevel.NOTE, True)

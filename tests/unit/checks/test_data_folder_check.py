@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.diagnostics import storage as module
-from maestro.diagnostics.storage import LOW_BYTES, NEEDED_BYTES, data_folder
+from maestro.diagnostics.storage import LOW_BYTES, NEEDED_BYTES, check_data_folder
 from maestro.diagnostics.subject import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings
@@ -29,7 +29,7 @@ def test_the_less_space_the_worse(
             self.free = free
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free))
-    [found] = data_folder(subject(tmp_path))
+    [found] = check_data_folder(subject(tmp_path))
     assert found.verdict is verdict
     assert bool(found.fix) is (verdict is not DiagnosisLevel.FINE)
 
@@ -38,11 +38,11 @@ def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.Monk
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr(module, "MOUNTS", mounts)
-    [found] = data_folder(subject(tmp_path / "data"))
+    [found] = check_data_folder(subject(tmp_path / "data"))
     assert found.verdict is DiagnosisLevel.NOTE
     assert "nfs4" in found.found
     mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n/dev/sdb {tmp_path} xfs rw 0 0\n")
-    assert data_folder(subject(tmp_path / "data"))[0].verdict is not DiagnosisLevel.NOTE
+    assert check_data_folder(subject(tmp_path / "data"))[0].verdict is not DiagnosisLevel.NOTE
     assert not (tmp_path / "data").exists()
 
 

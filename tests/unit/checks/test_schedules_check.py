@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from maestro.diagnostics.storage import schedules
+from maestro.diagnostics.storage import check_schedules
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.schedules.schedule import Cron
 
@@ -30,16 +30,16 @@ def cron(number: int, followed: str = "told", follow_error: str = "", paused_rea
 
 
 def test_nothing_is_said_where_nothing_is_planned() -> None:
-    assert schedules([]) == []
+    assert check_schedules([]) == []
 
 
 def test_what_was_told_is_fine() -> None:
-    [found] = schedules([cron(1), cron(2)])
+    [found] = check_schedules([cron(1), cron(2)])
     assert (found.verdict, found.found) == (DiagnosisLevel.FINE, "2 schedules, all of them known to Temporal")
 
 
 def test_what_could_not_be_told_is_named_with_its_reason() -> None:
-    refused, waiting = schedules([cron(1, follow_error="this time zone is unknown"), cron(2, followed="")])
+    refused, waiting = check_schedules([cron(1, follow_error="this time zone is unknown"), cron(2, followed="")])
     assert refused.verdict is DiagnosisLevel.BROKEN
     assert "cron-1 (Job 1): this time zone is unknown" in refused.found
     assert "maestro schedules edit cron-1" in refused.fix
@@ -47,7 +47,7 @@ def test_what_could_not_be_told_is_named_with_its_reason() -> None:
 
 
 def test_what_maestro_paused_is_named() -> None:
-    [found] = schedules([cron(1, paused_reason="it failed 10 times in a row")])
+    [found] = check_schedules([cron(1, paused_reason="it failed 10 times in a row")])
     assert found.verdict is DiagnosisLevel.NOTE
     assert "cron-1 (Job 1) is paused: it failed 10 times in a row" in found.found
     assert "maestro schedules resume cron-1" in found.fix

@@ -3,7 +3,7 @@
 import base64
 from datetime import UTC, datetime
 
-from maestro.diagnostics.storage import webhooks
+from maestro.diagnostics.storage import check_webhooks
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.installation.keys import SecretKeys
@@ -34,27 +34,29 @@ def webhook(secret: str, *, enabled: bool = True) -> Webhook:
 
 
 def test_without_webhooks_nothing_is_said() -> None:
-    assert webhooks([], KEYS) == []
+    assert check_webhooks([], KEYS) == []
 
 
 def test_secrets_that_can_be_read_are_fine() -> None:
     found = [webhook(KEYS.keep(SECRET).secret), webhook("env:SECRET"), webhook("env:GONE", enabled=False)]
-    (said,) = webhooks(found, KEYS)
+    (said,) = check_webhooks(found, KEYS)
     assert (said.verdict, said.found) == (DiagnosisLevel.FINE, "2 of 3 are enabled")
 
 
 def test_a_secret_of_another_data_folder_is_broken() -> None:
-    (said,) = webhooks([webhook(KEYS.keep(SECRET).secret)], OTHER)
+    (said,) = check_webhooks([webhook(KEYS.keep(SECRET).secret)], OTHER)
     assert said.verdict is DiagnosisLevel.BROKEN
     assert "maestro webhooks rotate deploys" in said.fix
 
 
 def test_what_only_another_process_may_read_is_a_note() -> None:
-    (said,) = webhooks([webhook("env:GONE")], KEYS)
+    (said,) = check_webhooks([webhook("env:GONE")], KEYS)
     assert (said.verdict, "GONE" in said.found) == (DiagnosisLevel.NOTE, True)
 
 
 def test_a_secret_that_can_sign_nothing_is_told() -> None:
-    (said,) = webhooks([webhook("env:SECRET")], SecretKeys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"}))
+    (said,) = check_webhooks(
+        [webhook("env:SECRET")], SecretKeys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"})
+    )
     assert said.verdict is DiagnosisLevel.NOTE
     assert "hunter2" not in said.found
