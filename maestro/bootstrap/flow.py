@@ -112,7 +112,7 @@ def worker_parts(flow: FlowParts, live: LiveSettings, brains: ModelParts) -> lis
     names = queues(settings)
     tags = TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released)
     local, calls = _local_steps(flow, live, brains, tags), _model_steps(flow, live, brains, tags)
-    imported = brains.models.library.settled
+    imported = brains.models.library.wait_for_import
     if not names.llm:
         everything = _parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
         return [replace(everything, ready=imported)]
