@@ -82,7 +82,7 @@ class ImportedLibrary:
 
 
 class LiteLLMLibrary:
-    """The library litellm, whose import takes seconds and 190 MB.
+    """The library litellm; importing it takes seconds and 190 MB.
 
     ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and ``close``
     it on the event loop that made the calls.
