@@ -125,7 +125,7 @@ class VoiceActivities:
         voices = await asyncio.to_thread(self._find_voices, ref)
         transcribed = 0
         for voice in voices:
-            transcribed += await self._watch.until_stopped(ref.job_id, self._transcribe(ref, voice))
+            transcribed += await self._watch.run_until_stopped(ref.job_id, self._transcribe(ref, voice))
         return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed))
 
     async def _transcribe(self, ref: StepRef, voice: MediaFile) -> bool:

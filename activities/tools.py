@@ -111,7 +111,7 @@ class ToolActivities:
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
             running = run_tool(call.tool, call.arguments, begun.caller, self._rules().seconds)
-            result = await self._watch.until_stopped(step.job_id, running)
+            result = await self._watch.run_until_stopped(step.job_id, running)
         return await committed(self._store, partial(self._end, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:

@@ -112,7 +112,7 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
     names = queues(settings)
     tags = TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released)
     local, calls = _local_steps(flow, live, parts, tags), _model_steps(flow, live, parts, tags)
-    imported = parts.models.library.settled
+    imported = parts.models.library.wait_for_import
     if not names.llm:
         everything = _worker_on(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
         return [replace(everything, ready=imported)]

@@ -49,7 +49,7 @@ Ladder = Callable[[], Sequence[timedelta]]
 """A function that returns the cool-downs after a model's first, second, ... rate limit in a row."""
 
 Reveal = Callable[[str], SecretStr]
-"""A function that decrypts a stored key; raises ``ConfigurationError``, whose message never quotes the key."""
+"""A function that decrypts a stored key; raises ``ConfigurationError``, which never quotes the key."""
 
 REREAD_SECONDS = 30.0
 """Seconds after which a key that could not be read is read again."""

@@ -23,7 +23,7 @@ from maestro.domain.llm.prompts import Usage
 from maestro.llm.failures import LONGEST
 
 DEFAULT_COOL_DOWN = timedelta(hours=1)
-"""The cool-down after a limit whose message does not say when it ends."""
+"""The cool-down after a limit if the message does not say when the limit ends."""
 
 _LIMIT = re.compile(
     r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE

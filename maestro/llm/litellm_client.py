@@ -82,7 +82,7 @@ class ImportedLibrary:
 
 
 class LiteLLMLibrary:
-    """The library litellm, whose import takes seconds and 190 MB.
+    """The library litellm; importing it takes seconds and 190 MB.
 
     ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and ``close``
     it on the event loop that made the calls.
@@ -105,32 +105,32 @@ class LiteLLMLibrary:
         """Whether litellm is being imported."""
         return self._imported is not None and not self._imported.done()
 
-    async def settled(self) -> None:
+    async def wait_for_import(self) -> None:
         """Wait until the import of litellm has ended; return at once if it was not begun."""
         if self._imported is not None:
-            await self.loaded()
+            await self.load()
 
     async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
         """Answer a chat request with exactly one HTTP request, and return the answer as parsed by ``read``.
 
         Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
-        imported = await self.loaded()
+        imported = await self.load()
         return await self._call_once(site, imported.complete(chat), read)
 
     async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
         """Transcribe a recording, with the guarantees of ``complete``."""
-        imported = await self.loaded()
+        imported = await self.load()
         return await self._call_once(site, imported.litellm.atranscription(**arguments), read)
 
     async def close(self) -> None:
         """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
         if self._imported is not None:
-            transports = (await self.loaded()).transports
+            transports = (await self.load()).transports
             while transports:
                 await transports.pop().aclose()
 
-    async def loaded(self) -> ImportedLibrary:
+    async def load(self) -> ImportedLibrary:
         """Begin the import of litellm unless it has begun, wait for it, and return the library."""
         self.warm_up()
         assert self._imported is not None
@@ -255,11 +255,11 @@ class LiteLLMClient:
         chat = await self._chat_request(account, request)
         started = time.monotonic()
 
-        def read(answer: Any) -> LLMResponse:
+        def parse_answer(answer: Any) -> LLMResponse:
             return self._to_response(account, request, answer, timedelta(seconds=time.monotonic() - started))
 
         site = CallSite(account.provider, account.name, account.model)
-        return await self.library.complete(site, chat, read)
+        return await self.library.complete(site, chat, parse_answer)
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
         """Return the request in OpenAI's chat format, which litellm translates."""
@@ -314,7 +314,7 @@ class AccountTransport:
         """Return when the request can be sent at once; a request over HTTP waits for the import of litellm."""
         account = self.directory.find(request.account)
         if account is not None and self._account_client(account) is self.http:
-            await self.library.loaded()
+            await self.library.load()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer the request; raises ``NoAccount`` when its account was removed after it was chosen."""

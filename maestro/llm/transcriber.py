@@ -102,19 +102,19 @@ class Transcriber:
         site = CallSite(account.provider, account.name, without_provider(progress.models[0]))
         started = time.monotonic()
 
-        def attempt(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:
+        def attempt_record(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:
             return TranscriptionAttempt(site, state, round((time.monotonic() - started) * 1000), text, error)
 
         try:
-            await keep(attempt(CallState.SENT))
+            await keep(attempt_record(CallState.SENT))
             text = await self._request_transcript(account, site, audio, progress.until)
         except LLMFailure as failure:
-            await keep(attempt(CallState.FAILED, error=type(failure).__name__))
+            await keep(attempt_record(CallState.FAILED, error=type(failure).__name__))
             return failure
         except asyncio.CancelledError:
-            await keep(attempt(CallState.INTERRUPTED))
+            await keep(attempt_record(CallState.INTERRUPTED))
             raise
-        await keep(attempt(CallState.ANSWERED, text))
+        await keep(attempt_record(CallState.ANSWERED, text))
         return None
 
     async def _request_transcript(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro requires"
 
 TRANSLATIONS = 256
-"""The most models whose translation is cached."""
+"""The number of models for which the translation is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def model_name(account: Account) -> str:
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address for the account's calls; None for an unknown provider, whose address litellm chooses."""
+    """Return the address for the account's calls; None for an unknown provider: litellm chooses the address."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:

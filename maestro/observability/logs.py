@@ -56,7 +56,7 @@ def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
     """Return a line without its secrets; a failed scan is not logged, because that would cause a further scan."""
     whole = (TextSpan(0, len(text)),)
     try:
-        spans = rules.spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
+        spans = rules.find_spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
     except OutOfTime as error:
         spans = error.spans if scan.fail_mode == "open" else whole
     except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line

@@ -53,7 +53,7 @@ class ShippedRules:
             TablePlugin(),
         )
 
-    def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
+    def find_spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
         """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
         spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
@@ -104,7 +104,7 @@ class DetectSecretsScanner:
         """Return the findings made within the timeout ``rules.timeout_ms``."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
         try:
-            spans = self._rules.spans(text, deadline, rules.allow)
+            spans = self._rules.find_spans(text, deadline, rules.allow)
         except OutOfTime as error:
             return ScanResult(text, error.spans, "the scan of the text took too long")
         if not rules.patterns:

@@ -225,7 +225,7 @@ class BlockPlugin(SpanPlugin):
                 done = end
 
     def _block_end(self, data: bytes, body: int) -> int:
-        """Return the end of the block whose body begins at a position; 0 where it contains no key."""
+        """Return the end of the block with a body that begins at a position; 0 if the block contains no key."""
         stop = min(len(data), body + _LONGEST_BLOCK)
         other = _NEXT_BEGIN.search(data, body, stop)
         limit = other.start() if other else stop

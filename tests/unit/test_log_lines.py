@@ -11,7 +11,7 @@ import structlog
 
 from maestro.domain.errors import StoreBusy
 from maestro.observability.logs import line_redactor
-from maestro.scanner.scanner import Rules
+from maestro.scanner.scanner import ShippedRules
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from tests.support.configured_logs import configured_logs
@@ -59,7 +59,7 @@ def test_a_line_that_takes_too_long_is_kept_or_not_as_fail_mode_says(
 
 
 def test_an_error_of_the_search_writes_nothing_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rules, "spans", lambda *_: 1 / 0)
+    monkeypatch.setattr(ShippedRules, "find_spans", lambda *_: 1 / 0)
     assert line_of() == "[redacted]"
 
 

@@ -239,7 +239,7 @@ class StopMonitor:
     _tasks: dict[str, set[asyncio.Task[Any]]] = field(default_factory=dict, init=False)
     _watcher: asyncio.Task[None] | None = field(default=None, init=False)
 
-    async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
+    async def run_until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a job's task; raises ``Stopped`` when a user or operator stopped the job meanwhile.
 
         A job may have several tasks at once. When the caller is cancelled, its task is cancelled as well.
@@ -296,7 +296,7 @@ class StopGuard:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``Stopped`` when a user or operator stopped the job meanwhile."""
-        return await self.watch.until_stopped(request.key.job_id, self.inner.complete(request))
+        return await self.watch.run_until_stopped(request.key.job_id, self.inner.complete(request))
 
 
 async def ready_at_once(_request: LLMRequest) -> None:

@@ -145,7 +145,7 @@ class Budget:
     def _reserve_cost(self, call: CallReservation) -> BudgetLimit | None:
         """Reserve the cost of the call, or else of the cheaper model; return the used-up limit, if there is one.
 
-        The reservation of an attempt whose process died is released first, because a call reserves once. Beyond the
+        A reservation left by a dead process is released first, because a call reserves once. Beyond the
         limit of an agent, a client or a conversation, a call of the cheaper model still counts against the limit of the
         day.
         """

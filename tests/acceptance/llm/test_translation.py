@@ -68,7 +68,7 @@ NOT_OURS = (
 @pytest.fixture
 async def modules(litellm: LiteLLMClient) -> Any:
     """The imported library."""
-    await litellm.library.loaded()
+    await litellm.library.load()
     return importlib.import_module("litellm")
 
 

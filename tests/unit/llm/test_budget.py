@@ -136,7 +136,7 @@ async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> No
     call = asyncio.create_task(guarded(rows.store, model, budgets).complete(request_for(rows.add())))
     while not model.calls:
         await settled()
-    with pytest.raises(BudgetExceeded, match="not settled") as caught:
+    with pytest.raises(BudgetExceeded, match="fully reserved") as caught:
         await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
     with rows.store.view() as tx:
         assert (caught.value.reason, caught.value.wake_at) == (WaitReason.ACCOUNT, tx.now + RESERVED_WAIT)

@@ -61,7 +61,7 @@ class Costs:
 class Unwatched(StopMonitor):
     """Looks for no stop: the looks are shared by a process, and no cost of a call."""
 
-    async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
+    async def run_until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
         """Return what the work returns."""
         return await work
 

@@ -52,7 +52,7 @@ async def test_the_job_waits_for_those_that_can_read_it_and_for_nobody_else(stor
     with pytest.raises(AccountsExhausted) as caught:
         await client.complete(request_of())
     assert caught.value.wake_at == START + timedelta(minutes=1)
-    with pytest.raises(AccountsExhausted, match="too small a window") as caught:
+    with pytest.raises(AccountsExhausted, match="too small a context window") as caught:
         await client.complete(LONG)
     assert caught.value.wake_at == START + timedelta(hours=2)
 

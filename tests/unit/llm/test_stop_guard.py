@@ -55,7 +55,7 @@ def stop(rows: JobRows, job_id: str) -> None:
 
 async def begun(watch: StopMonitor, job_id: str, work: Work) -> asyncio.Task[str]:
     """Begin watched work and wait until it runs."""
-    task = asyncio.create_task(watch.until_stopped(job_id, work.run()))
+    task = asyncio.create_task(watch.run_until_stopped(job_id, work.run()))
     await work.begun.wait()
     return task
 
@@ -110,7 +110,7 @@ async def test_a_failure_of_the_work_passes_unchanged(rows: JobRows, watch: Stop
         raise failure
 
     with pytest.raises(ValueError, match="of the work") as caught:
-        await watch.until_stopped(rows.add(), fails())
+        await watch.run_until_stopped(rows.add(), fails())
     assert caught.value is failure
 
 

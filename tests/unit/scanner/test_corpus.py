@@ -40,7 +40,7 @@ def _places(sample: Sample) -> list[int]:
 
 
 def _is_covered(rules: ShippedRules, text: str, start: int, size: int) -> bool:
-    spans = rules.spans(text, time.monotonic() + LONG)
+    spans = rules.find_spans(text, time.monotonic() + LONG)
     return any(span.start <= start and start + size <= span.end for span in spans)
 
 
@@ -63,7 +63,7 @@ def test_so_are_those_of_other_kinds_in_other_surroundings(rules: ShippedRules, 
 
 def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: ShippedRules) -> None:
     changed = [
-        (kind, text) for kind, text in harmless(seed=13, count=1000) if rules.spans(text, time.monotonic() + LONG)
+        (kind, text) for kind, text in harmless(seed=13, count=1000) if rules.find_spans(text, time.monotonic() + LONG)
     ]
     assert len(changed) <= 1, changed
 
@@ -72,11 +72,11 @@ def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: ShippedRules
 def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: ShippedRules, seed: int) -> None:
     kept, changed = [], []
     for text, secrets in platform_texts.secrets(seed, 1000):
-        clean = redact(text, rules.spans(text, time.monotonic() + LONG))
+        clean = redact(text, rules.find_spans(text, time.monotonic() + LONG))
         if any(secret in clean for secret in secrets) or not _all_covered(rules, text, secrets):
             kept.append(text)
     for text in platform_texts.harmless(seed, 5000):
-        if rules.spans(text, time.monotonic() + LONG):
+        if rules.find_spans(text, time.monotonic() + LONG):
             changed.append(text)
     assert (len(kept) <= 10, len(changed) <= 5) == (True, True), (seed, kept, changed)
 
@@ -90,13 +90,15 @@ def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: Ship
 )
 def test_a_password_that_begins_with_digits_is_no_port(rules: ShippedRules, password: str) -> None:
     text = f"postgres://u:{password}@db.internal:5432/app"
-    assert redact(text, rules.spans(text, time.monotonic() + LONG)) == "postgres://u:[redacted]@db.internal:5432/app"
+    assert (
+        redact(text, rules.find_spans(text, time.monotonic() + LONG)) == "postgres://u:[redacted]@db.internal:5432/app"
+    )
 
 
 @pytest.mark.parametrize("body", ["AbCd3fGhIjKl1nOpQrSt", "a1b2c3d4e5f6a7b8c9d0.01.0a1b2c3d4", "0123456789abcdef" * 2])
 def test_a_trigger_token_has_more_than_one_shape(rules: ShippedRules, body: str) -> None:
     text = "glptt" + f"-{body}"
-    assert rules.spans(text, time.monotonic() + LONG) == (TextSpan(0, len(text)),)
+    assert rules.find_spans(text, time.monotonic() + LONG) == (TextSpan(0, len(text)),)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_a_trigger_token_has_more_than_one_shape(rules: ShippedRules, body: str)
     ],
 )
 def test_ports_branches_and_keys_of_rows_stay(rules: ShippedRules, text: str) -> None:
-    assert rules.spans(text, time.monotonic() + LONG) == ()
+    assert rules.find_spans(text, time.monotonic() + LONG) == ()
 
 
 def _all_covered(rules: ShippedRules, text: str, secrets: tuple[str, ...]) -> bool:
@@ -137,5 +139,5 @@ def _all_covered(rules: ShippedRules, text: str, secrets: tuple[str, ...]) -> bo
 def test_a_second_scan_finds_nothing_more(rules: ShippedRules) -> None:
     for draw in (secret_corpus.marked, secret_corpus.named, secret_corpus.blocks, stranger_corpus.named):
         for sample in draw(seed=14, count=1):
-            once = redact(sample.text, rules.spans(sample.text, time.monotonic() + LONG))
-            assert not rules.spans(once, time.monotonic() + LONG), once
+            once = redact(sample.text, rules.find_spans(sample.text, time.monotonic() + LONG))
+            assert not rules.find_spans(once, time.monotonic() + LONG), once

@@ -105,7 +105,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def scan(rules: ShippedRules, text: str) -> float:
-    return seconds(lambda: rules.spans(text, time.monotonic() + 60))
+    return seconds(lambda: rules.find_spans(text, time.monotonic() + 60))
 
 
 def test_no_text_is_slow_for_any_rule(rules: ShippedRules) -> None:
@@ -129,26 +129,26 @@ def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: ShippedR
 
 def test_the_deadline_is_looked_at_between_two_rules(rules: ShippedRules) -> None:
     with pytest.raises(OutOfTime):
-        rules.spans("anything", time.monotonic() - 1)
+        rules.find_spans("anything", time.monotonic() - 1)
 
 
 def test_what_was_found_before_the_deadline_is_told() -> None:
     value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
     looks = count()  # a clock that goes on by one at each look
     with pytest.raises(OutOfTime) as caught:
-        ShippedRules(lambda: next(looks)).spans(value + " and so on" * 10_000, 30)
+        ShippedRules(lambda: next(looks)).find_spans(value + " and so on" * 10_000, 30)
     assert caught.value.spans == (TextSpan(0, len(value)),)
 
 
 def test_sixteen_threads_are_told_what_one_is_told(rules: ShippedRules) -> None:
     texts = [text for _, text in harmless(22, 150)]
     texts += [sample.text for draw in (secret_corpus.marked, secret_corpus.named) for sample in draw(seed=23, count=1)]
-    alone = [rules.spans(text, time.monotonic() + 60) for text in texts]
+    alone = [rules.find_spans(text, time.monotonic() + 60) for text in texts]
     together, fresh = Barrier(THREADS), ShippedRules()
 
     def everything(_: int) -> list[tuple[TextSpan, ...]]:
         together.wait()
-        return [fresh.spans(text, time.monotonic() + 60) for text in texts]
+        return [fresh.find_spans(text, time.monotonic() + 60) for text in texts]
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
