@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from maestro.child_process import plain_environment
 from maestro.domain.tools import ToolState
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
-from maestro.tools.attempt import run
+from maestro.tools.attempt import run_tool
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServerSpec
@@ -298,6 +298,6 @@ async def test_a_program_that_stands_still_holds_up_neither_a_call_nor_our_end(n
         tool = tools.find("test_note", agent_with(["test_note"]))
         assert isinstance(tool, AsyncTool)
         async with asyncio.timeout(10):
-            said = await asyncio.gather(*(run(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))
+            said = await asyncio.gather(*(run_tool(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))
         assert all(one.state is ToolState.FAILED for one in said)
     assert not alive(pid)
