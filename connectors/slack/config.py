@@ -43,7 +43,7 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
     )
 
 
-def complete(instance: Instance) -> str | None:
+def missing_option(instance: Instance) -> str | None:
     """Return a sentence about the missing option and how to set it, None when the options are complete."""
     options = instance.options
     if not instance.secret(BOT_TOKEN):

@@ -99,7 +99,7 @@ class TelegramConnector(AccountConnector):
             inbound = TelegramInbound(self._context, bot, self._migrations, self._confirm_press)
             await inbound.restrict_to(self._options.channels)
             await self._register_commands()
-            await self._listen(inbound)
+            await self._receive_updates(inbound)
         finally:
             await self._client.close_when_idle()
 
@@ -175,7 +175,7 @@ class TelegramConnector(AccountConnector):
         """Return the route for Telegram's requests, ``/platforms/telegram/<account>``; none in polling mode."""
         return self._endpoint.routes() if self._endpoint is not None else ()
 
-    async def _listen(self, inbound: TelegramInbound) -> None:
+    async def _receive_updates(self, inbound: TelegramInbound) -> None:
         if self._endpoint is not None:
             self._endpoint.take = inbound.take
             await keep_webhook(self, self._client, self._options.webhook_url, self._secret, self._detail)

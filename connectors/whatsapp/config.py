@@ -45,7 +45,7 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
     template_language: str = Field(default="en", max_length=16, description="the language code of the template")
 
 
-def complete(instance: Instance) -> str | None:
+def missing_option(instance: Instance) -> str | None:
     """Return a sentence about the missing option and how to set it, None when the options are complete."""
     if not instance.secret(ACCESS_TOKEN):
         return "accessToken is missing; create a token of a system user that may send messages"
