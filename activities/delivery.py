@@ -45,7 +45,7 @@ class Connectors(Protocol):
         """Return whether this process has the connector of an address's account."""
         ...
 
-    def refused(self, address: Address, reason: str) -> None:
+    def report_refusal(self, address: Address, reason: str) -> None:
         """Stop sending from an account that the platform no longer accepts."""
         ...
 
