@@ -34,7 +34,7 @@ class Fault(StrEnum):
     BROKEN = "the platform has an internal error and does not accept the message"
     CUT = "the platform accepts the message, and the connection breaks before its answer"
     NO_CHANNEL = "the bot may not write to this channel, or the channel was deleted"
-    BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - a description, not a secret
+    BAD_TOKEN = "the token is no longer valid"  # noqa: S105 - a description, not a secret
     BAD_MESSAGE = "the platform rejects this message permanently"
 
 
@@ -119,7 +119,7 @@ class ConnectorContract:
         bench.context.before_accept = asyncio.Event()
         messages = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, messages))
-        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it
+        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it back
         bench.context.before_accept.set()
         await wait_for_messages(bench, len(messages))
         await speaking

@@ -130,7 +130,7 @@ class DiscordSession(discord.Client):
             await register_commands(self._tree, self._accept_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
-        """Dispatch an event; a closed session drops the event, because the library has no event loop any more."""
+        """Dispatch an event; a closed session drops the event, because the library has lost its event loop."""
         if not self.is_closed():
             super().dispatch(event, *args, **named)
 
@@ -222,7 +222,7 @@ class DiscordSession(discord.Client):
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
         except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
-            # The command is obeyed even without Discord's acknowledgement; its reply is then sent as an ordinary
+            # The command is obeyed even without Discord's acknowledgement; the reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None

@@ -13,7 +13,7 @@ APP_TOKEN = "appToken"  # noqa: S105 - the name of the option, not a secret
 SIGNING_SECRET = "signingSecret"  # noqa: S105 - the name of the option, not a secret
 
 EmojiName = Annotated[
-    str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji as Slack writes it, such as eyes")
+    str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji in Slack, for example eyes")
 ]
 
 

@@ -36,7 +36,7 @@ from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, Outg
 
 HOSTS = frozenset({"api.telegram.org"})
 MAX_DOWNLOAD_BYTES = 20 * 1000**2
-"""The largest file that a bot can download; the operator's own Bot API server has no such limit."""
+"""The largest file that a bot can download from Telegram; a Bot API server of the operator has no limit."""
 NO_TOKEN = "token is not a Telegram token, which is a number, a colon and letters; copy the token from @BotFather"  # noqa: S105
 NO_LINK = "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
 PRIVACY_HINT = (

@@ -165,7 +165,7 @@ class TelegramInbound:
             parsed = telegram.Update.de_json(tidied(dict(update)), None)
             return migration_in(parsed) or press_in(parsed, self._bot) or message_in(parsed, self._bot)
         except UNREADABLE as error:
-            # A malformed update is skipped: a retry would fail again and block the updates after it.
+            # A malformed update is skipped: a retry would fail again and block later updates.
             kind = next((str(name) for name in update if name != "update_id"), "")
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None

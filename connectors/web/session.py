@@ -82,7 +82,7 @@ class WebIntake:
         user = web_user.identity.user_id
         opener = self._unwritten.get(address.channel, user)
         if opener != user or not await self._context.open_channel(address, user):
-            raise ChannelTaken("The channel belongs to somebody else.")
+            raise ChannelTaken("The channel belongs to another user.")
         self.release_channel(address)
 
 

@@ -13,7 +13,7 @@ APP_SECRET = "appSecret"  # noqa: S105 - the name of the option, not a secret
 VERIFY_TOKEN = "verifyToken"  # noqa: S105 - the name of the option, not a secret
 
 Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
-GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v26.0")]
+GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version, for example v26.0")]
 
 
 class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
