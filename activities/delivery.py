@@ -45,7 +45,7 @@ class Connectors(Protocol):
         """Return whether this process has the connector of an address's account."""
         ...
 
-    def refused(self, address: Address, reason: str) -> None:
+    def report_refusal(self, address: Address, reason: str) -> None:
         """Stop sending from an account that the platform no longer accepts."""
         ...
 
@@ -304,7 +304,7 @@ class DeliveryActivities:
             if scope is FailureScope.CHANNEL:
                 tx.bots.channels.disable(chunk.address, str(failure))
         if scope is FailureScope.ACCOUNT:
-            self._connectors.refused(chunk.address, str(failure))
+            self._connectors.report_refusal(chunk.address, str(failure))
 
 
 def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:

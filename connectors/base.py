@@ -187,7 +187,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text that a press of button ``number``, counted from 0, sends; None if there is no such button."""
+        """Return the text that a press of button ``number``, counted from 0, sends; None without this button."""
         ...
 
     async def moved(self, channel: str, to: str) -> None:

@@ -39,10 +39,10 @@ log = structlog.get_logger(__name__)
 
 async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     """Send a chunk and return a failure as a value, so that the caller records the outcome before anything else."""
-    return await _outcome(connector.send(message))
+    return await _failure_as_value(connector.send(message))
 
 
-async def _outcome(call: Awaitable[T]) -> T | SendFailure:
+async def _failure_as_value(call: Awaitable[T]) -> T | SendFailure:
     try:
         return await call
     except SendFailure as failure:
@@ -81,7 +81,7 @@ def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendActio
     return SendAction.LEAVE if held else SendAction.RESEND
 
 
-async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAction) -> Receipt | SendFailure:
+async def hand_over(connector: Connector, message: OutgoingMessage, action: SendAction) -> Receipt | SendFailure:
     """Search for the chunk if the action is a search, send the chunk unless found, and return failures as values.
 
     A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the chunk
@@ -89,8 +89,8 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAc
     """
     if message.edits:
         return await _edit(connector, message)
-    if move is SendAction.LOOK and isinstance(connector, Reconciles):
-        outcome = await _outcome(connector.find(message))
+    if action is SendAction.LOOK and isinstance(connector, Reconciles):
+        outcome = await _failure_as_value(connector.find(message))
         if outcome is not None:
             return outcome
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
@@ -101,7 +101,7 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAc
 async def _edit(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     if not isinstance(connector, EditsMessages):
         return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
-    failure = await _outcome(connector.edit(message))
+    failure = await _failure_as_value(connector.edit(message))
     return failure or Receipt(platform_message_id=message.edits)
 
 
@@ -125,7 +125,7 @@ class ConnectorHub:
         finally:
             del self._connectors[key], self._refusals[key]
 
-    def refused(self, address: Address, reason: str) -> None:
+    def report_refusal(self, address: Address, reason: str) -> None:
         """Report to the runner of a connector that the platform refuses its account."""
         report = self._refusals.get((address.platform, address.account))
         if report is not None:
@@ -173,31 +173,31 @@ class TypingIndicators:
         connector = self._hub.find(address)
         if connector is None:
             return False
-        self._loop.call_soon_threadsafe(self._begin, job_id, connector, address)
+        self._loop.call_soon_threadsafe(self._start_task, job_id, connector, address)
         if seen and isinstance(connector, AcknowledgesMessages):
             self._loop.call_soon_threadsafe(self._acknowledge, connector, address, seen)
         return True
 
     def stop(self, job_id: str) -> None:
         """End the indicator of a job."""
-        self._loop.call_soon_threadsafe(self._end, job_id)
+        self._loop.call_soon_threadsafe(self._cancel_task, job_id)
 
-    def _begin(self, job_id: str, connector: Connector, address: Address) -> None:
+    def _start_task(self, job_id: str, connector: Connector, address: Address) -> None:
         task = self._tasks.get(job_id)
         if task is None or task.done():
-            self._tasks[job_id] = self._loop.create_task(self._show(job_id, connector, address))
+            self._tasks[job_id] = self._loop.create_task(self._show_typing(job_id, connector, address))
 
     def _acknowledge(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
         task = self._loop.create_task(_acknowledge_all(connector, address, seen))
         self._acknowledging.add(task)
         task.add_done_callback(self._acknowledging.discard)
 
-    def _end(self, job_id: str) -> None:
+    def _cancel_task(self, job_id: str) -> None:
         task = self._tasks.pop(job_id, None)
         if task is not None:
             task.cancel()
 
-    async def _show(self, job_id: str, connector: Connector, address: Address) -> None:
+    async def _show_typing(self, job_id: str, connector: Connector, address: Address) -> None:
         try:
             async with asyncio.timeout(LONGEST_TYPING):
                 await connector.typing(address)

@@ -68,7 +68,7 @@ class MarkdownDialect:
     inline: re.Pattern[str] = INLINE
 
 
-def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
+def render_lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
     """Yield the rendered lines of a text, for platforms with three-backtick fences and ``>`` quotes."""
     marker = ""
     for line in text.split("\n"):
@@ -85,7 +85,7 @@ def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
             yield f"> {render_line(line[quote.end() :], dialect)}" if quote else render_line(line, dialect)
 
 
-def inline(text: str, dialect: MarkdownDialect) -> str:
+def render_inline(text: str, dialect: MarkdownDialect) -> str:
     """Return the inline elements of a line in the platform's markup."""
     parts, at = [], 0
     for element in dialect.inline.finditer(text):
@@ -119,9 +119,9 @@ def render_line(line: str, dialect: MarkdownDialect) -> str:
     if heading is not None:
         plain = line[heading.end() :].rstrip().rstrip("#").rstrip().replace("**", "").replace("__", "")
         before, after = dialect.around["bold"]
-        return f"{before}{inline(plain, dialect)}{after}" if plain else ""
+        return f"{before}{render_inline(plain, dialect)}{after}" if plain else ""
     bullet = BULLET.match(line)
-    return f"{bullet[1]}• {inline(line[bullet.end() :], dialect)}" if bullet else inline(line, dialect)
+    return f"{bullet[1]}• {render_inline(line[bullet.end() :], dialect)}" if bullet else render_inline(line, dialect)
 
 
 def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
@@ -136,7 +136,7 @@ def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
         case "angled" | "bare":
             return dialect.link("", element[kind])
     before, after = dialect.around[kind.removesuffix("2")]
-    return f"{before}{inline(element[kind], dialect)}{after}"
+    return f"{before}{render_inline(element[kind], dialect)}{after}"
 
 
 def find_code_end(source: Sequence[str], start: int) -> int:

@@ -62,7 +62,7 @@ class CatchUpOptions(Options):
         default=24,
         gt=0,
         le=8760,
-        description="hours after which a message missed during an outage is not read any more",
+        description="the greatest age in hours of a missed message that is still read after an outage",
     )
 
 

@@ -34,7 +34,7 @@ class Fault(StrEnum):
     BROKEN = "the platform has an internal error and does not accept the message"
     CUT = "the platform accepts the message, and the connection breaks before its answer"
     NO_CHANNEL = "the bot may not write to this channel, or the channel was deleted"
-    BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - a description, not a secret
+    BAD_TOKEN = "the token is no longer valid"  # noqa: S105 - a description, not a secret
     BAD_MESSAGE = "the platform rejects this message permanently"
 
 
@@ -95,10 +95,10 @@ class ConnectorContract:
 
     # ---- receiving ----
 
-    async def test_a_message_comes_in_as_it_was_written(self, bench: Bench) -> None:
+    async def test_a_message_arrives_as_it_was_written(self, bench: Bench) -> None:
         """The text, the address and the platform's message id arrive; a repeat is recognised by that id."""
         number = await bench.say("hello there")
-        await received(bench, 1)
+        await wait_for_messages(bench, 1)
         [message] = bench.context.inbox
         assert (message.content, message.id, message.address) == ("hello there", number, bench.place)
         assert message.user_id, "the message has no user id"
@@ -107,53 +107,53 @@ class ConnectorContract:
     async def test_the_same_event_three_times_is_one_message(self, bench: Bench) -> None:
         """A platform repeats a message that was not acknowledged; only the first delivery is stored."""
         number = await bench.say("only once")
-        await received(bench, 1)
+        await wait_for_messages(bench, 1)
         for _ in range(2):
             await bench.repeat(number)
         await bench.say("the next one")
-        await received(bench, 2)
-        assert texts(bench) == ["only once", "the next one"]
+        await wait_for_messages(bench, 2)
+        assert inbox_texts(bench) == ["only once", "the next one"]
 
     async def test_messages_keep_their_order(self, bench: Bench) -> None:
         """While the first message of a channel is being stored, later messages of the channel wait."""
         bench.context.before_accept = asyncio.Event()
         messages = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, messages))
-        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it
+        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it back
         bench.context.before_accept.set()
-        await received(bench, len(messages))
+        await wait_for_messages(bench, len(messages))
         await speaking
-        assert texts(bench) == messages
+        assert inbox_texts(bench) == messages
 
-    async def test_what_the_store_refused_comes_again(self, bench: Bench) -> None:
+    async def test_a_message_that_the_store_refused_arrives_again(self, bench: Bench) -> None:
         """A message that could not be stored is not acknowledged, so the platform repeats it and it is stored once."""
         bench.context.failure = StoreBusy("the database is locked")
         speaking = asyncio.create_task(_say_all(bench, ["not lost"]))
-        await until(lambda: bench.context.refused > 0, "no message was refused")
+        await wait_until(lambda: bench.context.refused > 0, "no message was refused")
         bench.context.failure = None
         await bench.come_back()
-        await received(bench, 1)
+        await wait_for_messages(bench, 1)
         await speaking
         await bench.say("and on")
-        await received(bench, 2)
-        assert texts(bench) == ["not lost", "and on"]
+        await wait_for_messages(bench, 2)
+        assert inbox_texts(bench) == ["not lost", "and on"]
 
     async def test_a_crash_between_store_and_acknowledgement_doubles_nothing(self, bench: Bench) -> None:
         """After a crash before the acknowledgement the platform repeats the message, which is not stored twice."""
         bench.context.crash = StoreBusy("the process died here")
         speaking = asyncio.create_task(_say_all(bench, ["stored"]))
-        await received(bench, 1)
+        await wait_for_messages(bench, 1)
         await bench.come_back()
         await speaking
         await bench.say("and on")
-        await received(bench, 2)
-        assert texts(bench) == ["stored", "and on"]
+        await wait_for_messages(bench, 2)
+        assert inbox_texts(bench) == ["stored", "and on"]
 
     # ---- sending ----
 
     async def test_a_chunk_arrives_with_a_receipt(self, bench: Bench) -> None:
         """A sent chunk returns the platform's message id as its receipt."""
-        receipt = await bench.connector.send(chunk(bench, "an answer"))
+        receipt = await bench.connector.send(make_chunk(bench, "an answer"))
         assert receipt.platform_message_id
         assert list(await bench.posts()) == ["an answer"]
 
@@ -161,15 +161,15 @@ class ConnectorContract:
         """Each chunk is sent after the receipt of the previous chunk."""
         answers = [f"part {number}" for number in range(4)]
         for number, text in enumerate(answers):
-            await bench.connector.send(chunk(bench, text, number))
+            await bench.connector.send(make_chunk(bench, text, number))
         assert list(await bench.posts()) == answers
 
-    async def test_the_longest_chunk_is_taken_whole(self, bench: Bench) -> None:
+    async def test_the_longest_chunk_is_accepted_whole(self, bench: Bench) -> None:
         """The platform accepts a message of ``Capabilities.max_length`` without cutting it."""
         able = bench.connector.capabilities
         text = "x" * able.max_length
         assert length(text, able.unit) == able.max_length
-        await bench.connector.send(chunk(bench, text))
+        await bench.connector.send(make_chunk(bench, text))
         assert list(await bench.posts()) == [text]
 
     async def test_each_failure_has_its_class(self, bench: Bench) -> None:
@@ -178,18 +178,18 @@ class ConnectorContract:
             if fault not in bench.faults:
                 continue
             bench.arm(fault)
-            outcome = await attempt(bench.connector, chunk(bench, "refused", number))
+            outcome = await attempt(bench.connector, make_chunk(bench, "refused", number))
             assert isinstance(outcome, PermanentSend), f"{fault}: {outcome!r}"
             assert outcome.scope is scope, fault
         assert list(await bench.posts()) == []
 
-    async def test_what_the_platform_did_not_take_may_be_sent_again(self, bench: Bench) -> None:
+    async def test_a_message_that_was_not_accepted_is_sent_again(self, bench: Bench) -> None:
         """After a retryable failure Maestro sends the message again, and the platform has it once."""
         for number, fault in enumerate((Fault.BUSY, Fault.BROKEN)):
             if fault not in bench.faults:
                 continue
             bench.arm(fault)
-            before, message = len(await bench.posts()), chunk(bench, f"after {fault.name}", number)
+            before, message = len(await bench.posts()), make_chunk(bench, f"after {fault.name}", number)
             outcome = await attempt(bench.connector, message)
             if isinstance(outcome, SendFailure):
                 assert outcome.retryable, f"{fault}: {outcome!r}"
@@ -197,7 +197,7 @@ class ConnectorContract:
                 await _retry(bench, message)
             assert len(await bench.posts()) == before + 1, fault
 
-    async def test_what_was_taken_without_a_word_is_there_once(self, bench: Bench) -> None:
+    async def test_a_send_without_an_answer_appears_once(self, bench: Bench) -> None:
         """After a send without an answer, the idempotency key or a search prevents a second message.
 
         On a platform with neither, the account's rule may resend the message; then it appears twice at most.
@@ -205,7 +205,7 @@ class ConnectorContract:
         if Fault.CUT not in bench.faults:
             return
         bench.arm(Fault.CUT)
-        message, repeated = chunk(bench, "taken in silence"), False
+        message, repeated = make_chunk(bench, "taken in silence"), False
         outcome = await attempt(bench.connector, message)
         if isinstance(outcome, SendFailure):
             assert isinstance(outcome, AmbiguousSend), "after a broken connection the send must count as ambiguous"
@@ -213,69 +213,69 @@ class ConnectorContract:
         assert not repeated or bench.connector.capabilities.idempotency is not Idempotency.NATIVE
         assert list(await bench.posts()) == ["taken in silence"] * (1 + repeated)
 
-    async def test_a_key_that_the_platform_knows_is_no_second_message(self, bench: Bench) -> None:
+    async def test_a_repeated_key_sends_no_second_message(self, bench: Bench) -> None:
         """A connector with native idempotency sends a repeated key once."""
         if bench.connector.capabilities.idempotency is not Idempotency.NATIVE:
             return
         for _ in range(2):
-            await bench.connector.send(chunk(bench, "the same"))
+            await bench.connector.send(make_chunk(bench, "the same"))
         assert list(await bench.posts()) == ["the same"]
 
-    async def test_a_message_can_be_written_anew(self, bench: Bench) -> None:
+    async def test_a_sent_message_can_be_edited(self, bench: Bench) -> None:
         """An edit replaces the text of a sent message; an edit without a change succeeds."""
         if not isinstance(bench.connector, EditsMessages):
             return
-        receipt = await bench.connector.send(chunk(bench, "an ans"))
+        receipt = await bench.connector.send(make_chunk(bench, "an ans"))
         for _ in range(2):
-            whole = chunk(bench, "an answer").model_copy(update={"edits": receipt.platform_message_id})
+            whole = make_chunk(bench, "an answer").model_copy(update={"edits": receipt.platform_message_id})
             await bench.connector.edit(whole)
         assert list(await bench.posts()) == ["an answer"]
 
-    async def test_a_message_that_is_acknowledged_is_not_answered_by_that(self, bench: Bench) -> None:
+    async def test_an_acknowledgement_posts_no_message(self, bench: Bench) -> None:
         """An acknowledgement of a message posts no message of its own; a repeat is harmless."""
         if not isinstance(bench.connector, AcknowledgesMessages):
             return
         number = await bench.say("seen?")
-        await received(bench, 1)
+        await wait_for_messages(bench, 1)
         for _ in range(2):
             await bench.connector.acknowledge(bench.place, number)
         assert list(await bench.posts()) == []
 
-    async def test_typing_stops_no_answer(self, bench: Bench) -> None:
+    async def test_a_failed_typing_indicator_stops_no_answer(self, bench: Bench) -> None:
         """A typing indicator that fails with a ``MaestroError`` does not stop the answer."""
         with contextlib.suppress(MaestroError):
             await bench.connector.typing(bench.place)
-        await bench.connector.send(chunk(bench, "an answer"))
+        await bench.connector.send(make_chunk(bench, "an answer"))
         assert list(await bench.posts()) == ["an answer"]
 
-    async def test_no_report_holds_the_token(self, bench: Bench) -> None:
+    async def test_no_report_contains_the_token(self, bench: Bench) -> None:
         """No state or error contains the token, because both are stored and shown to operators."""
         states = bench.context.states
-        await until(lambda: ConnectorState.RUNNING in dict(states), "the state RUNNING")
+        await wait_until(lambda: ConnectorState.RUNNING in dict(states), "the state RUNNING")
         reports = [detail for _, detail in bench.context.states]
         for number, fault in enumerate(sorted(bench.faults)):
             bench.arm(fault)
-            outcome = await attempt(bench.connector, chunk(bench, "an answer", number))
+            outcome = await attempt(bench.connector, make_chunk(bench, "an answer", number))
             reports.append(repr(outcome))
         assert not bench.token or not any(bench.token in text for text in reports)
 
 
-def chunk(bench: Bench, text: str, number: int = 0) -> OutgoingMessage:
+def make_chunk(bench: Bench, text: str, number: int = 0) -> OutgoingMessage:
     """Return a chunk addressed to the bench's channel."""
     return OutgoingMessage(id=number + 1, address=bench.place, content=text, key=f"contract{number:016d}")
 
 
-def texts(bench: Bench) -> list[str]:
+def inbox_texts(bench: Bench) -> list[str]:
     """Return the texts of the inbox in its order."""
     return [message.content for message in bench.context.inbox]
 
 
-async def received(bench: Bench, count: int) -> None:
+async def wait_for_messages(bench: Bench, count: int) -> None:
     """Wait until the inbox has ``count`` messages."""
-    await until(lambda: len(bench.context.inbox) >= count, f"{count} messages in the inbox, there are {texts(bench)}")
+    await wait_until(lambda: len(bench.context.inbox) >= count, f"{count} messages, there are {inbox_texts(bench)}")
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
+async def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Wait until the condition holds; raises ``AssertionError`` with ``what`` after ``PATIENCE`` seconds."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -292,10 +292,10 @@ async def _say_all(bench: Bench, messages: list[str]) -> None:
 
 async def _retry(bench: Bench, message: OutgoingMessage) -> SendAction:
     """Retry an unconfirmed chunk as Maestro does, and return the last action."""
-    doubtful = message.model_copy(update={"tried_at": datetime.now(UTC)})
+    unconfirmed = message.model_copy(update={"tried_at": datetime.now(UTC)})
     async with asyncio.timeout(PATIENCE):
         while True:
-            action, outcome = await _retry_once(bench, doubtful)
+            action, outcome = await _retry_once(bench, unconfirmed)
             if not (isinstance(outcome, SendFailure) and outcome.retryable and outcome.surely_unsent):
                 break
             await asyncio.sleep(outcome.retry_after.total_seconds() if outcome.retry_after else PAUSE)
@@ -303,13 +303,13 @@ async def _retry(bench: Bench, message: OutgoingMessage) -> SendAction:
     return action
 
 
-async def _retry_once(bench: Bench, doubtful: OutgoingMessage) -> tuple[SendAction, Receipt | SendFailure | None]:
+async def _retry_once(bench: Bench, unconfirmed: OutgoingMessage) -> tuple[SendAction, Receipt | SendFailure | None]:
     """Make one attempt; the outcome is None if the account's rule leaves the chunk unconfirmed."""
-    move = choose_action(doubtful, bench.connector, datetime.now(UTC))
-    if move is SendAction.LEAVE:
-        return move, None
-    outcome: Receipt | SendFailure = await hand_over(bench.connector, doubtful, move)
+    action = choose_action(unconfirmed, bench.connector, datetime.now(UTC))
+    if action is SendAction.LEAVE:
+        return action, None
+    outcome: Receipt | SendFailure = await hand_over(bench.connector, unconfirmed, action)
     if not isinstance(outcome, Unsettled):
-        return move, outcome
-    move = action_in_doubt(doubtful, bench.connector)
-    return move, await attempt(bench.connector, doubtful) if move is SendAction.RESEND else None
+        return action, outcome
+    action = action_in_doubt(unconfirmed, bench.connector)
+    return action, await attempt(bench.connector, unconfirmed) if action is SendAction.RESEND else None

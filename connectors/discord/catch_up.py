@@ -202,7 +202,7 @@ class ChannelQueues:
 
 
 class DiscordCatchUp:
-    """A reader of channel histories that accepts missed messages with ``take``."""
+    """A reader of channel histories that accepts missed messages with ``accept``."""
 
     def __init__(
         self,
@@ -210,13 +210,13 @@ class DiscordCatchUp:
         options: DiscordOptions,
         context: ConnectorContext,
         cursors: DiscordCursors,
-        take: Callable[[discord.Message, DiscordChannel], Awaitable[None]],
+        accept: Callable[[discord.Message, DiscordChannel], Awaitable[None]],
     ) -> None:
         self._client = client
         self._options = options
         self._context = context
         self._cursors = cursors
-        self._take = take
+        self._accept = accept
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, channel: DiscordChannel, newest: int | None) -> None:
@@ -243,7 +243,7 @@ class DiscordCatchUp:
         oldest = datetime.now(UTC) - timedelta(hours=hours)
         young = [message for message in missed[:most] if message.created_at >= oldest]
         for message in reversed(young):
-            await self._take(message, channel)
+            await self._accept(message, channel)
         if len(missed) > most:
             await self._context.skipped(str(channel.id), 0, f"more than {most} messages were missed (catchUpMessages)")
         elif len(missed) > len(young):
@@ -260,7 +260,7 @@ class DiscordCatchUp:
         return first_cursor
 
 
-def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
+def list_channels(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
     """Yield every text channel of a server with the id of its last message."""
     channels: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,

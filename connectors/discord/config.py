@@ -32,6 +32,6 @@ class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpt
     slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
 
 
-def complete(instance: Instance) -> str | None:
+def missing_option(instance: Instance) -> str | None:
     """Return a sentence about the missing option and how to set it, None when the options are complete."""
     return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"

@@ -49,7 +49,7 @@ _DROPPED_FROM_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 TRIES = 2
-"""The most attempts at a download: a link may expire before it is used, and then one more link is requested."""
+"""The most attempts at a download: after an expired link, a fresh link is requested once."""
 EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 CAPABILITIES = Capabilities(

@@ -15,7 +15,7 @@ from yarl import URL
 from connectors.account import AccountConnector, MessageIntake
 from connectors.base import ConnectorContext
 from connectors.discord import interactions
-from connectors.discord.catch_up import ChannelQueues, DiscordCatchUp, DiscordCursors, channels_of, retry_until_done
+from connectors.discord.catch_up import ChannelQueues, DiscordCatchUp, DiscordCursors, list_channels, retry_until_done
 from connectors.discord.config import DiscordOptions
 from connectors.discord.errors import TROUBLE
 from connectors.discord.interactions import (
@@ -120,7 +120,7 @@ class DiscordSession(discord.Client):
 
     async def catch_up(self) -> None:
         """Read every known channel after its cursor, even if the gateway reports no newer message."""
-        known = [channel for guild in self.guilds for channel, _ in channels_of(guild) if self._is_wanted(channel)]
+        known = [channel for guild in self.guilds for channel, _ in list_channels(guild) if self._is_wanted(channel)]
         reading = [self._queues.catch_up(channel) for channel in known]
         await asyncio.gather(*reading, *await self._read_direct_channels())
 
@@ -130,7 +130,7 @@ class DiscordSession(discord.Client):
             await register_commands(self._tree, self._accept_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
-        """Dispatch an event; a closed session drops the event, because the library has no event loop any more."""
+        """Dispatch an event; a closed session drops the event, because the library has lost its event loop."""
         if not self.is_closed():
             super().dispatch(event, *args, **named)
 
@@ -146,7 +146,7 @@ class DiscordSession(discord.Client):
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Start to read the missed messages of a server's channels."""
-        for channel, newest in channels_of(guild):
+        for channel, newest in list_channels(guild):
             if self._is_wanted(channel):
                 self._queues.catch_up(channel, newest)
 
@@ -188,14 +188,14 @@ class DiscordSession(discord.Client):
         """Accept the press of a button; the command tree handles commands."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
             channel = channel_of_event(interaction.channel, interaction.guild_id)
-            await interactions.take_press(interaction, channel, self._connector.account, self._context)
+            await interactions.accept_press(interaction, channel, self._connector.account, self._context)
 
     def _enqueue(
-        self, message: discord.Message, take: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
+        self, message: discord.Message, accept: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
         channel = channel_of_event(message.channel)
         if self._is_wanted(channel):
-            self._queues.put(channel, partial(take, message, channel))
+            self._queues.put(channel, partial(accept, message, channel))
 
     async def _accept_message(self, message: discord.Message, channel: DiscordChannel) -> None:
         """Store a message, then move the cursor; the first message of a new channel begins the cursor."""
@@ -222,7 +222,7 @@ class DiscordSession(discord.Client):
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
         except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
-            # The command is obeyed even without Discord's acknowledgement; its reply is then sent as an ordinary
+            # The command is obeyed even without Discord's acknowledgement; the reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None

@@ -101,7 +101,7 @@ def button_view(message: OutgoingMessage) -> ui.View | None:
     return view
 
 
-async def take_press(
+async def accept_press(
     interaction: discord.Interaction, channel: DiscordChannel, account: str, context: ConnectorContext
 ) -> None:
     """Store a button press, then acknowledge it to Discord, within three seconds.

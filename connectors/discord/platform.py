@@ -1,6 +1,6 @@
 """Discord's entry in the list of platforms: its secrets, its options and its connector."""
 
-from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions, complete
+from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions, missing_option
 from connectors.platforms import Platform
 
 platform = Platform(
@@ -8,5 +8,5 @@ platform = Platform(
     secrets={TOKEN: "the bot's token"},
     connector="connectors.discord.connector:DiscordConnector",
     options=DiscordOptions,
-    complete=complete,
+    complete=missing_option,
 )

@@ -111,13 +111,13 @@ def find_addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def text_of(message: discord.Message, me: int) -> str:
+def text_of(message: discord.Message, bot_id: int) -> str:
     """Return the text of a message and of the messages it forwards, with names instead of ids.
 
     A mention of the bot before a control word is removed: in a channel, users address a bot in this way.
     """
     text = message.clean_content
-    for mention in (f"<@{me}>", f"<@!{me}>"):
+    for mention in (f"<@{bot_id}>", f"<@!{bot_id}>"):
         rest = message.content.removeprefix(mention).strip()
         if rest != message.content.strip() and control_word(rest) is not None:
             text = rest

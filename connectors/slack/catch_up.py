@@ -223,7 +223,7 @@ class SlackCatchUp:
         try:
             if mark and channel not in self._current:
                 newest = await self._accept_missed(channel, mark, threads, taker)
-                # If a message was lost during this read, the cursor stays at ``newest`` and the next pass reads it.
+                # If a message was lost during this read, the cursor stays at ``newest`` for the next pass.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
         except SendFailure as failure:

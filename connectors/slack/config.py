@@ -13,7 +13,7 @@ APP_TOKEN = "appToken"  # noqa: S105 - the name of the option, not a secret
 SIGNING_SECRET = "signingSecret"  # noqa: S105 - the name of the option, not a secret
 
 EmojiName = Annotated[
-    str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji as Slack writes it, such as eyes")
+    str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji in Slack, for example eyes")
 ]
 
 
@@ -43,7 +43,7 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
     )
 
 
-def complete(instance: Instance) -> str | None:
+def missing_option(instance: Instance) -> str | None:
     """Return a sentence about the missing option and how to set it, None when the options are complete."""
     options = instance.options
     if not instance.secret(BOT_TOKEN):

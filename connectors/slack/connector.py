@@ -86,7 +86,7 @@ class SlackConnector(AccountConnector):
         bot = await self.retry(self._identify_bot)
         self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
         self._inbound.channels = frozenset(self._options.channels)
-        await run_together(self._listen(self._inbound), self._catch_up.run(self._inbound))
+        await run_together(self._receive_events(self._inbound), self._catch_up.run(self._inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
@@ -157,7 +157,7 @@ class SlackConnector(AccountConnector):
         """Return the routes ``events``, ``commands`` and ``interactive``; none in Socket Mode."""
         return self._endpoint.routes() if self._endpoint is not None else ()
 
-    async def _listen(self, inbound: SlackInbound) -> None:
+    async def _receive_events(self, inbound: SlackInbound) -> None:
         if self._endpoint is None:
             await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
             return

@@ -125,7 +125,7 @@ class SlackInbound:
         self._intake = MessageIntake(context)
         self._background: set[asyncio.Task[None]] = set()
         self.channels: frozenset[str] = frozenset()
-        """The channels whose messages are accepted, besides direct messages; an empty set means all channels."""
+        """The enabled channels; an empty set enables all channels, and direct messages are always accepted."""
 
     async def take(self, kind: str, payload: Event) -> str:
         """Accept an event, a command or a button press; return the immediate reply to the user or "".
@@ -214,7 +214,7 @@ class SlackInbound:
         try:
             return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            # A malformed event is skipped: a retry would fail again and block the events after it.
+            # A malformed event is skipped: a retry would fail again and block later events.
             log.warning("slack.unreadable", channel=channel, ts=str(event.get("ts")), error=type(error).__name__)
             return None
 

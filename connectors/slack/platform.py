@@ -1,7 +1,7 @@
 """Slack's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.platforms import Platform
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions, complete
+from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions, missing_option
 
 platform = Platform(
     name=PLATFORM,
@@ -12,5 +12,5 @@ platform = Platform(
     },
     connector="connectors.slack.connector:SlackConnector",
     options=SlackOptions,
-    complete=complete,
+    complete=missing_option,
 )

@@ -114,7 +114,7 @@ def _find_addressing(event: Event, bot: SlackBot) -> Addressing:
 
 
 def _parse_edit(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the new version of an edited message; changes by Slack itself, such as link previews, are no edits."""
+    """Return the new version of an edited message; changes by Slack itself, for example link previews, are no edits."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
     if not edited or now.get("text") == before.get("text"):

@@ -10,7 +10,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.failures import PermanentSend
-from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, lines
+from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, render_lines
 from connectors.media import read_content
 from connectors.slack.api import Fields, call_slack, slack_errors
 from connectors.splitting import split
@@ -37,7 +37,7 @@ _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U000
 
 def mrkdwn(text: str) -> str:
     """Return the text as mrkdwn; line breaks stay, so that the text can be split at them."""
-    return "\n".join(lines(text, DIALECT))
+    return "\n".join(render_lines(text, DIALECT))
 
 
 def escape(text: str) -> str:

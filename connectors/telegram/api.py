@@ -28,7 +28,7 @@ CHANNEL = (
 )
 """Telegram's error texts for a chat that accepts no message; a closed topic is not among them."""
 UNREADABLE = "can't parse"
-"""Telegram's error text for markup that it cannot parse; the message was not sent."""
+"""Telegram's error text for invalid markup; the message was not sent."""
 EMPTY_TEXT = ("text is empty", "text must be non-empty")
 """Telegram's error texts for markup without text, for example an empty code block."""
 UNCHANGED = "message is not modified"

@@ -36,7 +36,7 @@ from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, Outg
 
 HOSTS = frozenset({"api.telegram.org"})
 MAX_DOWNLOAD_BYTES = 20 * 1000**2
-"""The largest file that a bot can download; the operator's own Bot API server has no such limit."""
+"""The largest file that a bot can download from Telegram; a Bot API server of the operator has no limit."""
 NO_TOKEN = "token is not a Telegram token, which is a number, a colon and letters; copy the token from @BotFather"  # noqa: S105
 NO_LINK = "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
 PRIVACY_HINT = (
@@ -99,7 +99,7 @@ class TelegramConnector(AccountConnector):
             inbound = TelegramInbound(self._context, bot, self._migrations, self._confirm_press)
             await inbound.restrict_to(self._options.channels)
             await self._register_commands()
-            await self._listen(inbound)
+            await self._receive_updates(inbound)
         finally:
             await self._client.close_when_idle()
 
@@ -175,7 +175,7 @@ class TelegramConnector(AccountConnector):
         """Return the route for Telegram's requests, ``/platforms/telegram/<account>``; none in polling mode."""
         return self._endpoint.routes() if self._endpoint is not None else ()
 
-    async def _listen(self, inbound: TelegramInbound) -> None:
+    async def _receive_updates(self, inbound: TelegramInbound) -> None:
         if self._endpoint is not None:
             self._endpoint.take = inbound.take
             await keep_webhook(self, self._client, self._options.webhook_url, self._secret, self._detail)

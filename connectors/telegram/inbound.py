@@ -147,7 +147,7 @@ class TelegramInbound:
 
     async def take(self, group: Group) -> None:
         """Accept the updates of one message; raises ``Backlogged`` and the errors of the store."""
-        events = [self._read(update) for update in group]
+        events = [self._parse_update(update) for update in group]
         messages = [event for event in events if isinstance(event, IncomingMessage) and self._is_wanted(event)]
         if messages:
             await self._intake.accept_in_order(join_album(messages))
@@ -160,12 +160,12 @@ class TelegramInbound:
                 await self._migrations.add(channel, to)
                 self._channels = self._channels | {to} if channel in self._channels else self._channels
 
-    def _read(self, update: RawUpdate) -> TelegramEvent:
+    def _parse_update(self, update: RawUpdate) -> TelegramEvent:
         try:
             parsed = telegram.Update.de_json(replace_unstorable(dict(update)), None)
             return migration_in(parsed) or press_in(parsed, self._bot) or message_in(parsed, self._bot)
         except UNREADABLE as error:
-            # A malformed update is skipped: a retry would fail again and block the updates after it.
+            # A malformed update is skipped: a retry would fail again and block later updates.
             kind = next((str(name) for name in update if name != "update_id"), "")
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None

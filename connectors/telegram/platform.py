@@ -1,7 +1,7 @@
 """Telegram's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.platforms import Platform
-from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, complete
+from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, missing_option
 
 platform = Platform(
     name=PLATFORM,
@@ -11,5 +11,5 @@ platform = Platform(
     },
     connector="connectors.telegram.connector:TelegramConnector",
     options=TelegramOptions,
-    complete=complete,
+    complete=missing_option,
 )

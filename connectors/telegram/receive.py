@@ -42,7 +42,7 @@ def text_of(message: Message) -> str:
     """Return the text or caption of a message, or else a description in brackets, for example of a location."""
     if message.text:
         return _spell_out_links(message.text, message.entities)
-    return _spell_out_links(message.caption, message.caption_entities) if message.caption else _describe(message)
+    return _spell_out_links(message.caption, message.caption_entities) if message.caption else _summarize(message)
 
 
 def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
@@ -59,22 +59,22 @@ def files_of(message: Message) -> Iterator[Attachment]:
     """Yield the files of a message by id: a link would contain the bot's token, and expire."""
     number = message.message_id
     if message.photo:
-        yield _file(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
+        yield _attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
     if message.voice:
-        yield _file(message.voice, f"voice-{number}.ogg", OGG)
+        yield _attachment(message.voice, f"voice-{number}.ogg", OGG)
     if message.audio:
-        yield _file(message.audio, f"audio-{number}.mp3", MP3)
+        yield _attachment(message.audio, f"audio-{number}.mp3", MP3)
     if message.video:
-        yield _file(message.video, f"video-{number}.mp4", MP4)
+        yield _attachment(message.video, f"video-{number}.mp4", MP4)
     if message.video_note:
-        yield _file(message.video_note, f"video-note-{number}.mp4", MP4)
+        yield _attachment(message.video_note, f"video-note-{number}.mp4", MP4)
     if message.document:  # Telegram sends an animation as a document too
-        yield _file(message.document, f"file-{number}", "")
+        yield _attachment(message.document, f"file-{number}", "")
     if message.sticker and not message.sticker.is_animated and not message.sticker.is_video:
-        yield _file(message.sticker, f"sticker-{number}.webp", WEBP)
+        yield _attachment(message.sticker, f"sticker-{number}.webp", WEBP)
 
 
-def _file(file: File, name: str, kind: str) -> Attachment:
+def _attachment(file: File, name: str, kind: str) -> Attachment:
     return Attachment(
         id=file.file_id,
         filename=getattr(file, "file_name", None) or name,
@@ -83,7 +83,7 @@ def _file(file: File, name: str, kind: str) -> Attachment:
     )
 
 
-def _describe(message: Message) -> str:
+def _summarize(message: Message) -> str:
     """Return a description in brackets of a message without text, "" if there is nothing to describe."""
     if message.venue:
         at = message.venue.location
@@ -201,7 +201,7 @@ def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
     author = message.from_user
     if text is None or (author is not None and author.id == bot.id) or not (text.strip() or files):
         return None
-    user_id, user_name, from_bot = _author(message)
+    user_id, user_name, from_bot = _read_author(message)
     return IncomingMessage(
         id=str(message.message_id),
         address=_address(bot, message.chat, message.message_thread_id if message.is_topic_message else None),
@@ -213,11 +213,11 @@ def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
         is_direct=is_direct,
         from_bot=from_bot,
         reply_to=str(answered.message_id) if answered is not None else "",
-        addressing=_addressing(message, bot),
+        addressing=_find_addressing(message, bot),
     )
 
 
-def _author(message: Message) -> tuple[str, str, bool]:
+def _read_author(message: Message) -> tuple[str, str, bool]:
     """Return the id and the name of a message's author, and whether the author is a bot.
 
     For an anonymous admin, and for an author who writes as a channel, the author is that chat: Telegram reports the
@@ -252,7 +252,7 @@ def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
     return f"{PAIR} {argument.strip()}" if word.lower() == START and is_code else text
 
 
-def _addressing(message: Message, bot: TelegramBot) -> Addressing:
+def _find_addressing(message: Message, bot: TelegramBot) -> Addressing:
     """Tell whether a message mentions the bot, commands it by name, or replies to it."""
     entities = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
     if any(_is_bot_name(entity, text, bot) for entity, text in entities.items()):

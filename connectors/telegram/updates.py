@@ -41,7 +41,7 @@ class TelegramPolling:
     def __init__(
         self, client: TelegramClient, inbound: TelegramInbound, running: Callable[[], Awaitable[None]]
     ) -> None:
-        """``running`` is called after each answer whose updates were accepted."""
+        """``running`` is called after each poll, once all its updates were accepted."""
         self._client = client
         self._inbound = inbound
         self._running = running
@@ -69,7 +69,7 @@ class TelegramPolling:
             updates = await self._client.request_updates(self._offset, wait, KINDS)
         except TelegramConflict:
             # After a conflict a long poll is made. A short poll would end the other process's poll, and the other
-            # process would end this process's poll in turn, endlessly and without a pause.
+            # process would then end the poll of this process, endlessly and without a pause.
             self._webhook_deleted, self._wait = False, WAIT_SECONDS
             raise
         numbered = [update for update in updates if isinstance(update.get("update_id"), int)]

@@ -240,17 +240,17 @@ class SocketQueue:
         self._full = asyncio.Event()
         self._written = asyncio.Event()
 
-    def say(self, frame: Fields) -> None:
+    def put(self, frame: Fields) -> None:
         """Queue a frame; mark the queue as full when too many frames wait."""
         if len(self._frames) < self._limit:
             self._append(frame)
         else:
             self._full.set()
 
-    def hint(self, frame: Fields) -> None:
+    def put_optional(self, frame: Fields) -> None:
         """Queue an optional frame; drop the frame if other frames wait."""
         if not self._frames and self._held is None:
-            self.say(frame)
+            self.put(frame)
 
     def push(self, message: OutgoingMessage) -> None:
         """Queue a live delivery, unless this socket already got the delivery."""
@@ -261,7 +261,7 @@ class SocketQueue:
                 self._full.set()
         elif message.id > self.cursor:
             self.cursor = message.id
-            self.say(delivery_frame(message))
+            self.put(delivery_frame(message))
 
     async def replay(self, page: Iterable[OutgoingMessage]) -> None:
         """Queue a page of missed deliveries, oldest first, and return when the page is written to the socket.
@@ -296,7 +296,7 @@ class SocketQueue:
             self._more.clear()
             self._written.set()
 
-    async def until_full(self) -> None:
+    async def wait_until_full(self) -> None:
         """Wait until too many frames wait; raises ``TooSlow`` then."""
         await self._full.wait()
         raise TooSlow
@@ -343,7 +343,7 @@ class SocketHub:
     def typing(self, channel: str) -> None:
         """Show in every socket of the channel that an answer is being written."""
         for queue in self._queues.get(channel, ()):
-            queue.hint({"type": "typing", "channelId": channel})
+            queue.put_optional({"type": "typing", "channelId": channel})
 
     def recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
         """Return the channel's deliveries of the last 30 seconds after the delivery ``after_id``."""

@@ -82,7 +82,7 @@ class WebIntake:
         user = web_user.identity.user_id
         opener = self._unwritten.get(address.channel, user)
         if opener != user or not await self._context.open_channel(address, user):
-            raise ChannelTaken("The channel belongs to somebody else.")
+            raise ChannelTaken("The channel belongs to another user.")
         self.release_channel(address)
 
 
@@ -151,7 +151,7 @@ class WebSession:
             with self._services.hub.subscribed(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(queue.drain(self._socket.send_text))
-                    tasks.create_task(queue.until_full())
+                    tasks.create_task(queue.wait_until_full())
                     tasks.create_task(self._answer_all(web_user, address, auth, queue))
         except* WebSocketDisconnect:
             pass
@@ -166,11 +166,11 @@ class WebSession:
     ) -> None:
         tokens = self._services.tokens
         user = web_user.identity.user_id
-        queue.say(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(web_user), tokens.instance))
+        queue.put(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(web_user), tokens.instance))
         await self._resume(address, auth.last_id, queue)
         while True:
             text = await self._receive_text()
-            queue.say(await self._answer_frame(web_user, address, text))
+            queue.put(await self._answer_frame(web_user, address, text))
 
     async def _resume(self, address: Address, last_id: int | None, queue: SocketQueue) -> None:
         if last_id is None:
@@ -189,7 +189,7 @@ class WebSession:
             # An id above the newest means that an older store was restored, so the client saw none of its deliveries.
             queue.cursor = 0
             queue.catch_up(self._services.hub.recent(address.channel, 0))
-            queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
+            queue.put({"type": "resumed", "lastId": max(queue.cursor, newest)})
             return
         page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         while len(page) == REPLAY_PAGE:
@@ -197,7 +197,7 @@ class WebSession:
             page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         # The last page, uncommitted deliveries and live deliveries held back during the replay are merged in one step.
         queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
-        queue.say({"type": "resumed", "lastId": queue.cursor})
+        queue.put({"type": "resumed", "lastId": queue.cursor})
 
     async def _answer_frame(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}

@@ -97,7 +97,7 @@ UPLOAD_SECONDS = 180.0
 PRODUCT = {"messaging_product": "whatsapp"}
 BAD_PROXY = (
     "the proxy in the environment (HTTPS_PROXY or ALL_PROXY) cannot be used to reach WhatsApp: set "
-    "an address such as http://proxy.example:3128, or name graph.facebook.com in NO_PROXY"
+    "an address like http://proxy.example:3128, or name graph.facebook.com in NO_PROXY"
 )
 
 Fields = Mapping[str, Any]

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from connectors.failures import FailureScope, PermanentSend
-from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
+from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, render_lines
 from maestro.domain.messages import OutgoingMessage
 
 Body = Mapping[str, Any]
@@ -29,7 +29,7 @@ def marked(text: str) -> str:
     Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
     """
     source = [line for block in blocks(text.split("\n")) for line in block]
-    rendered = list(lines("\n".join(source), DIALECT))
+    rendered = list(render_lines("\n".join(source), DIALECT))
     is_open = sum(line == TICKS for line in rendered) % 2 == 1
     result = "\n".join([*rendered, TICKS] if is_open else rendered)
     return result if result.strip() else text

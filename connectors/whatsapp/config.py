@@ -13,7 +13,7 @@ APP_SECRET = "appSecret"  # noqa: S105 - the name of the option, not a secret
 VERIFY_TOKEN = "verifyToken"  # noqa: S105 - the name of the option, not a secret
 
 Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
-GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v26.0")]
+GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version, for example v26.0")]
 
 
 class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
@@ -45,7 +45,7 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
     template_language: str = Field(default="en", max_length=16, description="the language code of the template")
 
 
-def complete(instance: Instance) -> str | None:
+def missing_option(instance: Instance) -> str | None:
     """Return a sentence about the missing option and how to set it, None when the options are complete."""
     if not instance.secret(ACCESS_TOKEN):
         return "accessToken is missing; create a token of a system user that may send messages"

@@ -1,7 +1,7 @@
 """WhatsApp's entry in the list of platforms: its secrets, its options and its connector."""
 
 from connectors.platforms import Platform
-from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions, complete
+from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions, missing_option
 
 platform = Platform(
     name=PLATFORM,
@@ -12,5 +12,5 @@ platform = Platform(
     },
     connector="connectors.whatsapp.connector:WhatsAppConnector",
     options=WhatsAppOptions,
-    complete=complete,
+    complete=missing_option,
 )

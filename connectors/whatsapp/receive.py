@@ -198,7 +198,7 @@ def _read_safely(read: Callable[..., WhatsAppEvent | None], *arguments: object) 
     try:
         return read(*arguments)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
-        # A malformed message is skipped: a retry would fail again and block the messages after it.
+        # A malformed message is skipped: a retry would fail again and block later messages.
         return SkippedEvent(f"unreadable ({type(error).__name__})")
 
 

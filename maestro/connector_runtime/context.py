@@ -1,7 +1,4 @@
-"""The context of a connector: Maestro's services for it, backed by the store.
-
-See docs/architecture.md: who may import whom.
-"""
+"""The context of a connector: Maestro's services for it, backed by the store (docs/architecture.md)."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -56,7 +56,7 @@ class ConnectorFactory:
         """Create the connector of a bot; the first call for a platform imports its library, which takes a moment."""
         return platform(row.platform).connect(instance, context)
 
-    def state_of(self, row: BotInstance) -> str:
+    def settings_digest(self, row: BotInstance) -> str:
         """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
         try:
             instance = self.instance(row)

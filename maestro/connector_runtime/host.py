@@ -25,7 +25,7 @@ LOOK_SECONDS = 1.0
 async def lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the connector's lease during the block; wait while another process has the lease.
 
-    The lease locks the platform and account, whose queue only one process may poll, and the token, which two accounts
+    The lease locks the platform and account, as only one process may poll the queue, and the token, which two accounts
     might share by mistake: a platform would drop one of two connections, or give every message to both.
 
     Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.

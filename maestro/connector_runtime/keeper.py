@@ -104,7 +104,7 @@ class BotKeeper:
             rows = [row for row in tx.bots.all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
         return row_version, {
-            (row.platform, row.account): EnabledBot(row, self._factory.state_of(row)) for row in chosen
+            (row.platform, row.account): EnabledBot(row, self._factory.settings_digest(row)) for row in chosen
         }
 
     async def _replace_outdated(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:

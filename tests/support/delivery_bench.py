@@ -62,7 +62,7 @@ class Platform:
         """It is here."""
         return True
 
-    def refused(self, address: Address, reason: str) -> None:
+    def report_refusal(self, address: Address, reason: str) -> None:
         """Note that the account is refused."""
         self.refusals.append(reason)
 

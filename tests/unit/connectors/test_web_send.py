@@ -31,7 +31,7 @@ async def is_full(line: SocketQueue) -> bool:
     """Tell whether the line gave its client up."""
     try:
         async with asyncio.timeout(0.01):
-            await line.until_full()
+            await line.wait_until_full()
     except TooSlow:
         return True
     except TimeoutError:
@@ -70,7 +70,7 @@ async def test_too_much_during_a_replay_gives_up_too() -> None:
 async def test_a_long_absence_is_not_a_slow_reader() -> None:
     line = SocketQueue(limit=3, cursor=0)
     line.catch_up(message(number) for number in range(1, 101))
-    line.say({"type": "resumed"})
+    line.put({"type": "resumed"})
     assert not await is_full(line)
     assert (await written(line))[-2:] == [100, "resumed"]
 
@@ -102,12 +102,12 @@ async def test_a_page_is_written_before_the_next_is_wanted_and_live_deliveries_w
 
 async def test_typing_is_dropped_while_something_waits() -> None:
     line = SocketQueue(limit=3, cursor=0)
-    line.hint({"type": "typing"})
+    line.put_optional({"type": "typing"})
     line.catch_up(())
     line.push(message(1))
-    line.hint({"type": "typing"})
+    line.put_optional({"type": "typing"})
     assert await written(line) == [1]
-    line.hint({"type": "typing"})
+    line.put_optional({"type": "typing"})
     assert await written(line) == ["typing"]
 
 

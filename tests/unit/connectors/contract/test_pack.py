@@ -207,17 +207,17 @@ class TestPaper(ConnectorContract):
 
 CONTRACT = ConnectorContract()
 FINDS: dict[Flaw, Callable[[Bench], Awaitable[None]]] = {
-    Flaw.ACKNOWLEDGES_FIRST: CONTRACT.test_what_the_store_refused_comes_again,
+    Flaw.ACKNOWLEDGES_FIRST: CONTRACT.test_a_message_that_the_store_refused_arrives_again,
     Flaw.MAKES_IDS: CONTRACT.test_the_same_event_three_times_is_one_message,
     Flaw.OVERTAKES: CONTRACT.test_messages_keep_their_order,
     Flaw.ACCEPTS_TWICE: CONTRACT.test_a_crash_between_store_and_acknowledgement_doubles_nothing,
-    Flaw.TRIES_AGAIN: CONTRACT.test_what_was_taken_without_a_word_is_there_once,
-    Flaw.CALLS_A_CUT_UNSENT: CONTRACT.test_what_was_taken_without_a_word_is_there_once,
-    Flaw.FINDS_NOTHING: CONTRACT.test_what_was_taken_without_a_word_is_there_once,
-    Flaw.EXAGGERATES: CONTRACT.test_the_longest_chunk_is_taken_whole,
+    Flaw.TRIES_AGAIN: CONTRACT.test_a_send_without_an_answer_appears_once,
+    Flaw.CALLS_A_CUT_UNSENT: CONTRACT.test_a_send_without_an_answer_appears_once,
+    Flaw.FINDS_NOTHING: CONTRACT.test_a_send_without_an_answer_appears_once,
+    Flaw.EXAGGERATES: CONTRACT.test_the_longest_chunk_is_accepted_whole,
     Flaw.MISTAKES_SCOPES: CONTRACT.test_each_failure_has_its_class,
-    Flaw.GIVES_UP: CONTRACT.test_what_the_platform_did_not_take_may_be_sent_again,
-    Flaw.TELLS_THE_TOKEN: CONTRACT.test_no_report_holds_the_token,
+    Flaw.GIVES_UP: CONTRACT.test_a_message_that_was_not_accepted_is_sent_again,
+    Flaw.TELLS_THE_TOKEN: CONTRACT.test_no_report_contains_the_token,
     Flaw.HAS_NO_RECEIPT: CONTRACT.test_a_chunk_arrives_with_a_receipt,
 }
 

@@ -235,7 +235,7 @@ async def test_a_button_that_means_nothing_any_more_says_so(bot: TelegramBot) ->
     receipt = await bot.connector.send(chunk("pick", ADA, buttons=(Button(label="Yes", value="yes"),)))
     await bot.telegram.press(ADA, ADA, int(receipt.platform_message_id), 0)
     [call] = await bot.telegram.until_called("answerCallbackQuery")
-    assert ("any more" in call.arguments["text"], bot.context.inbox) == (True, [])
+    assert ("expired" in call.arguments["text"], bot.context.inbox) == (True, [])
 
 
 async def test_a_press_where_nobody_listens_is_confirmed_all_the_same(telegram: TelegramServer) -> None:
