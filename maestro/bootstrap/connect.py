@@ -69,7 +69,7 @@ class Connect(SeparateProcess):
     def _requested_connectors(self, connectors: Sequence[Connector]) -> list[Connector]:
         """Return the connectors of the requested platforms; raises ``ConfigurationError`` for an unknown platform.
 
-        The keeper of bots connects the bots of other platforms when an operator adds or enables them.
+        The keeper of bots connects the bots of the other requested platforms.
         """
         known = {connector.platform for connector in connectors} | set(platforms())
         missing = [platform for platform in self._platforms if platform not in known]

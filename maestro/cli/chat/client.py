@@ -113,7 +113,7 @@ class ChatClient:
             return
         if isinstance(error, InvalidStatus):
             raise ChatRefused(
-                f"{self._address.url} answers with HTTP {error.response.status_code}: no web connector runs there, or its "
+                f"{self._address.url} answers with HTTP {error.response.status_code}: it is no web connector, or its "
                 "webui.allowedHosts does not name this host"
             ) from error
         raise ConnectorUnreachable(
