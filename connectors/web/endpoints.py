@@ -107,7 +107,7 @@ async def receive_file(request: Request, cap: int, folder: Path | None) -> Uploa
 
 def store_upload(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     """Check the bytes of an upload and copy them to a file in ``folder``; raises ``UnsupportedMedia``."""
-    content_type = detect_type(source)
+    content_type = detect_upload_type(source)
     source.seek(0)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def delete_stale_uploads(folder: Path, until: float) -> None:
                 path.unlink()
 
 
-def detect_type(source: BinaryIO) -> str:
+def detect_upload_type(source: BinaryIO) -> str:
     """Return the content type of a file by its bytes; raises ``UnsupportedMedia`` for markup and unknown types."""
     head = source.read(HEAD_BYTES)
     known = detect_type(head)

@@ -174,7 +174,7 @@ class WebAuthenticator:
             await asyncio.sleep(self._throttle.delay(caller).total_seconds())
         if not expected or not hmac.compare_digest(_digest(api_key), _digest(expected)):
             if expected:
-                self._throttle.refuse(caller)
+                self._throttle.record_failure(caller)
             raise Unauthorized("The apiKey is wrong, or the resume token sent in its place is not valid.")
         return True
 

@@ -34,7 +34,7 @@ def own(tmp_path: Path) -> Path:
 def loader(rows: JobRows, own: Path) -> SkillLoader:
     """Return what a worker keeps the store in line with; it has looked once."""
     loader = SkillLoader(rows.store, SkillFolder(own), seconds=1)
-    loader.look()
+    loader.load_changes()
     return loader
 
 
@@ -96,7 +96,7 @@ async def test_the_list_goes_page_by_page_and_shows_problems_of_every_file(
 ) -> None:
     broken = write_skill(own, "broken.md", "no skill")
     odd = write_skill(own, "odd.md", skill_text("odd", "tea", more="colour: green\n"))
-    loader.look()
+    loader.load_changes()
     whole = (await http.get("/api/skills")).json()
     assert [item["slug"] for item in whole["items"]] == sorted(item["slug"] for item in whole["items"])
     assert {item["slug"]: item["enabled"] for item in whole["items"]}["code-review"]
@@ -120,7 +120,7 @@ async def test_a_skill_is_switched_and_stays_so_when_its_file_changes(
     assert (await http.patch("/api/skills/tea", json={"enabled": False})).status_code == 200
     assert (await http.patch("/api/skills/tea", json={})).json()["enabled"] is False
     (own / "tea.md").write_text(skill_text("tea", "tea", body="Warm the pot."))
-    loader.look()
+    loader.load_changes()
     shown = (await http.get("/api/skills/tea")).json()
     assert (shown["enabled"], shown["body"]) == (False, "Warm the pot.")
     assert (await http.patch("/api/skills/tea", json={"enabled": True})).json()["enabled"] is True
@@ -154,8 +154,8 @@ async def test_an_own_skill_goes_with_its_file_and_a_shipped_one_comes_back(
     back = (await http.get("/api/skills/debugging")).json()
     assert (back["shipped"], back["body"].startswith("# Finding")) == (True, True)
     before = await slugs(http)
-    loader.look()
-    loader.look()
+    loader.load_changes()
+    loader.load_changes()
     assert await slugs(http) == before
     assert audited(rows)[2:] == [("operator", "skill.remove", "tea"), ("operator", "skill.remove", "debugging")]
 

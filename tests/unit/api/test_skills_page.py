@@ -44,7 +44,7 @@ def own(tmp_path: Path) -> Path:
 @pytest.fixture
 async def http(rows: JobRows, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the dashboard as the operator."""
-    SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
+    SkillLoader(rows.store, SkillFolder(own), seconds=1).load_changes()
     tools = tool_names(LiveSettings.unchanging(Settings()))
     control = SkillOperations(rows.store, SkillFolder(own), tools)
     async with client(app_of(rows, skills=control), auth=BASIC) as http:
@@ -151,7 +151,7 @@ async def test_a_skill_is_switched(rows: JobRows, http: httpx.AsyncClient) -> No
 
 
 async def test_a_viewer_tries_and_changes_nothing(rows: JobRows, own: Path) -> None:
-    SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
+    SkillLoader(rows.store, SkillFolder(own), seconds=1).load_changes()
     control = SkillOperations(rows.store, SkillFolder(own))
     async with client(app_of(rows, skills=control), auth=VIEWER) as viewer:
         assert ">yes<" in (await viewer.post(f"{PAGE}/try", data={"message": "tea"})).text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maestro.cli.main import run
-from maestro.cli.processes.migrate import sentence
+from maestro.cli.processes.migrate import outcome_sentence
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import Migration, MigrationOutcome, migrate
 from maestro.installation.storage import open_existing_store
@@ -73,7 +73,7 @@ def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
 
 def test_an_upgrade_names_both_schemas() -> None:
     done = Migration(outcome=MigrationOutcome.UPGRADED, database=Path("maestro.db"), before="0001", after="0002")
-    assert sentence(done) == "Brought the database maestro.db from schema 0001 to 0002."
+    assert outcome_sentence(done) == "Brought the database maestro.db from schema 0001 to 0002."
 
 
 def test_it_joins_processes_of_this_release(tmp_path: Path) -> None:

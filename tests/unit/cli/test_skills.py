@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Maestro
 @pytest.fixture(autouse=True)
 def looked(rows: JobRows, tmp_path: Path) -> None:
     """Let a Maestro have started here once."""
-    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).look()
+    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).load_changes()
 
 
 def actions(rows: JobRows) -> list[tuple[str, str, str]]:
@@ -98,7 +98,7 @@ def test_a_message_is_tried_with_the_tools_and_skills_of_an_agent(
 
 def test_problems_of_files_stand_below_the_list(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:
     broken = write_skill(tmp_path / "skills", "broken.md", "no skill")
-    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).look()
+    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).load_changes()
     assert f"{broken}: the file has no front matter" in maestro("skills", "list").out
     [problem] = maestro("skills", "list", "--json").json["problems"]
     assert problem["source"] == str(broken)
@@ -108,7 +108,7 @@ def test_a_command_from_another_folder_touches_no_file(
     rows: JobRows, maestro: Maestro, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_skill(tmp_path / "skills", "tea.md", skill_text("tea", "tea"))
-    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).look()
+    SkillLoader(rows.store, SkillFolder(tmp_path / "skills"), seconds=1).load_changes()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     ran = maestro("skills", "remove", "tea", "--data-dir", str(tmp_path / "data"))

@@ -90,7 +90,7 @@ async def test_numbers_that_share_a_token_are_told_apart() -> None:
 
 async def test_a_poor_name_is_told_to_operators() -> None:
     async with whatsapp_and_number(start=False) as number:
-        described = number.connector._describe({"quality_rating": "RED"})
+        described = number.connector._describe_number({"quality_rating": "RED"})
         assert "users report or block the number" in described
 
 

@@ -149,15 +149,15 @@ def test_the_step_is_the_one_that_did_not_end_well_else_the_one_after_what_is_do
 def test_a_message_is_restarted_once_even_when_two_of_its_jobs_match() -> None:
     newer = job("message-2")
     outlooks = JobPreviews(RESTART, Prices())
-    assert outlooks.of(prospect(job("message-1"), newest=newer)).problem == ""
-    assert "message-1 of this batch" in outlooks.of(prospect(newer)).problem
-    assert outlooks.of(prospect(job("message-3"))).problem == ""
+    assert outlooks.preview_job(prospect(job("message-1"), newest=newer)).problem == ""
+    assert "message-1 of this batch" in outlooks.preview_job(prospect(newer)).problem
+    assert outlooks.preview_job(prospect(job("message-3"))).problem == ""
 
 
 def test_only_open_jobs_are_cancelled() -> None:
     outlooks = JobPreviews(CANCEL, Prices())
-    assert outlooks.of(prospect(job(status=JobStatus.RUNNING))).problem == ""
-    assert "nothing to cancel" in outlooks.of(prospect(job(status=JobStatus.COMPLETED))).problem
+    assert outlooks.preview_job(prospect(job(status=JobStatus.RUNNING))).problem == ""
+    assert "nothing to cancel" in outlooks.preview_job(prospect(job(status=JobStatus.COMPLETED))).problem
 
 
 def test_a_forecast_adds_up() -> None:
@@ -165,10 +165,10 @@ def test_a_forecast_adds_up() -> None:
     found = build_batch_preview(
         RESUME,
         [
-            outlooks.of(prospect(job("message-1"), call())),
-            outlooks.of(prospect(job("message-2"), call(state=CallState.FAILED))),
-            outlooks.of(prospect(job("message-3", JobStatus.COMPLETED))),
-            outlooks.of(prospect(job("message-4", JobStatus.COMPLETED))),
+            outlooks.preview_job(prospect(job("message-1"), call())),
+            outlooks.preview_job(prospect(job("message-2"), call(state=CallState.FAILED))),
+            outlooks.preview_job(prospect(job("message-3", JobStatus.COMPLETED))),
+            outlooks.preview_job(prospect(job("message-4", JobStatus.COMPLETED))),
             JobPreview("nobody", "", "job nobody does not exist"),
         ],
     )
