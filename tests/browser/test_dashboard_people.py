@@ -145,7 +145,7 @@ async def close_and_open(at: Desk, discord: DiscordServer) -> None:
     row = at.row(f"discord/mine/{direct.id}")
     await expect(row).to_contain_text("403")
     await at.press(re.compile("^Send to .* again$"), row)
-    await at.said("The channel is sent to again.")
+    await at.said("The channel is enabled")
     discord.say(dora, direct, "and now?")
     await told(discord, direct, "answer to: and now?")
 
