@@ -35,7 +35,7 @@ class PortListener:
 
 def find_listener(port: int) -> PortListener | None:
     """Return the process that listens on the port; None if no process does, or if it is hidden from this user."""
-    sockets = {f"socket:[{inode}]" for table in TABLES for inode in _listening_inodes(PROC / table, port)}
+    sockets = {f"socket:[{inode}]" for table in TABLES for inode in _listener_inodes(PROC / table, port)}
     if not sockets:
         return None
     for process in PROC.glob("[0-9]*"):
@@ -48,7 +48,7 @@ def find_listener(port: int) -> PortListener | None:
     return None
 
 
-def _listening_inodes(table: Path, port: int) -> Iterator[str]:
+def _listener_inodes(table: Path, port: int) -> Iterator[str]:
     try:
         lines = table.read_text().splitlines()[1:]
     except OSError:

@@ -43,7 +43,7 @@ class InvalidSkill(ConfigurationError):
     public = "The skill is not valid."
 
 
-def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+def split_yaml_header(text: str) -> tuple[dict[str, Any], str]:
     """Split a skill file into its front matter, with every scalar as text, and its body.
 
     Raises ``InvalidSkill`` if the front matter is missing or not valid.
@@ -125,7 +125,7 @@ def read_skill(data: bytes) -> SkillFile:
     An unknown key or an unusable pattern becomes an entry of ``problems``, and the skill works without it; every other
     mistake raises ``InvalidSkill``.
     """
-    front, body = split_front_matter(_decode_file(data))
+    front, body = split_yaml_header(_decode_file(data))
     texts = {key: _read_line(front, key, length) for key, length in _LENGTHS.items()}
     slug = _read_line(front, "slug", 63)
     if not _is_valid(_SLUG, slug):
