@@ -310,7 +310,7 @@ async def test_a_conversation_goes_on_after_a_restart(screen: Terminal, chatter:
     await screen.type("before\r")
     await screen.shows("you said before")
     await chatter.maestro.kill()
-    await screen.shows("Maestro is away")
+    await screen.shows("Maestro is unreachable")
     await screen.type("meanwhile\r")
     await chatter.maestro.start()
     await screen.shows("you said meanwhile")

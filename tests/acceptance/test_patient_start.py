@@ -70,8 +70,8 @@ async def test_an_expired_key_is_named(tmp_path: Path, server: TemporalApart) ->
         key_gate(server.port, key="the-new-key-of-this-month") as gate,
         started(tmp_path, "worker", address=gate.address, apiKey=KEY) as maestro,
     ):
-        await maestro.says("says that our API key has expired")
-        await maestro.says("put it where temporal.apiKey is read from and start again")
+        await maestro.says("says that the API key has expired")
+        await maestro.says("put it where temporal.apiKey is read from and restart Maestro")
 
 
 async def test_search_attributes_that_are_missing_are_added(tmp_path: Path, server: TemporalApart) -> None:

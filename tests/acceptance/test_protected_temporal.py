@@ -45,7 +45,7 @@ async def test_messages_wait_while_the_api_key_is_refused_and_are_answered_after
             assert await client.ask("before", patience=PATIENCE) == "answer to: before"
 
             gate.key = "a newer key"
-            await says(maestro, "our API key has expired")
+            await says(maestro, "the API key has expired")
             assert (await client.say("meanwhile"))["type"] == "ack"
             await says(maestro, "Temporal does not start 1 job(s), which wait in the store")
 
@@ -55,7 +55,7 @@ async def test_messages_wait_while_the_api_key_is_refused_and_are_answered_after
 
             await maestro.ended("key", "completed", 2)
             assert [line for line in maestro.said if KEY in line] == []
-            for words in ("our API key has expired", "works again", "does not start"):
+            for words in ("the API key has expired", "works again", "does not start"):
                 assert len([line for line in maestro.said if words in line]) == 1
     assert [request.last_user for request in maestro.llm.requests] == ["before", "meanwhile"]
 
@@ -68,7 +68,7 @@ async def test_an_answer_that_comes_while_the_key_is_refused_is_not_bought_again
             await client.say("slow question")
             await maestro.asked("slow question")
             gate.key = "a newer key"
-            await says(maestro, "our API key has expired")
+            await says(maestro, "the API key has expired")
             await maestro.until("SELECT 1 FROM llm_calls WHERE state = 'answered'")
             gate.key = KEY
             assert (await client.wait_for("message", patience=PATIENCE))["content"] == "answer to: slow question"

@@ -158,7 +158,7 @@ async def test_a_stranger_is_paired_and_then_answered_the_first_message_too_once
         assert not [channel for channel, _ in maestro.taps.typed if channel == "stranger"]
 
         approved = await people(maestro, "pairings", "approve", wish["code"].lower())
-        assert (approved.code, approved.output) == (0, f"web:{grace.user} is let in\n")
+        assert (approved.code, approved.output) == (0, f"web:{grace.user} has access\n")
         assert (await grace.wait_for("message", patience=60))["content"] == LET_IN
         with maestro.operator() as operator:
             await operator.jobs.replay(second["id"], ReplayMode.RESTART, "a test")

@@ -112,7 +112,7 @@ async def test_a_key_that_expired(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         found = await broken(Endpoint(gate.address, "default", api_key="an-old-key"))
     assert found.check == "Temporal"
-    assert "our API key has expired" in found.found
+    assert "the API key has expired" in found.found
     assert "temporal.apiKey" in found.fix
 
 
@@ -150,7 +150,7 @@ async def test_search_attributes_that_are_missing_are_named_with_the_command(fre
     command = (
         f"temporal operator search-attribute create -n {fresh.namespace} --name Agent --name Outcome --type Keyword"
     )
-    assert found.fix == f"`maestro init` adds them, or `{command}`"
+    assert found.fix == f"`maestro init` adds the missing ones, or `{command}`"
     [done] = await prepare(fresh, THREE_DAYS)
     assert done == f"Added the search attributes Agent, Outcome to namespace {fresh.namespace}."
     assert await client.count_workflows("Agent = 'nobody'") is not None

@@ -184,7 +184,7 @@ def test_where_there_is_no_room_the_job_waits_as_a_row(store: Store) -> None:
     assert enter(store, first, 1, small).begun
     waiting = enter(store, second, 2, small)
     assert not waiting.begun
-    assert "when there is room" in waiting.reason
+    assert "the limit of background jobs is reached" in waiting.reason
     made = job(store, f"{second}-2")
     assert made is not None
     assert made.status is JobStatus.PENDING

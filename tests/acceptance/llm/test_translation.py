@@ -216,7 +216,7 @@ async def test_a_litellm_that_has_moved_still_answers_and_says_so(
     assert response.content == f"answer to: {SAID}"
     [line] = logs
     assert (line["event"], line["error"]) == ("llm.translation_unavailable", "AttributeError")
-    assert "install the release of litellm that Maestro asks for" in line["effect"]
+    assert "install the release of litellm that Maestro requires" in line["effect"]
 
 
 async def test_a_provider_that_only_litellm_knows_is_asked_through_its_entry_point(

@@ -60,7 +60,7 @@ async def test_an_agent_is_made_shown_and_changed(http: httpx.AsyncClient) -> No
         ("POST", "/agents", {"slug": "bob", "sytemPrompt": ""}, 400, "body sytemPrompt: Extra inputs"),
         ("PATCH", "/agents/ada", {"slug": "bob"}, 400, "body slug: Extra inputs"),
         ("PATCH", "/agents/ada", {"name": None}, 400, "body name: Input should be a valid string"),
-        ("PATCH", "/agents/ada", {"role": "coder", "version": 9}, 409, "is at version 1, and this change"),
+        ("PATCH", "/agents/ada", {"role": "coder", "version": 9}, 409, "its version is 1, but this change"),
         ("PATCH", "/agents/bob", {}, 404, "there is no agent 'bob'"),
         ("GET", "/agents/ada/versions/7", None, 404, "agent ada has no version 7"),
         ("POST", "/agents/ada/rollback", {"version": 0}, 400, "body version: Input should be greater"),

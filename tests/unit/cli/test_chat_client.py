@@ -233,7 +233,7 @@ async def test_a_channel_that_is_not_ours_any_more_is_replaced_by_another(tmp_pa
             (kept,) = (tmp_path / "maestro" / "chat").iterdir()
             visit = ChatVisit.model_validate_json(kept.read_text())
             kept.write_text(visit.model_copy(update={"resume_token": ""}).model_dump_json())
-    assert "not yours any more" in ended.errors
+    assert "now belongs to another user" in ended.errors
     assert len({message.address for message in server.context.inbox}) == 2
 
 
@@ -299,7 +299,7 @@ async def test_a_notice_in_the_place_of_an_answer_is_a_failure(
 
 async def test_a_message_that_is_not_taken_in_time_is_told_apart_from_one_without_an_answer() -> None:
     async with web_server() as server:
-        for context_limit, words in ((10, "no answer within"), (0, "has not taken the message")):
+        for context_limit, words in ((10, "no answer within"), (0, "has not confirmed the message")):
             server.context.limit = context_limit
             with pytest.raises(NoAnswer, match=words):
                 await ask(newcomer(server), "hello", 1, ChatScreen(as_json=False))

@@ -66,7 +66,7 @@ def test_a_fact_is_added_changed_and_forgotten(maestro: Maestro) -> None:
 
 def test_what_cannot_be_is_refused_in_a_line(maestro: Maestro) -> None:
     for arguments, code, reason in (
-        (("add", "ada", "Likes tea!"), 1, "fact 1 says the same"),
+        (("add", "ada", "Likes tea!"), 1, "fact 1 has the same content already"),
         (("add", "ada", " "), 2, "needs words"),
         (("add", "ada", "x" * 501), 2, "501 characters"),
         (("forget", "ada", "77"), 1, "ada has no fact 77"),

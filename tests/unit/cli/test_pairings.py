@@ -8,7 +8,7 @@ from tests.unit.cli.conftest import Maestro
 
 def test_people_are_let_in_listed_and_forgotten(rows: JobRows, maestro: Maestro) -> None:
     assert maestro("pairings", "list").out == "No user asks for access.\n"
-    assert maestro("people", "list").out.startswith("Nobody was let in yet;")
+    assert maestro("people", "list").out.startswith("No user has access by a pairing yet;")
     rows.clock.now = utc_now()
     wish(rows, "ada", "ABCDEFGH")
     head, row = maestro("pairings", "list").out.splitlines()
@@ -37,6 +37,6 @@ def test_who_is_refused_and_a_code_that_ran_out(rows: JobRows, maestro: Maestro)
 def test_an_invitation_is_a_line_to_send(maestro: Maestro) -> None:
     line, meaning = maestro("pairings", "invite").out.splitlines()
     assert line.startswith("/pair ")
-    assert "is let in, once" in meaning
+    assert "gets access" in meaning
     made = maestro("pairings", "invite", "--owner", "--json").json
     assert (len(made["code"]), made["owner"]) == (8, True)

@@ -100,9 +100,9 @@ def test_no_call_is_a_sentence(rows: JobRows, maestro: Maestro) -> None:
         (("--until", "9999-12-31"), "2999-12-31"),
         (("--by", "mood"), "mood"),
         (("--csv", "--json"), "leave one out"),
-        (("--latency", "--budgets"), "one of --latency and --budgets"),
-        (("--budgets", "--csv"), "--budgets and --csv"),
-        (("--latency", "--model", "gpt"), "--model says nothing"),
+        (("--latency", "--budgets"), "--latency and --budgets exclude each other"),
+        (("--budgets", "--csv"), "budgets have no CSV form"),
+        (("--latency", "--model", "gpt"), "--model does not filter latency"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(options: tuple[str, ...], why: str, maestro: Maestro) -> None:

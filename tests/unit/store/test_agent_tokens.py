@@ -91,7 +91,7 @@ def test_that_a_token_is_used_is_noted_once_a_minute(rows: JobRows) -> None:
 
 def test_no_agent_has_more_tokens_than_anybody_can_look_after(rows: JobRows) -> None:
     numbers = [make(rows).id for _ in range(MOST_TOKENS)]
-    with pytest.raises(Conflict, match="revoke those that are not used"):
+    with pytest.raises(Conflict, match="revoke unused tokens first"):
         make(rows)
     revoke(rows, numbers[0])
     make(rows)

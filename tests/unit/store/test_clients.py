@@ -84,7 +84,7 @@ def test_a_client_that_somebody_speaks_of_stays(store: Store) -> None:
             tx.users.clients.remove(acme, GRACE)
         tx.agents.change(ada, AgentChange(client=""), GRACE)
         binding = tx.agents.change_binding(tx.agents.channel(1), BindingChange(client="Acme"), GRACE)
-        with pytest.raises(Conflict, match="the binding of the channel code names it"):
+        with pytest.raises(Conflict, match="the binding of the channel code names this client"):
             tx.users.clients.remove(acme, GRACE)
         tx.agents.change_binding(binding, BindingChange(client=""), GRACE)
         tx.users.clients.remove(acme, GRACE)

@@ -364,7 +364,7 @@ def test_operators_cannot_repeat_a_fact_nor_touch_another_agents(rows: JobRows) 
     learn(rows, "likes tea", "likes milk")
     with rows.store.begin() as tx:
         edits, agent = tx.memory, ada(tx)
-        with pytest.raises(Conflict, match="fact 1 says the same"):
+        with pytest.raises(Conflict, match="fact 1 has the same content already"):
             edits.add(agent, NewFact(content="Likes tea!"), "operator")
         with pytest.raises(Conflict, match="fact 1 says the same"):
             edits.change(agent, 2, FactChange(content="likes the tea"), "operator")

@@ -214,7 +214,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_a_time_without_a_zone_is_refused(store: Store) -> None:
     naive = Store(Path(store_path(store)), clock=lambda: datetime(2026, 1, 1))
-    with pytest.raises(Exception, match="without a zone"), naive.begin() as tx:
+    with pytest.raises(Exception, match="without a time zone"), naive.begin() as tx:
         tx.system.audit.add("ada", "wrote")
     naive.close()
 

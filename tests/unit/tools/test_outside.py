@@ -196,7 +196,7 @@ async def test_two_calls_at_once_put_one_question(rows: JobRows) -> None:
 async def test_an_agent_has_only_so_many_questions_open(rows: JobRows) -> None:
     for number in range(MOST_OPEN):
         await ask(rows, f"{number}?")
-    with pytest.raises(ToolFailure, match="questions are open already"):
+    with pytest.raises(ToolFailure, match="questions of this agent are open"):
         await ask(rows, "one more?")
     assert (await ask(rows, "7?"))["questionId"] == 8
     answer(rows.store, 8)

@@ -72,7 +72,7 @@ async def test_telegrams_own_server_is_not_asked_for_more_than_it_gives(
     telegram: TelegramServer, tmp_path: Path
 ) -> None:
     async with telegram_bot(telegram, start=False, base_url="") as bot:
-        with pytest.raises(PermanentFetch, match="at most 20,000,000"):
+        with pytest.raises(PermanentFetch, match="the limit of Telegram for bots is 20,000,000"):
             await bot.connector.fetch(Attachment(id="x", size=21 * 1000**2), tmp_path)
 
 

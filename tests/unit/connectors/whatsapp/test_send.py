@@ -248,7 +248,7 @@ async def test_after_a_day_it_goes_as_a_template_in_one_line() -> None:
         failure = await failed(number, "all of it", filename="answer.md")
         assert isinstance(failure, PermanentSend)
         # Words still go there, so that the chat is not closed.
-        assert (failure.scope, "no file" in str(failure)) == (FailureScope.MESSAGE, True)
+        assert (failure.scope, "cannot contain a file" in str(failure)) == (FailureScope.MESSAGE, True)
 
 
 # Buttons.
