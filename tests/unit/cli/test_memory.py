@@ -67,7 +67,7 @@ def test_a_fact_is_added_changed_and_forgotten(maestro: Maestro) -> None:
 def test_what_cannot_be_is_refused_in_a_line(maestro: Maestro) -> None:
     for arguments, code, reason in (
         (("add", "ada", "Likes tea!"), 1, "fact 1 has the same content already"),
-        (("add", "ada", " "), 2, "needs words"),
+        (("add", "ada", " "), 2, "the fact is empty"),
         (("add", "ada", "x" * 501), 2, "501 characters"),
         (("forget", "ada", "77"), 1, "ada has no fact 77"),
         (("forget", "ada", "x"), 2, "no number of a fact"),
@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_in_a_line(maestro: Maestro) -> None:
         (("forget", "ada", "0" * 19 + "9" * 5000), 2, "no number of a fact"),
         (("list", "ada", "--cursor", "9" * 30), 2, "--cursor"),
         (("list", "nobody"), 1, "there is no agent 'nobody'"),
-        (("state", "forget", "ada", "mood"), 1, "nothing under this key"),
+        (("state", "forget", "ada", "mood"), 1, "has no state with this key"),
         (("state", "set", "ada", "k" * 101, "x"), 1, "101 characters"),
         (("state", "set", "ada", "k", ""), 2, "at least 1 character"),
     ):

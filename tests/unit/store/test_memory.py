@@ -366,7 +366,7 @@ def test_operators_cannot_repeat_a_fact_nor_touch_another_agents(rows: JobRows) 
         edits, agent = tx.memory, ada(tx)
         with pytest.raises(Conflict, match="fact 1 has the same content already"):
             edits.add(agent, NewFact(content="Likes tea!"), "operator")
-        with pytest.raises(Conflict, match="fact 1 says the same"):
+        with pytest.raises(Conflict, match="fact 1 has the same content already"):
             edits.change(agent, 2, FactChange(content="likes the tea"), "operator")
         edits.change(agent, 2, FactChange(content="likes the milk"), "operator")
         with pytest.raises(NotFound, match="bob has no fact 1"):
