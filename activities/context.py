@@ -161,7 +161,7 @@ def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryE
 
 
 def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
-    """Return the history up to the message ``last``, with complete texts where another agent answers."""
+    """Return the messages before ``last``; for an agent that does not own the conversation, without shortened texts."""
     conversation_id = job.conversation_id or 0
     if _conversation_owner(tx, job) is not None:
         return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)

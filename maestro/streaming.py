@@ -245,7 +245,7 @@ class DraftStreamer:
         self._is_due_again = any(due_again)
 
     def _start_next_step(self, addressed: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
-        """Start the next step of a draft; return whether the draft has to be checked again soon in any case."""
+        """Start the next step of a draft; return whether to check the draft again soon, even without new text."""
         progress = self._progress.setdefault(addressed.draft.job_id, DraftProgress())
         if progress.busy or (progress.over and not addressed.status.ended):
             return progress.busy

@@ -265,7 +265,7 @@ class Dispatcher:
                     id=job.id,
                     task_queue=self._queues.main,
                     task_timeout=self._load.lengthened(TASK_TIMEOUT),
-                    request_eager_start=True,  # Temporal's reply contains the first task for a worker here
+                    request_eager_start=True,  # Temporal's reply contains the first task for the worker of this process
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     static_summary=summary[:200],

@@ -166,7 +166,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.settings.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
-    # The priority ignores the client that pays, which only the run itself reads.
+    # The paying client is unknown here, because the run reads it; so the priority ignores it.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, terms, ref, attributes, precedence)
     schedule = Schedule(

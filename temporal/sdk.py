@@ -234,7 +234,7 @@ def skip_visits() -> bool:
 
     The replacements visit payloads only if a codec has work to do.
     """
-    sdk = _private_parts()
+    sdk = _functions_to_replace()
     functions = [getattr(owner, name, None) for owner, name in sdk]
     if not is_known(version("temporalio"), functions):
         log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
@@ -246,7 +246,7 @@ def skip_visits() -> bool:
     return True
 
 
-def _private_parts() -> list[tuple[Any, str]]:
+def _functions_to_replace() -> list[tuple[Any, str]]:
     """Return the modules or classes of the SDK with the functions to replace, and the functions' names."""
     workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
     converter = getattr(workflow, "_CommandAwareDataConverter", None)

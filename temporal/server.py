@@ -188,7 +188,7 @@ class EmbeddedServer:
                 await self._wait_until_ready()
         except (TimeoutError, TemporalUnavailable):
             return False
-        except asyncio.CancelledError:  # a cancelled start ends the adopted server too
+        except asyncio.CancelledError:  # Maestro's start was cancelled: end the server that it took over
             await self._end_process(left_behind)
             raise
         return True

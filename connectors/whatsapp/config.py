@@ -12,7 +12,7 @@ ACCESS_TOKEN = "accessToken"  # noqa: S105 - the name of the option, not a secre
 APP_SECRET = "appSecret"  # noqa: S105 - the name of the option, not a secret
 VERIFY_TOKEN = "verifyToken"  # noqa: S105 - the name of the option, not a secret
 
-Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
+Digits = Annotated[str, matching(r"[0-9]*", "digits only: the id of the phone number, and not the number itself")]
 GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version, for example v26.0")]
 
 

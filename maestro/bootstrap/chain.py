@@ -12,7 +12,7 @@ from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopMonitor
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, store_nothing_more
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, write_no_further_rows
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     Change,
@@ -49,7 +49,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     ]
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
-    answers = AnswerSpool(store, advance_chat_cursor if chat else store_nothing_more)
+    answers = AnswerSpool(store, advance_chat_cursor if chat else write_no_further_rows)
     request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
     inside = chain(
         models.transport,

@@ -109,7 +109,7 @@ class Process(ABC):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing
-        """Start slow work that needs no store in the background."""
+        """Start slow work in the background, such as imports; the store is not open yet."""
 
     @abstractmethod
     async def work(self, store: Store, stop: asyncio.Event) -> None:

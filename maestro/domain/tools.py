@@ -54,7 +54,7 @@ class ToolState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether the result is final."""
+        """Whether the tool call has a final result."""
         return self not in (ToolState.STARTED, ToolState.WAITING)
 
 

@@ -219,7 +219,7 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
 
 
 class _Commit(Generic[Result]):
-    """A commit that is repeated until it succeeds, or until ``last`` makes the next attempt the last."""
+    """A commit that is repeated until it succeeds; once the event ``last`` is set, one more attempt follows."""
 
     def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
         self._store = store

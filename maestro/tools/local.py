@@ -78,11 +78,11 @@ class GetTime:
         lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
         name = arguments.get("timezone", "")
         if name:
-            lines.append(f"{name}: {_time_text(now.astimezone(_find_zone(name)))}")
+            lines.append(f"{name}: {_time_text(now.astimezone(_find_time_zone(name)))}")
         return "\n".join(lines)
 
 
-def _find_zone(name: str) -> ZoneInfo:
+def _find_time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):

@@ -60,8 +60,8 @@ class TemporalSettings(Section):
     )
     heartbeat_seconds: float = setting(
         0,
-        "seconds without a heartbeat after which an activity is retried, more on a busy machine; 0: 10 when "
-        "embedded, 30 with an `address`",
+        "seconds without a heartbeat after which an activity is retried, more on a busy machine; 0 means 10 with "
+        "the embedded server and 30 with an `address`",
         ge=0,
         le=3600,
     )

@@ -40,8 +40,8 @@ NOTHING_UNREAD = UnreadPosts((), 0)
 Result = TypeVar("Result")
 
 
-def store_nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
-    """Write no further rows: the default ``Keep``."""
+def write_no_further_rows(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
+    """Do nothing: the default for ``Keep``, which may write rows in the transaction that stores an answer."""
 
 
 class SpooledAnswer(Value):
@@ -64,7 +64,7 @@ class AnswerSpool:
     died between the commit of an answer and the removal of its file, the next one finds the answer committed.
     """
 
-    def __init__(self, store: Store, keep: Keep = store_nothing_more) -> None:
+    def __init__(self, store: Store, keep: Keep = write_no_further_rows) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # No cost: another process has committed the answer's spool file, or a restored backup lacks the call.
+            # The cost is None if another process has committed this answer, or a restored backup lacks the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return

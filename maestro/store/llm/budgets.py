@@ -120,7 +120,7 @@ class UsageLog(Repository):
         return [UsageSum(*row) for row in self._session.execute(sums(request).limit(limit))]
 
     def total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
-        """Return the sum of all matching usage in a period as one row without a key."""
+        """Return the usage in a period, of the given scope, as a single sum."""
         row = self._session.execute(total(period, scope)).first()
         return UsageSum(*row) if row is not None else NOTHING
 

@@ -77,7 +77,8 @@ def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
 
 def test_a_platform_that_nobody_connects_is_named_with_those_that_there_are() -> None:
     with pytest.raises(
-        ConfigurationError, match="there is no connector for 'icq'; the installed ones are: discord, slack, telegram, whatsapp"
+        ConfigurationError,
+        match="there is no connector for 'icq'; the installed ones are: discord, slack, telegram, whatsapp",
     ):
         platform("icq")
 
