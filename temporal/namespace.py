@@ -154,7 +154,8 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
         if cause_of(error) is not Cause.NO_NAMESPACE:
             raise
         await _register_namespace(client, endpoint, retention)
-        changes = [f"Created namespace {endpoint.namespace}, which keeps histories for {days_text(retention)}."]
+        duration = days_text(retention)
+        changes = [f"Created namespace {endpoint.namespace}, which keeps finished histories for {duration}."]
     # An existing namespace is checked too: another process may have created it a moment ago.
     await _retry_until_usable(lambda: _require_known(client, endpoint.namespace))
     return changes

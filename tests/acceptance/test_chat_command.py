@@ -131,7 +131,7 @@ async def test_all_of_standard_input_is_one_message(chatter: Chatter) -> None:
 async def test_nothing_to_say_is_wrong_usage(chatter: Chatter) -> None:
     ended = await chatter.chat(piped=" \n")
     assert (ended.code, ended.output) == (2, "")
-    assert "nothing to say" in ended.errors
+    assert "there is no message" in ended.errors
 
 
 async def test_programs_read_a_json_object_per_line(chatter: Chatter) -> None:
