@@ -76,7 +76,7 @@ async def test_a_reference_is_shown_as_it_is(http: httpx.AsyncClient) -> None:
         ({"secrets": {"token": TOKEN, "key": "x"}}, "discord has no key; there are token"),
         ({"secrets": {"token": "two\nlines"}}, "in one line"),
         ({"options": {"chanels": []}}, "chanels: unknown field; the fields are"),
-        ({"platform": "icq"}, "there is no connector for 'icq'; there are: discord, slack"),
+        ({"platform": "icq"}, "there is no connector for 'icq'; the installed ones are: discord, slack"),
         ({"platform": "web"}, "the web connector is there already"),
         ({"account": "a/b"}, "letters, digits"),
         ({"agent": "nobody"}, "nobody"),

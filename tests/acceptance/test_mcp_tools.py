@@ -179,7 +179,7 @@ async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothi
         servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
         async with tools_of(*servers, McpServerSpec("c", url="http://127.0.0.1:9/mcp")) as tools:
             assert tools.specs(agent_with(["a_x", "b_x", "c_x"])) == ()
-    away = {entry["server"]: entry["reason"] for entry in logs if "away" in entry["event"]}
+    away = {entry["server"]: entry["reason"] for entry in logs if "is not connected" in entry["event"]}
     assert "no-such-program" in away["a"]
     assert "closed" in away["b"]
     assert "Connect" in away["c"]

@@ -226,7 +226,8 @@ async def test_a_message_taken_back_at_once_is_not_answered(maestro: Instance, c
         await client.send({"type": "message", "content": "never mind this"})
         await client.send({"type": "stop"})
         await client.send({"type": "message", "content": "but this"})
-        assert await answers(client, 2) == ["Stopped.", "answer to: but this"]
+        # The notice of a stop has no place in the lane, so it may come before or after the next answer.
+        assert sorted(await answers(client, 2)) == ["Stopped.", "answer to: but this"]
     await maestro.ended(channel, "cancelled")
 
 

@@ -61,7 +61,7 @@ async def test_a_wrong_address_is_named(tmp_path: Path, command: tuple[str, ...]
 
 async def test_a_wrong_namespace_is_named(tmp_path: Path, server: TemporalApart) -> None:
     async with started(tmp_path, "worker", address=f"127.0.0.1:{server.port}", namespace="nowhere") as maestro:
-        await maestro.says("has no namespace 'nowhere': create it with `maestro init`")
+        await maestro.says("has no namespace 'nowhere': create the namespace with `maestro init`")
         await maestro.says("or correct temporal.namespace.")
 
 

@@ -87,7 +87,7 @@ async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_pat
         await expect(at.line("cron-1").locator("time").first).to_have_attribute("title", "Mon 2026-11-23 09:00 CET")
         await expect(at.line("cron-1")).to_contain_text(XSS)
         await at.press("Pause cron-1")
-        await expect(at.line("cron-1")).to_contain_text("An operator paused it.")
+        await expect(at.line("cron-1")).to_contain_text("An operator paused the schedule.")
         await at.press("Run cron-1 now")
         with at.rows.store.view() as tx:
             job_id = tx.background.schedules.get("cron-1").last_job_id

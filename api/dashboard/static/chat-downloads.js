@@ -35,7 +35,7 @@ export class Downloads {
   async address({ url, contentType }) {
     const token = this.memory.read().resumeToken;
     const answer = await fetch(new URL(url, this.root), { headers: token ? { Authorization: `Bearer ${token}` } : {} });
-    if (!answer.ok) throw new Error(answer.status === 404 ? "It is not kept any more." : "It cannot be fetched now.");
+    if (!answer.ok) throw new Error(answer.status === 404 ? "The file no longer exists." : "The file cannot be fetched now.");
     // As the bytes of a picture or of nothing a browser opens, whatever they are.
     const type = PICTURES.has(contentType) ? contentType : "application/octet-stream";
     return URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type }));
