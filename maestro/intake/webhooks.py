@@ -13,7 +13,6 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.background import WebhookSettings
 from maestro.domain.settings.jobs import JobSettings
-from maestro.domain.webhooks.template import webhook_text
 from maestro.domain.webhooks.views import DeliveryResult
 from maestro.domain.webhooks.webhook import (
     BadSignature,
@@ -22,6 +21,7 @@ from maestro.domain.webhooks.webhook import (
     Webhook,
     WebhookUnready,
     check_signature,
+    webhook_text,
 )
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

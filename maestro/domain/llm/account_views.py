@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import Field, SecretStr
+from pydantic import Field as ValueField
+from pydantic import SecretStr
 
 from maestro.domain.llm.accounts import AccountModel, AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.values import Page, View
@@ -73,19 +74,23 @@ class NewAccount(View):
     """
 
     name: str
-    type: AccountType = Field(default=AccountType.API_KEY, description="api_key: over HTTP; cli: the command claude")
-    provider: str = Field(default="anthropic", description="anthropic, openai, gemini, openrouter, ollama, ...")
-    model: str = Field(default="", description="the account's default model; if empty, the provider's")
-    models: tuple[str, ...] = Field(default=(), description="further models that the account may be called with")
+    type: AccountType = ValueField(
+        default=AccountType.API_KEY, description="api_key: over HTTP; cli: the command claude"
+    )
+    provider: str = ValueField(default="anthropic", description="anthropic, openai, gemini, openrouter, ollama, ...")
+    model: str = ValueField(default="", description="the account's default model; if empty, the provider's")
+    models: tuple[str, ...] = ValueField(default=(), description="further models that the account may be called with")
     api_key: SecretStr = SecretStr("")
-    base_url: str = Field(default="", description="the address of another server with the provider's protocol")
-    home_dir: str = Field(default="", description="the folder with the login of a cli account")
-    priority: int = Field(default=20, ge=0, le=1000, description="the order of calls, lowest first")
-    requests_per_minute: int = Field(
+    base_url: str = ValueField(default="", description="the address of another server with the provider's protocol")
+    home_dir: str = ValueField(default="", description="the folder with the login of a cli account")
+    priority: int = ValueField(default=20, ge=0, le=1000, description="the order of calls, lowest first")
+    requests_per_minute: int = ValueField(
         default=0, ge=0, description="the most requests per minute; 0: no limit by Maestro"
     )
-    tokens_per_minute: int = Field(default=0, ge=0, description="the most tokens per minute; 0: no limit by Maestro")
-    concurrency: int = Field(default=0, ge=0, description="the most calls at once; 0: llm.concurrency")
+    tokens_per_minute: int = ValueField(
+        default=0, ge=0, description="the most tokens per minute; 0: no limit by Maestro"
+    )
+    concurrency: int = ValueField(default=0, ge=0, description="the most calls at once; 0: llm.concurrency")
 
 
 class AccountChange(View):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import Field
+from pydantic import Field as ValueField
 
 from maestro.domain.fields import Dollars, Name, OptionalSlug, Weight, Word
 from maestro.domain.llm.budgets import Client, SpendingLevel
@@ -17,10 +17,10 @@ class ClientFields(View):
     queue: a client with 2 gets twice as much as one with 1 (``jobs.fairness``).
     """
 
-    slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; '' for none")
-    plan: Word = Field(default="per_task", description="how the client is billed, a word for your accounting")
-    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars per day; 0: no limit")
-    weight: Weight = Field(default=1.0, description="the client's share in the fair queue; the default is 1")
+    slug: OptionalSlug = ValueField(default="", description="a second, shorter name, unique; '' for none")
+    plan: Word = ValueField(default="per_task", description="how the client is billed, a word for your accounting")
+    daily_budget_usd: Dollars | None = ValueField(default=None, description="US dollars per day; 0: no limit")
+    weight: Weight = ValueField(default=1.0, description="the client's share in the fair queue; the default is 1")
 
 
 class NewClient(ClientFields):

@@ -8,7 +8,9 @@ from typing import NoReturn
 from urllib.parse import parse_qsl
 
 from maestro.domain.texts import storable
-from maestro.domain.webhooks.webhook import ROOT, Webhook
+
+ROOT = "payload"
+"""The first key of every placeholder in the prompt template of a webhook."""
 
 FORM = "application/x-www-form-urlencoded"
 DEEPEST = 100
@@ -173,12 +175,6 @@ def value_at(values: object, path: str) -> object:
         else:
             return NOTHING
     return value
-
-
-def webhook_text(webhook: Webhook, payload: object) -> str:
-    """Return the input of the model for a delivery: the filled prompt template and a note on the origin of the data."""
-    filled = fill_template(webhook.prompt_template, {ROOT: payload})
-    return cite_source(webhook.prompt_template, filled, f"a program outside sent to the webhook {webhook.name}")
 
 
 def cite_source(template: str, filled: FilledTemplate, source: str) -> str:

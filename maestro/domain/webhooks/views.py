@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, SecretStr
+from pydantic import Field as ValueField
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
@@ -11,13 +12,13 @@ from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.texts import storable
 from maestro.domain.values import Page, View
-from maestro.domain.webhooks.template import LONGEST, checked_prompt
-from maestro.domain.webhooks.webhook import ROOT, SignatureScheme, Webhook
+from maestro.domain.webhooks.template import LONGEST, ROOT, checked_prompt
+from maestro.domain.webhooks.webhook import SignatureScheme, Webhook
 
 PromptTemplate = Annotated[
-    str, Field(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable(template), ROOT))
+    str, ValueField(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable(template), ROOT))
 ]
-PerMinute = Annotated[int, Field(ge=1, le=10_000)]
+PerMinute = Annotated[int, ValueField(ge=1, le=10_000)]
 
 
 class NewWebhook(View):
@@ -29,16 +30,16 @@ class NewWebhook(View):
     ``env:NAME`` or ``file:PATH``; without one, a secret is generated.
     """
 
-    agent: Slug = Field(description="the agent that answers deliveries")
-    name: DisplayName = Field(default="", description="the display name")
-    prompt_template: PromptTemplate = Field(
+    agent: Slug = ValueField(description="the agent that answers deliveries")
+    name: DisplayName = ValueField(default="", description="the display name")
+    prompt_template: PromptTemplate = ValueField(
         description="the input of the agent's model, such as 'Build {{payload.id}} failed.'"
     )
-    platform: Word = Field(description="the platform of the answer, such as web or discord")
-    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
-    channel: Identifier = Field(description="the channel of the answer: its id on the platform")
-    thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
-    per_minute: PerMinute = Field(default=60, description="how many deliveries are accepted in a minute")
+    platform: Word = ValueField(description="the platform of the answer, such as web or discord")
+    account: Identifier = ValueField(default=DEFAULT_ACCOUNT, description="the account on that platform")
+    channel: Identifier = ValueField(description="the channel of the answer: its id on the platform")
+    thread: OptionalIdentifier = ValueField(default="", description="the thread of the answer; '' for none")
+    per_minute: PerMinute = ValueField(default=60, description="how many deliveries are accepted in a minute")
     enabled: bool = True
     path: Slug
     scheme: SignatureScheme = SignatureScheme.STANDARD

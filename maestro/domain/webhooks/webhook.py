@@ -14,9 +14,7 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address
-
-ROOT = "payload"
-"""The first key of every placeholder in a prompt template."""
+from maestro.domain.webhooks.template import ROOT, cite_source, fill_template
 
 TOLERANCE = timedelta(minutes=5)
 """The largest difference between the sender's clock and the local one: an older delivery may be a replay attack."""
@@ -206,3 +204,9 @@ def _decode_base64(encoded: str) -> bytes:
         return base64.b64decode(encoded, validate=True)
     except ValueError:
         return b""
+
+
+def webhook_text(webhook: Webhook, payload: object) -> str:
+    """Return the input of the model for a delivery: the filled prompt template and a note on the origin of the data."""
+    filled = fill_template(webhook.prompt_template, {ROOT: payload})
+    return cite_source(webhook.prompt_template, filled, f"a program outside sent to the webhook {webhook.name}")
