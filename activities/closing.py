@@ -14,7 +14,7 @@ from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, Step
 from maestro.domain.jobs.retries import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
-from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

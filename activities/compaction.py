@@ -24,7 +24,7 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredRequest
 from maestro.domain.media import prompt_text
-from maestro.domain.memory.facts import parse_facts
+from maestro.domain.memory.memory import parse_facts
 from maestro.domain.precedence import Precedence
 from maestro.domain.redaction import Redact, keep_text, redact_messages
 from maestro.llm.protocols import LLMClient

@@ -35,8 +35,7 @@ from maestro.domain.schedules.scripts import (
     read_response,
     read_script,
 )
-from maestro.domain.settings.background import ScheduleSettings
-from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.jobs import JobSettings, ScheduleSettings
 from maestro.fetch import FetchAccess, FetchLimits, fetch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

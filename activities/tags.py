@@ -34,8 +34,7 @@ from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
-from maestro.domain.memory.facts import read_fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import FactCategory, read_fact
 from maestro.domain.messages import Address
 from maestro.domain.people.permissions import access_refusal as may_not_talk
 from maestro.domain.precedence import Priority

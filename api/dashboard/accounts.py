@@ -21,9 +21,8 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.connectors import ConnectorChange, NewConnector, disabled_page
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read
-from maestro.domain.llm.account_views import AccountChange, NewAccount, account_view
-from maestro.domain.llm.accounts import AccountStatus
-from maestro.domain.llm.clients import ClientChange, NewClient, client_view
+from maestro.domain.llm.accounts import AccountChange, AccountStatus, NewAccount, account_view
+from maestro.domain.llm.budgets import ClientChange, NewClient, client_view
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import MOST, UsageQuery
 from maestro.domain.messages import DEFAULT_ACCOUNT

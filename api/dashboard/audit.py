@@ -7,7 +7,7 @@ from api.dashboard.forms import moment_with_zone, read_filters, read_query
 from api.dashboard.pages import address, render
 from api.guards import PasswordRoute
 from api.routes.dependencies import Parts
-from maestro.domain.people.audit import AuditPage, AuditQuery
+from maestro.domain.people.views import AuditPage, AuditQuery
 
 PAGE = "/audit"
 CSV = "/api/audit.csv"

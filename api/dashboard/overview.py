@@ -16,8 +16,7 @@ from connectors.base import ConnectorState
 from maestro.domain.connectors import ConnectorView
 from maestro.domain.health import OK
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.account_views import AccountState, AccountView, account_view
-from maestro.domain.llm.accounts import AccountStatus
+from maestro.domain.llm.accounts import AccountState, AccountStatus, AccountView, account_view
 from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import (

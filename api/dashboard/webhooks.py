@@ -17,7 +17,7 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.webhooks.views import NewWebhook, WebhookChange, WebhookWithSecret
+from maestro.domain.webhooks.webhook import NewWebhook, WebhookChange, WebhookWithSecret
 
 PAGE = "/webhooks"
 PAGE_SIZE = 25

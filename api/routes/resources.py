@@ -16,12 +16,11 @@ from api.guards import OPERATOR, SignatureRoute, request_access
 from api.routes.dependencies import Number, Parts
 from api.routes.operation_router import OperationAPIRouter
 from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
-from maestro.domain.people.audit import AuditFilter
+from maestro.domain.people.views import AuditFilter
 from maestro.domain.schedules.edits import BackfillRequest
 from maestro.domain.schedules.views import BackfillView
 from maestro.domain.webhooks.template import InvalidJson, read_payload
-from maestro.domain.webhooks.views import DeliveryResult
-from maestro.domain.webhooks.webhook import BadSignature
+from maestro.domain.webhooks.webhook import BadSignature, DeliveryResult
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.clients import ClientOperations

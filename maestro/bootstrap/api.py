@@ -14,9 +14,8 @@ from maestro.domain.health import ProcessHealth
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import TextKind
 from maestro.domain.release import release
-from maestro.installation.accounts import has_no_account
-from maestro.installation.keys import open_keys
-from maestro.installation.storage import signing_key
+from maestro.installation.keys import open_keys, signing_key
+from maestro.installation.storage import has_no_account
 from maestro.observability.health import EngineHealth, process_metrics, remote_worker_check
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations

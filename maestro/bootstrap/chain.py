@@ -7,7 +7,7 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.rules import daily_budgets
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
-from maestro.installation.accounts import wake_for_models
+from maestro.installation.storage import wake_for_models
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopMonitor
@@ -23,7 +23,7 @@ from maestro.llm.middleware.request_changes import (
     advance_chat_cursor,
 )
 from maestro.llm.protocols import chain
-from maestro.settings.redaction import RedactionScope
+from maestro.settings.live import RedactionScope
 from maestro.store.store import Store
 
 

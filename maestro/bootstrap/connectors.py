@@ -11,8 +11,8 @@ from maestro.connector_runtime.context import StoreContext
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.host import ConnectorHost
 from maestro.connector_runtime.keeper import BotKeeper
-from maestro.installation.keys import open_keys
-from maestro.installation.storage import open_files, signing_key, upload_folder
+from maestro.installation.keys import open_keys, signing_key
+from maestro.installation.storage import open_files, upload_folder
 from maestro.intake import Intake
 from maestro.settings import Settings, is_loopback, read_environment
 from maestro.settings.addresses import connection_limits, dashboard_origins

@@ -39,8 +39,7 @@ from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url
-from maestro.settings.live import LiveSettings
-from maestro.settings.redaction import RedactionScope
+from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.streaming import DraftStreamer

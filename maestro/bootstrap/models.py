@@ -6,9 +6,8 @@ from datetime import timedelta
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.models import ModelTable
-from maestro.installation.accounts import enter_accounts, preferred_models
 from maestro.installation.keys import open_keys
-from maestro.installation.storage import open_files
+from maestro.installation.storage import enter_accounts, open_files, preferred_models
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient

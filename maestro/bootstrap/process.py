@@ -16,10 +16,8 @@ from maestro.bootstrap.flow import queues, run_settings
 from maestro.chat import join_session
 from maestro.connector_runtime.host import stop_accepting
 from maestro.domain.errors import ConfigurationError
-from maestro.installation.accounts import wake_for_models
 from maestro.installation.data_folder import DataFolder
-from maestro.installation.migration import migrate
-from maestro.installation.storage import open_store, sweep_uploads
+from maestro.installation.storage import migrate, open_store, sweep_uploads, wake_for_models
 from maestro.observability.logs import configure_logs, line_redactor, set_level
 from maestro.operations.conversations import remove_discarded_files
 from maestro.serving import raise_descriptor_limit

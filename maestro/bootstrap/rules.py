@@ -17,8 +17,7 @@ from maestro.intake.access import AccessControl
 from maestro.intake.pairing import PairingRules
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings
-from maestro.settings.live import LiveSettings
-from maestro.settings.redaction import RedactionScope
+from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.store import Store
 
 

@@ -9,8 +9,15 @@ from pydantic import SecretStr
 from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
-from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
-from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
+from maestro.domain.llm.accounts import (
+    AccountChange,
+    AccountSource,
+    AccountState,
+    AccountStatus,
+    AccountType,
+    AccountView,
+    NewAccount,
+)
 from maestro.installation.keys import encryption
 from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns

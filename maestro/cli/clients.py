@@ -6,7 +6,7 @@ from typing import Annotated
 from maestro.cli.framework.inputs import InputOptions
 from maestro.cli.framework.operations import OperationCommands, Reference
 from maestro.cli.framework.output import Columns
-from maestro.domain.llm.clients import ClientChange, NewClient
+from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.operations.clients import ClientOperations
 
 HELP = """List, add, change and remove clients.

@@ -9,8 +9,7 @@ from maestro.cli.framework.inputs import validate_input
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
-from maestro.domain.people.people import OwnerView
-from maestro.domain.people.views import PairingApproval
+from maestro.domain.people.views import OwnerView, PairingApproval
 from maestro.operations.people import OwnerOperations, PeopleOperations
 from maestro.settings import Loaded
 from maestro.settings.keys import KEYS

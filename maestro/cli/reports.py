@@ -14,7 +14,7 @@ from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
-from maestro.domain.people.audit import AuditQuery
+from maestro.domain.people.views import AuditQuery
 from maestro.operations.reports import AuditOperations, UsageOperations
 
 

@@ -15,8 +15,16 @@ from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
-from maestro.domain.webhooks.views import DeliveryResult, NewWebhook, SecretRotation, WebhookChange, WebhookWithSecret
-from maestro.domain.webhooks.webhook import SignatureScheme, Webhook, sign_delivery
+from maestro.domain.webhooks.webhook import (
+    DeliveryResult,
+    NewWebhook,
+    SecretRotation,
+    SignatureScheme,
+    Webhook,
+    WebhookChange,
+    WebhookWithSecret,
+    sign_delivery,
+)
 from maestro.installation.keys import encryption, open_keys
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import WebuiSettings, read_environment

@@ -11,7 +11,7 @@ from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.fields import AccountName, OptionalSlug, Word
-from maestro.domain.llm.account_views import REFERENCES
+from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.values import Page, View

@@ -5,7 +5,9 @@ See docs/decisions.md: secrets at rest.
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import os
+import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -13,7 +15,7 @@ from pydantic import SecretStr
 
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import StoredKey
-from maestro.installation.storage import encryption_file, encryption_key
+from maestro.installation.data_folder import FileLock
 from maestro.operations.inputs import EncryptSecret
 from maestro.settings import Settings
 from maestro.settings.sources import ENVIRONMENT, FILE, References
@@ -22,6 +24,8 @@ SEALED = "sealed:"
 VISIBLE_CHARACTERS = 4
 """Number of last characters of a key that pages show, if the key is long enough to stay secret."""
 LONG_ENOUGH = 16
+
+KEY_BYTES = 32
 
 
 class SecretKeys:
@@ -90,3 +94,36 @@ def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretK
 def last4(key: str) -> str:
     """Return the last characters of a key for display, empty for a short key."""
     return key[-VISIBLE_CHARACTERS:] if len(key) >= LONG_ENOUGH else ""
+
+
+def signing_key(settings: Settings) -> bytes:
+    """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
+    return _read_or_create(settings, signing_key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
+
+
+def encryption_key(settings: Settings) -> bytes:
+    """Return the key that encrypts the keys of accounts, created on first use, readable by its owner only.
+
+    See docs/decisions.md: secrets at rest.
+    """
+    return _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
+
+
+def encryption_file(settings: Settings) -> Path:
+    """Return the path of the encryption key; if the file is lost, operators must enter the keys of accounts again."""
+    return settings.data_dir / "secrets.key"
+
+
+def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes]) -> bytes:
+    """Return the content of a file, which one process creates if it is missing."""
+    with FileLock(settings.data_dir / "start.lock").held():
+        if not path.exists():
+            fresh = path.with_suffix(".new")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(create())
+            fresh.replace(path)
+    return path.read_bytes()
+
+
+def signing_key_file(settings: Settings) -> Path:
+    return settings.data_dir / "signing.key"

@@ -1,28 +1,31 @@
-"""Opens the store of a data folder with its configured agents and bindings, and names the files beside it."""
+"""Opens and migrates the store of a data folder, enters what the configuration names, and names the files beside it."""
 
+import contextlib
 import hashlib
 import json
-import os
-import secrets
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
-
-from cryptography.fernet import Fernet
 
 from connectors.web import endpoints
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
 from maestro.domain.conducting.teaching import with_conductor_prompt
-from maestro.domain.errors import ConfigurationError, InvalidEdit
+from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
 from maestro.domain.fields import read
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount
+from maestro.domain.llm.budgets import NewClient
+from maestro.domain.llm.models import api_name
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.installation.data_folder import FileLock, close_to_others
-from maestro.settings import AgentSettings, ChannelSettings, ClientSettings, Settings
+from maestro.domain.values import Value
+from maestro.installation.data_folder import DataFolder, FileLock, close_to_others
+from maestro.installation.keys import SecretKeys, last4, signing_key_file
+from maestro.settings import AccountSettings, AgentSettings, ChannelSettings, ClientSettings, Settings
+from maestro.settings.accounts import account_of, without_login
 from maestro.settings.bots import configured_bots
-from maestro.store.engine.schema import check
+from maestro.store.engine.schema import check, revision
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -30,7 +33,8 @@ from maestro.store.transaction import Transaction
 CONFIGURATION = "configuration"
 """The author that an agent's history names for changes that come from the configuration."""
 
-KEY_BYTES = 32
+WAIT_SECONDS = 3.0
+"""Seconds to wait for the folder while another process, started at the same time, migrates the tables."""
 
 
 def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None:
@@ -144,7 +148,7 @@ def open_store(settings: Settings) -> Store:
     with FileLock(settings.data_dir / "start.lock").held():
         if not database.exists():
             # A new database needs a new signing key: old tokens refer to channels and deliveries that no longer exist.
-            _signing_key_file(settings).unlink(missing_ok=True)
+            signing_key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
         close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the locked folder
         with store.begin() as tx:
@@ -197,34 +201,115 @@ def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> No
     open_files(settings).sweep(until)
 
 
-def signing_key(settings: Settings) -> bytes:
-    """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
-    return _read_or_create(settings, _signing_key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
+def enter_accounts(
+    store: Store, settings: Settings, keys: SecretKeys, configured: Sequence[AccountSettings]
+) -> Sequence[ModelAccount]:
+    """Write the accounts of the configuration into the store, and return all accounts in the store."""
+    source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
+    with store.begin() as tx:
+        tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
+        tx.jobs.wake_for_models(WaitReason.BUDGET)  # a budget may have been raised in the configuration
+        return tx.llm.accounts.all()
 
 
-def encryption_key(settings: Settings) -> bytes:
-    """Return the key that encrypts the keys of accounts, created on first use, readable by its owner only.
+def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
+    key = settings.api_key.get_secret_value()
+    account = account_of(settings)
+    return ModelAccount(
+        name=account.name,
+        type=account.type,
+        provider=account.provider,
+        model=account.model,
+        models=" ".join(api_name(settings.provider, model) for model in settings.models),
+        base_url=without_login(account.base_url),
+        home_dir=account.home_dir,
+        priority=account.priority,
+        source=source,
+        fingerprint=keys.fingerprint(account.provider, account.base_url, account.home_dir, key),
+        last4=last4(key),
+        requests_per_minute=account.requests_per_minute,
+        tokens_per_minute=account.tokens_per_minute,
+        concurrency=account.concurrency,
+        created_at=now,
+        updated_at=now,
+    )
 
-    See docs/decisions.md: secrets at rest.
+
+def preferred_models(store: Store) -> list[str]:
+    """Return the models that active agents name, as first choice or fallback."""
+    with store.view() as tx:
+        return [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
+
+
+def has_no_account(store: Store) -> bool:
+    """Tell whether no account at a model provider exists; then the built-in demo model answers."""
+    with store.view() as tx:
+        return tx.llm.accounts.default_model() == DEMO
+
+
+def wake_for_models(store: Store, *reasons: WaitReason) -> None:
+    """Wake the jobs that wait for a model for one of these reasons; without reasons, all that wait for a model."""
+    with store.begin() as tx:
+        tx.jobs.wake_for_models(*reasons)
+
+
+class MigrationOutcome(StrEnum):
+    """The result of a migration."""
+
+    CREATED = "created"
+    UPGRADED = "upgraded"
+    UNCHANGED = "unchanged"
+
+
+class Migration(Value):
+    """A completed migration; ``before`` and ``after`` are schema revisions, ``before`` empty for a new store."""
+
+    outcome: MigrationOutcome
+    database: Path
+    before: str
+    after: str
+
+
+def migrate(settings: Settings) -> Migration:
+    """Create the store or migrate it to this release, and write the configured agents and bindings.
+
+    Several processes may call this at once. Migrating the store of an earlier release needs an exclusive lock on the
+    folder, because processes of that release do not know the new tables.
+
+    Raises ``DataFolderBusy`` if another process uses the old tables, and the errors of ``open_store``.
     """
-    return _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
+    database = settings.database
+    with contextlib.ExitStack() as held:
+        _lock_folder(held, settings.data_dir, database)
+        before = revision(database)
+        open_store(settings).close()
+        after = revision(database)
+    outcome = MigrationOutcome.UNCHANGED if before == after else MigrationOutcome.UPGRADED
+    return Migration(
+        outcome=outcome if before else MigrationOutcome.CREATED, database=database, before=before, after=after
+    )
 
 
-def encryption_file(settings: Settings) -> Path:
-    """Return the path of the encryption key; if the file is lost, operators must enter the keys of accounts again."""
-    return settings.data_dir / "secrets.key"
+def _lock_folder(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
+    """Lock the data folder, exclusively if the store must be migrated; raises ``DataFolderBusy``."""
+    until = time.monotonic() + WAIT_SECONDS
+    while _needs_migration(database):
+        try:
+            held.enter_context(DataFolder(folder))
+        except DataFolderBusy:
+            if time.monotonic() > until:
+                raise
+        else:
+            return
+    held.enter_context(DataFolder(folder, shared=True))
 
 
-def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes]) -> bytes:
-    """Return the content of a file, which one process creates if it is missing."""
-    with FileLock(settings.data_dir / "start.lock").held():
-        if not path.exists():
-            fresh = path.with_suffix(".new")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(create())
-            fresh.replace(path)
-    return path.read_bytes()
-
-
-def _signing_key_file(settings: Settings) -> Path:
-    return settings.data_dir / "signing.key"
+def _needs_migration(database: Path) -> bool:
+    """Tell whether the store has the tables of an earlier release."""
+    if not revision(database):
+        return False
+    try:
+        check(database)
+    except OlderDatabase:
+        return True
+    return False

@@ -13,7 +13,7 @@ from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, access_refusal, is_unknown
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.store.conversations.inbox import IntakeState
 from maestro.store.transaction import Transaction
 

@@ -23,7 +23,7 @@ from maestro.domain.messages import (
 from maestro.domain.people.permissions import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.domain.texts import storable
 from maestro.intake import answers, control_words, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, add_notice, new_job_id, store_dropped

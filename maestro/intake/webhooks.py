@@ -11,11 +11,10 @@ from maestro.domain.agents.agent import payer_of
 from maestro.domain.errors import Backlogged, ConfigurationError, NotFound
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.precedence import Priority
-from maestro.domain.settings.background import WebhookSettings
-from maestro.domain.settings.jobs import JobSettings
-from maestro.domain.webhooks.views import DeliveryResult
+from maestro.domain.settings.jobs import JobSettings, WebhookSettings
 from maestro.domain.webhooks.webhook import (
     BadSignature,
+    DeliveryResult,
     SignedDelivery,
     TooManyDeliveries,
     Webhook,

@@ -7,15 +7,18 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.account_views import (
+from maestro.domain.llm.accounts import (
+    DEMO,
     AccountChange,
     AccountPage,
+    AccountSource,
     AccountView,
+    ModelAccount,
     NewAccount,
+    StoredKey,
     account_page,
     account_view,
 )
-from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, StoredKey
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -1,6 +1,6 @@
 """The operations on clients."""
 
-from maestro.domain.llm.clients import ClientChange, ClientPage, ClientView, NewClient, client_page
+from maestro.domain.llm.budgets import ClientChange, ClientPage, ClientView, NewClient, client_page
 from maestro.operations.inputs import LIMIT, Limit
 from maestro.store.store import Store
 

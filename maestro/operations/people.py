@@ -4,15 +4,17 @@ from collections.abc import Callable, Collection
 
 from maestro.domain.errors import Conflict
 from maestro.domain.fields import OwnerId
-from maestro.domain.people.people import OwnerPage, PersonId, owner_page
+from maestro.domain.people.people import PersonId
 from maestro.domain.people.views import (
     IgnoredPage,
     InvitationView,
+    OwnerPage,
     PairingApproval,
     PairingPage,
     PairingView,
     PersonPage,
     ignored_page,
+    owner_page,
     pairing_page,
     pairing_view,
     person_page,

@@ -13,7 +13,7 @@ from maestro.domain.llm.usage_views import (
     latency_csv,
     usage_csv,
 )
-from maestro.domain.people.audit import (
+from maestro.domain.people.views import (
     COLUMNS,
     MOST,
     AuditFilter,

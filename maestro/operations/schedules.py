@@ -14,7 +14,7 @@ from maestro.domain.schedules.views import (
     StartedRun,
     preview_view,
 )
-from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.operations.inputs import LIMIT
 from maestro.store.store import Store
 

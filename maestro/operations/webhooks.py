@@ -6,18 +6,19 @@ import secrets
 from pydantic import SecretStr
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.llm.account_views import REFERENCES
-from maestro.domain.llm.accounts import StoredKey
-from maestro.domain.webhooks.views import (
+from maestro.domain.llm.accounts import REFERENCES, StoredKey
+from maestro.domain.webhooks.webhook import (
+    KEY_PREFIX,
     NewWebhook,
     SecretRotation,
+    SignatureScheme,
     WebhookChange,
     WebhookPage,
     WebhookView,
     WebhookWithSecret,
+    checked_secret,
     webhook_with_secret,
 )
-from maestro.domain.webhooks.webhook import KEY_PREFIX, SignatureScheme, checked_secret
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
 from maestro.store.store import Store
 

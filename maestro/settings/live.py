@@ -15,6 +15,7 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.errors import StoreBusy
+from maestro.domain.redaction import Redact, SecretScanner, TextKind, keep_text, redactor
 from maestro.settings.keys import KEYS, LEAVES
 from maestro.settings.loading import Loaded, validate
 from maestro.settings.model import Settings
@@ -168,3 +169,20 @@ class LiveSettings:
                 # An error must not end the loop, or the process would never read the change that corrects the error.
                 except Exception:
                     log.exception("settings.broken")
+
+
+@dataclass(frozen=True)
+class RedactionScope:
+    """The scanner of a process, and the settings that choose the texts to scan (docs/decisions.md: redaction)."""
+
+    scanner: SecretScanner
+    live: LiveSettings
+
+    def redact(self, kind: TextKind, settings: Settings) -> Redact:
+        """Return the function that redacts texts of a kind; texts that are not in scope stay unchanged."""
+        in_scope = kind in settings.chat.scanner.scope
+        return redactor(self.scanner, settings.chat.scanner.rules) if in_scope else keep_text
+
+    def of(self, kind: TextKind) -> Callable[[], Redact]:
+        """Return a function that returns the present redaction function for texts of a kind."""
+        return self.live.of(lambda settings: self.redact(kind, settings))

@@ -5,15 +5,20 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from maestro.domain.settings.access import ConductorSettings, PairingSettings, RoutingSettings
-from maestro.domain.settings.background import ScheduleSettings, WebhookSettings
 from maestro.domain.settings.chat import ChatSettings, SessionSettings
 from maestro.domain.settings.entries import (
     AgentSettings,
     ChannelSettings,
     ClientSettings,
 )
-from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.jobs import (
+    ConductorSettings,
+    JobSettings,
+    PairingSettings,
+    RoutingSettings,
+    ScheduleSettings,
+    WebhookSettings,
+)
 from maestro.domain.settings.llm import BudgetSettings, LlmSettings
 from maestro.domain.settings.process import (
     HealthSettings,

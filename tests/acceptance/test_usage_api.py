@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.budgets import DailyBudgets
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import DailyBudgets, NewClient
 from maestro.domain.llm.prompts import ToolCall
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows

@@ -1,7 +1,7 @@
 """Doors for tests: an intake without a Maestro around it, and who may come in."""
 
 from maestro.domain.people.permissions import AccessRules, DmPolicy
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake.access import AccessControl
 
 EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})

@@ -8,8 +8,7 @@ from typing import Any
 from maestro.domain.conversations.conversation import Message
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.prompts import Role
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Address
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows

@@ -1,7 +1,7 @@
 """Model calls of several days, agents and clients, as the chain would have left them."""
 
+from maestro.domain.llm.budgets import NewClient
 from maestro.domain.llm.calls import CallEstimate, Expense
-from maestro.domain.llm.clients import NewClient
 from maestro.domain.llm.prompts import CallKey, LLMResponse, ToolCall, Usage
 from tests.support.job_rows import JobRows
 

@@ -37,7 +37,7 @@ from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.expressions import clocks_change, read_schedule, read_stored_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.times import times_after
-from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.store import Store
 from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings

@@ -9,8 +9,7 @@ import pytest
 from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.jobs.job import Job, StepRef
-from maestro.domain.llm.budgets import Client
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import Client, NewClient
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.installation.storage import open_store
 from maestro.settings import Settings

@@ -16,8 +16,7 @@ from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, StepRef
 from maestro.domain.llm.models import estimate, estimate_messages, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Receipt
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import Person

@@ -20,7 +20,7 @@ from maestro.domain.messages import AcceptedMessage, Address, Addressing, FloodS
 from maestro.domain.people.people import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.messages import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.conversations import talk_with

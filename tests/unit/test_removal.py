@@ -19,8 +19,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.prompts import ImageRef, Role
 from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageSum
 from maestro.domain.media import MediaFile
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState

@@ -15,7 +15,7 @@ from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake.access import AccessControl
 from tests.support.job_rows import MORNING, JobRows
 

@@ -16,8 +16,7 @@ from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, StepRef,
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.firing import RunAdmission, ScheduledRun
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.settings.background import ScheduleSettings
-from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.jobs import JobSettings, ScheduleSettings
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock

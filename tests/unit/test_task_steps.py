@@ -14,7 +14,7 @@ from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.retries import WAITING_NOTICE
-from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.operations.jobs import stop_job
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken

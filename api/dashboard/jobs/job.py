@@ -15,10 +15,9 @@ from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.live import not_modified
 from api.routes.dependencies import Number, Parts
-from maestro.domain.context.views import RecordedCallView, TurnView, recorded_call_view
+from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound
-from maestro.domain.job_texts import JobPageTexts, RecordedAnswer
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import is_script

@@ -10,8 +10,8 @@ from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
 from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.timeline import excerpt
+from maestro.domain.llm.calls import Substitution
 from maestro.domain.llm.prompts import Role
-from maestro.domain.llm.substitution import Substitution
 
 NARROW = 60
 """Characters of a text in a table."""

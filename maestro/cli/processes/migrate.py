@@ -4,7 +4,7 @@ import typer
 
 from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.options import Given
-from maestro.installation.migration import Migration, MigrationOutcome, migrate
+from maestro.installation.storage import Migration, MigrationOutcome, migrate
 
 app = Commands()
 

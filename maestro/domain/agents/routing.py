@@ -11,7 +11,7 @@ from itertools import islice
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.messages import Address, Addressing, IncomingMessage
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 
 MOST_MARKS = 1_000
 """The most ``@`` of a text that are checked, so that a text full of them costs little."""

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, NewBinding
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.tags.fields import field_key, read_fields

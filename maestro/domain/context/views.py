@@ -1,6 +1,7 @@
-"""The recorded prompt and answer of one model call, as operators see them in the API and on the command line."""
+"""The recorded prompt and answer of one model call, and the full texts of a job, as operators see them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +11,7 @@ from maestro.domain.context.layers import LayerName, LayerSize
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, PromptMessage, Role, StoredRequest, ToolSpec
+from maestro.domain.messages import InboxRow
 from maestro.domain.values import View
 
 
@@ -163,3 +165,28 @@ def _answer_view(call: LLMCall) -> AnswerView:
             include={"finish_reason", "model", "input_tokens", "output_tokens", "cached_tokens", "cost_usd"}
         ),
     )
+
+
+@dataclass(frozen=True)
+class RecordedAnswer:
+    """The answer of a job; ``superseded`` means that a restarted job wrote a newer answer.
+
+    ``at`` is None for a job without a conversation, because the time of its answer is not stored.
+    """
+
+    text: str
+    at: datetime | None = None
+    superseded: bool = False
+
+
+@dataclass(frozen=True)
+class JobPageTexts:
+    """The incoming message, the answer and the sizes of the prompt's layers; None or empty for a missing part.
+
+    ``ahead`` is the id of the job before this one in the same lane, empty unless this job waits for its lane.
+    """
+
+    message: InboxRow | None = None
+    answer: RecordedAnswer | None = None
+    layers: Sequence[LayerSize] = ()
+    ahead: str = ""

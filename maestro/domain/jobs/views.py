@@ -26,9 +26,8 @@ from maestro.domain.jobs.timeline import (
     step_view,
     tool_view,
 )
-from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.calls import CallState, LLMCall, Substitution
 from maestro.domain.llm.prompts import CallPurpose
-from maestro.domain.llm.substitution import Substitution
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag, parse_answer
 from maestro.domain.values import Page, View

@@ -1,16 +1,20 @@
-"""The long-term memory of an agent: facts that it learned, and state that it stores by key.
+"""The long-term memory of an agent: facts that it learned, the tags in which a model writes facts, and state by key.
 
-See docs/decisions.md: memory scope, duplicate facts.
+See docs/decisions.md: memory scope, duplicate facts, tags.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from rapidfuzz import fuzz
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.tags.grammar import Tag, TagName
+from maestro.domain.texts import storable
 
 MAX_FACT_CHARS = 500
 MAX_KEY_CHARS = 100
@@ -29,6 +33,13 @@ FRESH = timedelta(days=30)
 
 COUNTED = timedelta(hours=1)
 """The shortest time between two counted uses of a fact; it limits the writes of a busy agent."""
+
+SPELT_ALIKE = 80.0
+"""The least similarity (rapidfuzz ``ratio``, 0 to 100) of words that count as equal: preference, preferences."""
+_WORD_BREAK = re.compile(r"[\W_]+")
+_TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
+_TAGS = re.compile(_TAG, re.IGNORECASE)
+_LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
 
 
 class FactCategory(StrEnum):
@@ -138,3 +149,59 @@ def rank_facts(facts: Iterable[FactRank], count: int, now: datetime) -> list[int
     """Return the ids of the facts for a prompt: highest confidence first, then last use, then newest."""
     ranked = sorted(facts, key=lambda fact: (current_confidence(fact, now), fact.last_used, fact.fact_id), reverse=True)
     return [fact.fact_id for fact in ranked[:count]]
+
+
+class Fact(NamedTuple):
+    """A fact to remember, as one line of text, with its category."""
+
+    category: FactCategory
+    content: str
+
+
+def parse_facts(answer: str) -> tuple[Fact, ...]:
+    """Return the facts of an answer without repeats.
+
+    Only a line that consists of complete memory tags counts. A model that repeats its input thus creates no facts,
+    because every line of a user's text in a prompt is quoted. Empty tags and tags that contain another tag are skipped.
+    """
+    facts: dict[tuple[FactCategory, str], Fact] = {}
+    for line in filter(_LINE.fullmatch, answer.splitlines()):
+        for name, body in _TAGS.findall(line):
+            category, content = nearest_category(name), fact_line(body)
+            if content:
+                facts.setdefault((category, repeat_key(content)), Fact(category, content))
+    return tuple(facts.values())
+
+
+def fact_line(text: str) -> str:
+    """Return the text of a fact as it is stored: one line, at most 500 characters."""
+    return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
+
+
+def repeat_key(content: str) -> str:
+    """Return the text of a fact without case, final stop and repeated blanks, to find exact repeats."""
+    return " ".join(content.casefold().split()).rstrip(".!")
+
+
+def nearest_category(name: str) -> FactCategory:
+    """Return the category nearest to a name that a model wrote, so that no fact is lost for an unknown name.
+
+    The nearest category is the one that shares the most words with the name (small spelling differences count as
+    equal), or ``learned_pattern`` if none shares a word.
+    """
+    written = _WORD_BREAK.split(name.casefold())
+
+    def shared_words(category: FactCategory) -> int:
+        return sum(any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written) for word in category.split("_"))
+
+    nearest = max(FactCategory, key=shared_words)
+    return nearest if shared_words(nearest) else FactCategory.LEARNED_PATTERN
+
+
+def read_fact(tag: Tag) -> Fact | str:
+    """Return the fact of a memory tag, or a sentence that says why the tag has none."""
+    if not tag.complete:
+        return f"{tag.key!r} is no category; write one of {', '.join(FactCategory)}."
+    content = fact_line(tag.body)
+    category = nearest_category(" ".join((tag.key, *tag.options)))
+    return Fact(category, content) if content else "There was nothing to remember."

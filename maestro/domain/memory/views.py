@@ -6,8 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from maestro.domain.columns import LARGEST
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory
+from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, Fact, FactCategory
 from maestro.domain.redaction import Redact, redact_value
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View

@@ -3,7 +3,7 @@
 See docs/decisions.md: access, web identity, routing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from typing import NamedTuple
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.columns import UtcDateTime, partial_index, text_of
-from maestro.domain.values import Page, View
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """The characters of a code, without those that look alike: I, L, O, 0 and 1."""
@@ -62,37 +61,6 @@ class Owner(SQLModel, table=True):
     user_id: str = Field(primary_key=True)
     added_at: datetime = Field(sa_type=UtcDateTime)
     added_by: str
-
-
-class OwnerView(View):
-    """An owner; ``configured`` means that the configuration names the user.
-
-    ``added_at`` and ``added_by`` are set if a command added the owner.
-    """
-
-    id: str
-    platform: str
-    user_id: str
-    configured: bool
-    added_at: datetime | None = None
-    added_by: str = ""
-
-
-class OwnerPage(Page[OwnerView]):
-    """All owners by platform and user id; ``next`` is always null."""
-
-    next: str | None = None
-
-
-def owner_page(configured: Iterable[str], owners: Sequence[Owner]) -> OwnerPage:
-    """Return every owner once, from the configuration (``platform:userId``), from commands, or both."""
-    named = {PersonId.parse(text) for text in configured}
-    rows = {PersonId(row.platform, row.user_id): row for row in owners}
-    views = []
-    for person in sorted(named | {*rows}):
-        added = rows[person].model_dump(include={"added_at", "added_by"}) if person in rows else {}
-        views.append(OwnerView(id=str(person), **person._asdict(), configured=person in named, **added))
-    return OwnerPage(items=tuple(views))
 
 
 class WebTicket(SQLModel, table=True):

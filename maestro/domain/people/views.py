@@ -1,12 +1,18 @@
-"""The API models of known users, pairings, invitations and counts of ignored messages."""
+"""The API models of owners, known users, pairings, invitations, ignored messages and the audit log."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from maestro.domain.people.people import IgnoredLines, KnownPerson, Pairing, PairingStatus, PersonId
-from maestro.domain.values import Page, Value, View
+from maestro.domain.fields import Moment, SearchText, require_time_order
+from maestro.domain.jobs.filters import PageCursor
+from maestro.domain.people.people import AuditEntry, IgnoredLines, KnownPerson, Owner, Pairing, PairingStatus, PersonId
+from maestro.domain.values import Page, Value, View, readable_by
+
+LIMIT = 100
+MOST = 1000
 
 
 class PairingView(View):
@@ -102,3 +108,117 @@ def ignored_page(rows: Sequence[IgnoredLines], offset: int, limit: int) -> Ignor
     """Return a page of counts; ``rows`` has more than ``limit`` rows if there is a next page."""
     items = tuple(map(IgnoredView.model_validate, rows[:limit]))
     return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)
+
+
+class AuditFilter(Value):
+    """A filter of audit entries.
+
+    ``actor``, ``action`` and ``subject`` match whole values. ``since`` is inclusive, ``until`` exclusive.
+    """
+
+    actor: SearchText | None = Field(default=None, description="the author, such as operator, viewer or unknown")
+    action: SearchText | None = Field(default=None, description="the action, such as login or job.resume")
+    subject: SearchText | None = Field(default=None, description="the changed object, such as the id of a job")
+    q: SearchText | None = Field(default=None, description="a part of any text of an entry, upper or lower case")
+    since: Moment | None = Field(default=None, description="from this time on, UTC")
+    until: Moment | None = Field(default=None, description="before this time, UTC")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        require_time_order(self.since, self.until)
+        return self
+
+
+class AuditQuery(AuditFilter):
+    """A filter and the requested page; ``cursor`` is the ``next`` of the previous page."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: Annotated[str, readable_by(lambda text: parse_cursor(text))] | None = None
+
+    @property
+    def after(self) -> "AuditPosition | None":
+        """The last entry of the previous page, None for the first page."""
+        return parse_cursor(self.cursor) if self.cursor is not None else None
+
+
+AuditPosition = tuple[datetime, int]
+"""The time and the id of the last entry of a page."""
+
+
+def parse_cursor(text: str) -> AuditPosition:
+    """Parse a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
+    cursor = PageCursor.decode(text)
+    if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
+        raise ValueError("this is not a cursor from an earlier answer")
+    return cursor.created_at, int(cursor.job_id)
+
+
+class AuditView(View):
+    """One entry: actor, action, subject and origin.
+
+    ``origin`` is a network address, empty for an action from this machine's terminal.
+    """
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    detail: str
+    origin: str
+
+
+class AuditPage(Page[AuditView]):
+    """A page of the audit log, newest first."""
+
+
+def position_of(entry: AuditEntry) -> AuditPosition:
+    """Return the position from which the page after this entry continues."""
+    return entry.at, entry.id or 0
+
+
+def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
+    """Return a page of up to ``limit`` entries; ``entries`` has one more if there is a next page."""
+    items = tuple(map(AuditView.model_validate, entries[:limit]))
+    cursor = PageCursor(items[-1].at, str(items[-1].id)).encode() if len(entries) > limit else None
+    return AuditPage(items=items, next=cursor)
+
+
+COLUMNS = tuple(AuditView.model_fields)
+
+
+def audit_rows(entries: Sequence[AuditEntry]) -> Iterator[tuple[str, ...]]:
+    """Yield the entries as rows of text, in the order of ``COLUMNS``."""
+    for entry in entries:
+        yield str(entry.id), entry.at.isoformat(), *(getattr(entry, name) for name in COLUMNS[2:])
+
+
+class OwnerView(View):
+    """An owner; ``configured`` means that the configuration names the user.
+
+    ``added_at`` and ``added_by`` are set if a command added the owner.
+    """
+
+    id: str
+    platform: str
+    user_id: str
+    configured: bool
+    added_at: datetime | None = None
+    added_by: str = ""
+
+
+class OwnerPage(Page[OwnerView]):
+    """All owners by platform and user id; ``next`` is always null."""
+
+    next: str | None = None
+
+
+def owner_page(configured: Iterable[str], owners: Sequence[Owner]) -> OwnerPage:
+    """Return every owner once, from the configuration (``platform:userId``), from commands, or both."""
+    named = {PersonId.parse(text) for text in configured}
+    rows = {PersonId(row.platform, row.user_id): row for row in owners}
+    views = []
+    for person in sorted(named | {*rows}):
+        added = rows[person].model_dump(include={"added_at", "added_by"}) if person in rows else {}
+        views.append(OwnerView(id=str(person), **person._asdict(), configured=person in named, **added))
+    return OwnerPage(items=tuple(views))

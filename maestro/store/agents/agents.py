@@ -15,7 +15,7 @@ from maestro.domain.conversations.conversation import Conversation, conversation
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same

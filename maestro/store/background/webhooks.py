@@ -11,8 +11,15 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import BACKGROUND, Job, JobStatus
 from maestro.domain.llm.accounts import StoredKey
-from maestro.domain.webhooks.views import NewWebhook, WebhookChange, WebhookView, webhook_view
-from maestro.domain.webhooks.webhook import SignedDelivery, Webhook, WebhookDelivery
+from maestro.domain.webhooks.webhook import (
+    NewWebhook,
+    SignedDelivery,
+    Webhook,
+    WebhookChange,
+    WebhookDelivery,
+    WebhookView,
+    webhook_view,
+)
 from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit

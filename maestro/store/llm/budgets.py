@@ -18,6 +18,7 @@ from maestro.domain.llm.budgets import (
     BudgetPage,
     BudgetScope,
     Client,
+    ClientView,
     DailyBudgets,
     Payer,
     Reservation,
@@ -27,11 +28,11 @@ from maestro.domain.llm.budgets import (
     Spending,
     SpendingLevel,
     budget_page,
+    client_view,
     exceeded_limit,
     utc_day,
 )
 from maestro.domain.llm.calls import CallState, LLMCall
-from maestro.domain.llm.clients import ClientView, client_view
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.llm.usage import (
     EVERY_SCOPE,

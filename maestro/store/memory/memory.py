@@ -20,19 +20,20 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from maestro.domain.memory.facts import Fact, fact_line
 from maestro.domain.memory.likeness import index_text, key_lengths, likeness_key, same_fact, search_terms, similar_facts
 from maestro.domain.memory.memory import (
     COUNTED,
     EXTRACTED_CONFIDENCE,
     FRESH,
     MAX_STATES,
+    Fact,
     FactCategory,
     FactRank,
     MemoryFact,
     MemoryState,
     RecalledFact,
     confirmed_confidence,
+    fact_line,
     rank_facts,
     state_problem,
 )

@@ -8,15 +8,14 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.agents.agent import Agent
+from maestro.domain.context.views import JobPageTexts, RecordedAnswer
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
-from maestro.domain.job_texts import JobPageTexts, RecordedAnswer
 from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import Job, JobStatus, model_for
 from maestro.domain.jobs.timeline import JobQuestionView, ToolTexts
 from maestro.domain.jobs.views import JobRecord, ListedJob
-from maestro.domain.llm.calls import LLMCall
-from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
+from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, substitution
 from maestro.domain.messages import InboxRow
 from maestro.domain.questions.question import Question
 from maestro.domain.webhooks.webhook import Webhook

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_, tuple_
 from sqlmodel import col, select
 
-from maestro.domain.people.audit import AuditFilter, AuditPosition
 from maestro.domain.people.people import AuditEntry
+from maestro.domain.people.views import AuditFilter, AuditPosition
 from maestro.store.engine.repository import Repository
 
 _ORIGIN: ContextVar[str] = ContextVar("origin", default="")

@@ -7,8 +7,7 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.errors import Conflict, InvalidEdit, WaitReason
 from maestro.domain.jobs.job import Job
-from maestro.domain.llm.budgets import Client
-from maestro.domain.llm.clients import ClientChange, NewClient
+from maestro.domain.llm.budgets import Client, ClientChange, NewClient
 from maestro.domain.llm.usage import UsageRow
 from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.jobs import Jobs

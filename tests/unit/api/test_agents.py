@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from maestro.domain.agents.edits import NewBinding
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from maestro.domain.people.audit import LIMIT
+from maestro.domain.people.views import LIMIT
 from maestro.store.users.audit import coming_from
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows

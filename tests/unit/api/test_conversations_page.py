@@ -10,8 +10,7 @@ import pytest
 from api.dashboard.conversations import chars_per_text
 from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.media import MediaFile
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Attachment, InboxRow
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows

@@ -9,8 +9,7 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import Address
-from maestro.domain.settings.background import WebhookSettings
-from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.jobs import JobSettings, WebhookSettings
 from maestro.domain.webhooks.webhook import SignatureScheme
 from maestro.installation.keys import SecretKeys
 from maestro.intake.webhooks import WebhookIntake

@@ -6,8 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

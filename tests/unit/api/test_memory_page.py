@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent

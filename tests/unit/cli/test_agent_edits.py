@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.edits import NewBinding
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro, Ran
 

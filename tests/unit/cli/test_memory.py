@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro
 

@@ -12,8 +12,7 @@ import pytest
 from maestro.cli.main import run
 from maestro.cli.processes.migrate import outcome_sentence
 from maestro.installation.data_folder import DataFolder
-from maestro.installation.migration import Migration, MigrationOutcome, migrate
-from maestro.installation.storage import open_existing_store
+from maestro.installation.storage import Migration, MigrationOutcome, migrate, open_existing_store
 from maestro.settings import Settings
 from maestro.store import store as store_module
 from maestro.store.engine import schema

@@ -16,8 +16,7 @@ from maestro.domain.agents.edits import AgentChange
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import JobEnding, JobStatus, Wait
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, SpendingLevel
-from maestro.domain.llm.clients import ClientChange, NewClient
+from maestro.domain.llm.budgets import BudgetScope, ClientChange, DailyBudgets, NewClient, SpendingLevel
 from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse

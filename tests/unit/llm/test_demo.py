@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
-from maestro.domain.memory.facts import parse_facts
+from maestro.domain.memory.memory import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
 from maestro.llm.wire import streamed_to

@@ -10,7 +10,7 @@ from maestro.domain.agents.edits import AgentChange, BindingChange, NewAgent, Ne
 from maestro.domain.agents.views import version_page
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import Address
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from maestro.domain.people.audit import AuditFilter, audit_page, position_of
+from maestro.domain.people.views import AuditFilter, audit_page, position_of
 from maestro.store.store import Store
 from maestro.store.users.audit import coming_from, present_origin
 from tests.support.fresh_store import fresh_store

@@ -10,7 +10,7 @@ import pytest
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 from maestro.domain.skills.files import SkillSource
 from maestro.store.cache import MAX_CACHED, CachedRows
 from tests.support.job_rows import JobRows

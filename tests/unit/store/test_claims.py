@@ -9,7 +9,7 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from maestro.domain.precedence import ClaimOrder, Priority
 from maestro.store.jobs.claims import CLAIM_LAPSES
 from maestro.store.store import Store

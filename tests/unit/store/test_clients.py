@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.agents.edits import AgentChange, BindingChange
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.llm.clients import ClientChange, NewClient
+from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.store.store import Store
 from tests.support.job_rows import JobRows
 

@@ -12,8 +12,7 @@ from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, Role, StoredTurn
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

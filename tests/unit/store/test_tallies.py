@@ -12,7 +12,7 @@ from maestro.domain.jobs.failures import group_failures
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import CloseOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 from tests.support.job_rows import JobRows
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Address
 from maestro.tools.base import ToolCaller
 from maestro.tools.local import MemorySearch

@@ -18,7 +18,7 @@ from maestro.domain.agents.edits import (
 from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
-from maestro.domain.llm.clients import NewClient
+from maestro.domain.llm.budgets import NewClient
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 WHOLE = AgentFields(

@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, route
 from maestro.domain.messages import Address, Addressing, IncomingMessage
-from maestro.domain.settings.access import RoutingSettings
+from maestro.domain.settings.jobs import RoutingSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from maestro.domain.conversations.conversation import (
 )
 from maestro.domain.llm.models import cut_to_tokens, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, Role
-from maestro.domain.memory.facts import parse_facts
+from maestro.domain.memory.memory import parse_facts
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.llm.accounts import DEMO, WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
-from maestro.domain.llm.calls import CallState, LLMCall
-from maestro.domain.llm.substitution import FirstChoice, substitution
+from maestro.domain.llm.calls import CallState, FirstChoice, LLMCall, substitution
 
 NOW = datetime(2026, 11, 20, 10, 32, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

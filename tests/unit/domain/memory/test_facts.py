@@ -2,8 +2,7 @@
 
 import pytest
 
-from maestro.domain.memory.facts import Fact, parse_facts
-from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
+from maestro.domain.memory.memory import MAX_FACT_CHARS, Fact, FactCategory, parse_facts
 
 
 def test_every_category_is_read() -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from maestro.domain.memory.facts import Fact, read_fact
-from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
+from maestro.domain.memory.memory import MAX_FACT_CHARS, Fact, FactCategory, read_fact
 from maestro.domain.tags.grammar import parse_answer
 
 
