@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from maestro.domain.webhooks.template import webhook_text
-from maestro.domain.webhooks.webhook import Webhook
+from maestro.domain.webhooks.webhook import Webhook, webhook_text
 
 
 def webhook(prompt: str) -> Webhook:
