@@ -21,7 +21,7 @@ from activities.chunks import (
 from activities.routing import Typing
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, hand_over
-from maestro.domain.deliveries import DraftState
+from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus

@@ -16,7 +16,8 @@ from activities.chunks import length_measure, reply_ref
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
-from maestro.domain.deliveries import STOPPED, DeliveryPurpose, DraftState, DraftStep, next_draft_step, stopped_text
+from maestro.domain.deliveries import DeliveryPurpose
+from maestro.domain.drafts import STOPPED, DraftState, DraftStep, next_draft_step, stopped_text
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt

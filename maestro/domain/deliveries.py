@@ -1,4 +1,4 @@
-"""Deliveries, the stored chunks of outgoing messages, and drafts, which show an answer while the model writes it."""
+"""Deliveries: every chunk of an outgoing message is stored as a row before it is sent."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,18 +10,9 @@ from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, partial_index, text_of
-from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, Button, OutgoingMessage, ReceiptState
 
 _BUTTONS = TypeAdapter(tuple[Button, ...])
-
-PLACEHOLDER = "…"
-"""The text of a draft's message until the platform has returned its id; a crash may leave the message with it."""
-STOPPED = " … [stopped]"
-IN_FILES = "The answer follows."
-"""The text that replaces a draft if the answer has files but no text."""
-MOST_CHARACTERS = 20_000
-"""The most characters of a draft; no platform shows more in one message."""
 
 
 class DeliveryPurpose(StrEnum):
@@ -184,94 +175,3 @@ class OutboundLane(SQLModel, table=True):
     lane: str = Field(primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
     taken_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class DraftState(StrEnum):
-    """The state of a draft.
-
-    ``written``: stored only. ``sending`` is committed before the platform is asked to create the message. ``shown``:
-    the message exists. ``taken``: the final answer replaces the draft in the same message. ``dropped``: the draft is
-    not shown any more.
-    """
-
-    WRITTEN = "written"
-    SENDING = "sending"
-    SHOWN = "shown"
-    TAKEN = "taken"
-    DROPPED = "dropped"
-
-
-PLACED = (DraftState.SENDING, DraftState.SHOWN, DraftState.TAKEN)
-"""The states of a draft whose message is, or may be, on the platform."""
-UNFINISHED = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
-"""The states of a draft whose text may still change."""
-
-
-class Draft(SQLModel, table=True):
-    """The text that the newest model call of a job has written so far, without tags; each call starts with no text.
-
-    ``revision`` grows with every change. ``tried_at`` is the time of the first request for the message, None once the
-    platform has returned the id. ``begun_at`` distinguishes the draft from an earlier one of the same job, whose
-    message became a question.
-    """
-
-    __tablename__ = "drafts"
-
-    job_id: str = Field(primary_key=True, foreign_key="queue.id")
-    number: int
-    text: str
-    revision: int = 1
-    state: DraftState = Field(default=DraftState.WRITTEN, sa_type=text_of(DraftState))
-    platform_message_id: str = ""
-    tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    begun_at: datetime = Field(sa_type=UtcDateTime)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-
-    @property
-    def key(self) -> str:
-        """The idempotency key of the draft's message: the same at every attempt, different in other instances."""
-        return hashlib.sha256(f"{self.job_id}/draft/{self.begun_at.isoformat()}".encode()).hexdigest()[:KEY_LENGTH]
-
-    def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
-        """Return the message that is sent first, which contains only a placeholder."""
-        return OutgoingMessage(
-            id=0, address=address, content=PLACEHOLDER, reply_to=reply_to, key=self.key, tried_at=self.tried_at
-        )
-
-    def edit_to(self, address: Address, text: str) -> OutgoingMessage:
-        """Return the edit that gives the draft's message this text."""
-        return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
-
-
-class DraftStep(StrEnum):
-    """The next action for a draft."""
-
-    NOTHING = "nothing"
-    PLACE = "place"
-    EDIT = "edit"
-    END = "end"
-    FORGET = "forget"
-
-
-def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: bool) -> DraftStep:
-    """Return the next action for a draft; the platform shows ``shown_revision``, and ``job`` is the job's status.
-
-    ``free`` means that no other job sends or streams in the channel: a new message between their chunks would separate
-    them. A waiting job later continues in the same message. After the job has ended, its draft is marked as stopped,
-    unless the answer has taken its message.
-    """
-    if job.ended:
-        # A message that is still being created is placed first: only an existing message can be marked as stopped.
-        after = {DraftState.SENDING: DraftStep.PLACE, DraftState.SHOWN: DraftStep.END}
-        return DraftStep.FORGET if job is JobStatus.COMPLETED else after.get(draft.state, DraftStep.FORGET)
-    if job is not JobStatus.RUNNING or not draft.text:
-        return DraftStep.NOTHING
-    if draft.state is DraftState.SHOWN:
-        return DraftStep.EDIT if draft.revision != shown_revision else DraftStep.NOTHING
-    unplaced = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
-    return DraftStep.PLACE if unplaced and free else DraftStep.NOTHING
-
-
-def stopped_text(text: str) -> str:
-    """Return the text of a draft that will not be continued, with a mark at its end."""
-    return text.rstrip() + STOPPED

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.deliveries import PLACEHOLDER, STOPPED
+from maestro.domain.drafts import PLACEHOLDER, STOPPED
 from tests.support.instance import Instance, Row, running_instance, until
 from tests.support.llm_server import Failure
 from tests.support.slack_server import APP_TOKEN, BOT_TOKEN, Fault, SlackServer

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from maestro.domain.deliveries import PLACEHOLDER
+from maestro.domain.drafts import PLACEHOLDER
 from tests.chaos.conftest import ANN
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from maestro.domain.deliveries import PLACEHOLDER
+from maestro.domain.drafts import PLACEHOLDER
 from tests.support.discord_server import TOKEN, DiscordServer, Fault
 from tests.support.evidence import Evidence
 from tests.support.instance import until

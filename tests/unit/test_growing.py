@@ -22,16 +22,8 @@ from connectors.base import (
     PermanentSend,
 )
 from maestro import streaming
-from maestro.domain.deliveries import (
-    IN_FILES,
-    PLACEHOLDER,
-    STOPPED,
-    Delivery,
-    DeliveryPurpose,
-    Draft,
-    DraftState,
-    JobFile,
-)
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
+from maestro.domain.drafts import IN_FILES, PLACEHOLDER, STOPPED, Draft, DraftState
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.streaming import DraftStreamer

@@ -13,7 +13,7 @@ from io import StringIO
 
 import structlog
 
-from maestro.domain.deliveries import MOST_CHARACTERS
+from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
 from maestro.domain.llm.accounts import AccountStatus, ModelAccount, accounts_for_models, candidates, choose_account
 from maestro.domain.llm.budgets import DUST, BudgetLimit, BudgetScope

@@ -18,7 +18,8 @@ from maestro.domain.conversations.conversation import (
     RemovalPlan,
     RemovedConversation,
 )
-from maestro.domain.deliveries import Delivery, Draft, JobFile
+from maestro.domain.deliveries import Delivery, JobFile
+from maestro.domain.drafts import Draft
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart

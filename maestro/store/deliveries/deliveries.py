@@ -16,11 +16,11 @@ from maestro.domain.deliveries import (
     Delivery,
     DeliveryPurpose,
     DeliveryState,
-    Draft,
     JobFile,
     OutboundLane,
     delivery_key,
 )
+from maestro.domain.drafts import Draft
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address, InboxRow, Receipt, ReceiptState
 from maestro.store.engine.repository import Repository, with_values

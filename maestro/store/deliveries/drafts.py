@@ -7,7 +7,8 @@ from sqlalchemy import bindparam, case, delete, func, tuple_, update
 from sqlmodel import col, select
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.deliveries import PLACED, UNFINISHED, Draft, DraftState, OutboundLane
+from maestro.domain.deliveries import OutboundLane
+from maestro.domain.drafts import PLACED, UNFINISHED, Draft, DraftState
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus

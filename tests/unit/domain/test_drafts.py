@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.deliveries import STOPPED, UNFINISHED, Draft, DraftState, DraftStep, next_draft_step, stopped_text
+from maestro.domain.drafts import STOPPED, UNFINISHED, Draft, DraftState, DraftStep, next_draft_step, stopped_text
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, is_streamed
 from maestro.domain.messages import Address
 

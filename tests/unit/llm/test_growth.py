@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.deliveries import MOST_CHARACTERS, Draft
+from maestro.domain.drafts import MOST_CHARACTERS, Draft
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import ProviderUnavailable
