@@ -11,7 +11,7 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep, ParkOutcome, ParkStep
 from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
-from maestro.domain.jobs.retries import waiting_notice
+from maestro.domain.jobs.steps import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
 from maestro.domain.settings.jobs import ScheduleSettings

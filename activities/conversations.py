@@ -18,7 +18,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import answer_text
 from maestro.domain.conversations.conversation import MessageColumns, is_compaction_due
 from maestro.domain.errors import Stopped
-from maestro.domain.jobs.background import without_silent_lines
+from maestro.domain.jobs.delegations import without_silent_lines
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome, Preparation, PreparationOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, is_background
 from maestro.domain.jobs.steps import PREPARATION, StepKind
@@ -30,9 +30,8 @@ from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
-from maestro.domain.tags.actions import needs_report
+from maestro.domain.tags.actions import is_quotation, needs_report, normalize_texts
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
-from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.jobs.steps import OwnAttempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -10,8 +10,14 @@ from temporalio import activity
 from activities.routing import Typing, require_active
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.conversations.conversation import StoredMessage
-from maestro.domain.jobs.background import background_text, continuation_text
-from maestro.domain.jobs.delegations import ANSWER_PERSON, TaskResult, results_text, task_text
+from maestro.domain.jobs.delegations import (
+    ANSWER_PERSON,
+    TaskResult,
+    background_text,
+    continuation_text,
+    results_text,
+    task_text,
+)
 from maestro.domain.jobs.flow import TakeUpOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
 from maestro.domain.llm.models import estimate

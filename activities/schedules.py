@@ -17,16 +17,17 @@ from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.firing import (
+from maestro.domain.schedules.schedule import (
     GIVEN_UP,
+    Heartbeat,
     RunAdmission,
+    ScheduleColumns,
     ScheduledRun,
     count_missed_times,
     is_skipped,
     new_run_job,
     skip_reason,
 )
-from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
 from maestro.domain.schedules.scripts import (
     Script,
     ScriptFailed,

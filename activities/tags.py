@@ -42,9 +42,8 @@ from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.tags.actions import KEPT_AS, ActionState
+from maestro.domain.tags.actions import KEPT_AS, ActionState, is_quotation, normalize_texts
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
-from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.transaction import Transaction, in_savepoint
 
 

@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.conversations import final_answer
 from activities.routing import AnswerRules, choose_answerer, require_active
 from maestro.domain.agents.agent import payer_of
-from maestro.domain.jobs.background import without_silent_lines
+from maestro.domain.jobs.delegations import without_silent_lines
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, edits_of, is_background
 from maestro.store.store import Store

@@ -9,8 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from api.errors import BEARER
-from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.agents.tokens import TokenHolder, is_use_due
+from maestro.domain.agents.agent import Agent, AgentStatus, TokenHolder, is_use_due
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook

@@ -15,8 +15,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
-from maestro.domain.jobs.retries import RetryRules, wait_before_retry
-from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, StepKind, kind_of
+from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, RetryRules, StepKind, kind_of, wait_before_retry
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store

@@ -15,8 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.schedules.firing import runs_once
-from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.schedules.schedule import ScheduleColumns, runs_once
 from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.background.runs import FollowedSchedule
 from maestro.store.cache import StoreState

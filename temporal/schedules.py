@@ -31,11 +31,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.precedence import Precedence, Priority, precedence_of
-from maestro.domain.schedules.cron import CronTimes
-from maestro.domain.schedules.expressions import Interval, Once, read_stored_schedule, read_zone
+from maestro.domain.schedules.expressions import CronTimes, Interval, Once, read_stored_schedule, read_zone
 from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
-from maestro.domain.schedules.firing import skip_reason
-from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.schedules.schedule import ScheduleColumns, skip_reason
 from maestro.domain.schedules.times import Hours, doubtful_hours, times_within
 from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
 from workflows.definitions import ScheduledWorkflow

@@ -54,7 +54,7 @@ with workflow.unsafe.imports_passed_through():
         task_steps,
         what_if_steps,
     )
-    from maestro.domain.schedules.firing import RunAdmission, ScheduledRun
+    from maestro.domain.schedules.schedule import RunAdmission, ScheduledRun
     from workflows import steps
     from workflows.steps import (
         QueuedSteps,

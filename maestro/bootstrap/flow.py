@@ -31,7 +31,7 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.rules import answer_rules, build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
-from maestro.domain.jobs.retries import RetryRules
+from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files, workspaces_folder

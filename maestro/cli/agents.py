@@ -11,9 +11,8 @@ from pydantic import JsonValue
 from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
-from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.agent import AgentStatus, NewToken
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
-from maestro.domain.agents.tokens import NewToken
 from maestro.domain.agents.views import AgentDetail, VersionDetail
 from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address

@@ -17,7 +17,6 @@ from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
-from maestro.domain.schedules.descriptions import describe_distance
 from maestro.domain.schedules.edits import (
     BackfillRequest,
     NewScheduleOfKind,
@@ -26,7 +25,14 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.expressions import read_zone
-from maestro.domain.schedules.views import BackfillView, SchedulePreview, ScheduleState, ScheduleView, preview_view
+from maestro.domain.schedules.views import (
+    BackfillView,
+    SchedulePreview,
+    ScheduleState,
+    ScheduleView,
+    describe_distance,
+    preview_view,
+)
 from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.failures import pattern_of
+from maestro.domain.jobs.filters import pattern_of
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.network import LOCAL_NAMES, parse_address
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from connectors.web import endpoints
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
-from maestro.domain.conducting.teaching import with_conductor_prompt
+from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
 from maestro.domain.fields import read
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount

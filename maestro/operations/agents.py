@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken, TokenPage, TokenView, token_page
 from maestro.domain.agents.edits import (
     MAX_REASON,
     AgentChange,
@@ -13,7 +13,6 @@ from maestro.domain.agents.edits import (
     NewAgent,
     Rollback,
 )
-from maestro.domain.agents.tokens import IssuedToken, NewToken, TokenPage, TokenView, token_page
 from maestro.domain.agents.views import (
     AgentDetail,
     AgentPage,

@@ -19,8 +19,7 @@ from maestro.domain.jobs.batches import (
     StatusCounts,
     batch_view,
 )
-from maestro.domain.jobs.failures import ErrorGroupPage, group_failures
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import ErrorGroupPage, JobFilter, group_failures
 from maestro.domain.values import Value
 from maestro.store.replays import chosen_agent
 from maestro.store.store import Store

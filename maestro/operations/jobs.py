@@ -14,8 +14,7 @@ from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
 from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode, new_restart, new_what_if
-from maestro.domain.jobs.timeline import CallPage, call_view
-from maestro.domain.jobs.views import JobDetail, JobPage, job_detail, job_summary
+from maestro.domain.jobs.views import CallPage, JobDetail, JobPage, call_view, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.replays import preview_replay, require_replayable, set_chosen_agent

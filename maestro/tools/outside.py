@@ -11,8 +11,8 @@ from maestro.chat import ChatService
 from maestro.domain.agent_chat import chat_author, takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
-from maestro.domain.questions.outside import OutsideAnswer, outside_answer, outside_question
 from maestro.domain.questions.question import QuestionStatus, choices_json
+from maestro.domain.questions.views import OutsideAnswer, outside_answer, outside_question
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store

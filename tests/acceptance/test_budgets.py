@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs.retries import BUDGET_NOTICE
+from maestro.domain.jobs.steps import BUDGET_NOTICE
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat

@@ -14,7 +14,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from maestro.domain.jobs.job import FAILURE_NOTICE
-from maestro.domain.jobs.retries import WAITING_NOTICE
+from maestro.domain.jobs.steps import WAITING_NOTICE
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
 from maestro.installation.keys import open_keys
 from maestro.llm.accounts import AccountBook

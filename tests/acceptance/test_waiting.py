@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs.retries import PROVIDER_NOTICE, WAITING_NOTICE
+from maestro.domain.jobs.steps import PROVIDER_NOTICE, WAITING_NOTICE
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, StoreBusy, WaitReason
 from maestro.domain.jobs.flow import VoiceOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, Wait
-from maestro.domain.jobs.retries import RetryRules
+from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMResponse

@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.errors import NoAgent, StepTaken
 from maestro.domain.jobs.flow import MediaOutcome
 from maestro.domain.jobs.job import JobStatus, StepRef
-from maestro.domain.jobs.retries import RetryRules
+from maestro.domain.jobs.steps import RetryRules
 from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt
 from temporal.failures import StepFailure
 from temporal.journal import Journal

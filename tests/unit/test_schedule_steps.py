@@ -14,8 +14,7 @@ from maestro.domain.errors import NoAgent, WaitReason
 from maestro.domain.jobs.flow import CloseStep, ParkStep
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, StepRef, Wait
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.firing import RunAdmission, ScheduledRun
-from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
+from maestro.domain.schedules.schedule import Cron, Heartbeat, RunAdmission, ScheduleColumns, ScheduledRun
 from maestro.domain.settings.jobs import JobSettings, ScheduleSettings
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store

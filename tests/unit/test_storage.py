@@ -12,7 +12,7 @@ import pytest
 from maestro.domain.agent_chat import HUMAN
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, MemoryScope
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT
+from maestro.domain.conducting.conductor import CONDUCTOR_PROMPT
 from maestro.domain.errors import ConfigurationError, OlderDatabase
 from maestro.domain.messages import Address
 from maestro.installation.storage import open_existing_store, open_store

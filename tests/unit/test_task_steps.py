@@ -13,7 +13,7 @@ from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobKind, JobStatus, StepRef, Wait
-from maestro.domain.jobs.retries import WAITING_NOTICE
+from maestro.domain.jobs.steps import WAITING_NOTICE
 from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.operations.jobs import stop_job
 from tests.support.job_rows import JobRows

@@ -13,10 +13,9 @@ from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refusal_page
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.dependencies import Number, Parts, parts_of
-from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken
 from maestro.domain.agents.edits import Rollback
-from maestro.domain.agents.tokens import IssuedToken, NewToken
-from maestro.domain.agents.versions import diff_field_lines
+from maestro.domain.agents.views import diff_field_lines
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read

@@ -22,8 +22,7 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import is_script
 from maestro.domain.jobs.steps import purpose_of
-from maestro.domain.jobs.timeline import ActionView, StepView
-from maestro.domain.jobs.views import JobDetail, job_detail
+from maestro.domain.jobs.views import ActionView, JobDetail, StepView, job_detail
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"

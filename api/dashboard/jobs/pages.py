@@ -19,8 +19,17 @@ from api.routes.dependencies import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read
-from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, find_outage, group_failures, pattern_of
-from maestro.domain.jobs.filters import LOOK_BACK, JobFilter, PageCursor
+from maestro.domain.jobs.filters import (
+    LOOK_BACK,
+    ErrorGroup,
+    FailedJob,
+    JobFilter,
+    Outage,
+    PageCursor,
+    find_outage,
+    group_failures,
+    pattern_of,
+)
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
 from maestro.domain.jobs.views import JobSummary, ListedJob, job_summary
 from maestro.store.transaction import Transaction

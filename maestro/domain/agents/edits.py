@@ -1,10 +1,11 @@
 """Requests to create and change agents and bindings, with the rules shared by API, commands, tags and pages."""
 
+import json
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentStatus, BusyMode, MemoryScope, Permission
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentStatus, AgentVersion, BusyMode, MemoryScope, Permission
 from maestro.domain.fields import (
     ClientName,
     Description,
@@ -29,6 +30,9 @@ MAX_REASON = 500
 
 PayingClient = Annotated[ClientName, BeforeValidator(lambda name: "" if name is None else name)]
 """The name of the client that pays; null in a request means none."""
+
+_LISTS = ("fallbacks", "tools", "skills", "allow_users")
+"""Fields that the table stores as words separated by blanks."""
 
 
 class AgentFields(View):
@@ -155,3 +159,36 @@ def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> boo
     conducts = agent.role == CONDUCTOR and agent.status is AgentStatus.ACTIVE
     stays = after.role == CONDUCTOR and after.status is not AgentStatus.ARCHIVED
     return conducts and not stays and others == 0
+
+
+def agent_fields(agent: Agent, client: str) -> AgentFields:
+    """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
+
+    The values are not validated again: an earlier release may have accepted values that this release rejects.
+    """
+    stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
+    lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}
+    return AgentFields.model_construct(
+        **{**stored, **lists, "quirks": tuple(json.loads(agent.quirks)), "client": client}
+    )
+
+
+def write_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
+    """Write edited fields into an agent's row; ``client_id`` is the id of the client that the fields name."""
+    values = dict(fields)
+    lists = {name: " ".join(values[name]) if values[name] is not None else None for name in _LISTS}
+    quirks = json.dumps(fields.quirks, ensure_ascii=False)
+    for name, value in {**values, **lists, "quirks": quirks, "name": fields.name or agent.slug}.items():
+        if name in Agent.model_fields:
+            setattr(agent, name, value)
+    agent.client_id = client_id
+
+
+def version_fields(version: AgentVersion) -> AgentFields:
+    """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
+    stored = json.loads(version.snapshot)
+    lists = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+    scope = MemoryScope(stored["memoryScope"]) if stored["memoryScope"] else None
+    return AgentFields.model_construct(
+        **{**stored, **lists, "memoryScope": scope, "status": AgentStatus(stored["status"])}
+    )

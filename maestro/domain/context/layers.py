@@ -12,7 +12,7 @@ from itertools import islice
 from pydantic import Field, TypeAdapter
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.conducting.teaching import tag_rules
+from maestro.domain.conducting.conductor import tag_rules
 from maestro.domain.llm.models import estimate
 from maestro.domain.people.permissions import Person
 from maestro.domain.texts import NAME_CHARS, plain_line, quoted

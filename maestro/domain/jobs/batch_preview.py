@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.failures import pattern_of
+from maestro.domain.jobs.filters import pattern_of
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import edits_refusal, is_script, replay_refusal

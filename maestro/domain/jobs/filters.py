@@ -1,8 +1,11 @@
-"""The filter of every list, count and batch of jobs, and the cursor of a page."""
+"""The filter and the page cursor of lists of jobs, and failures of the same kind, which a filter selects."""
 
 import base64
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Self
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -10,7 +13,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from maestro.domain.columns import LARGEST
 from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.values import Value
+from maestro.domain.values import Value, View
 
 SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
@@ -21,6 +24,24 @@ AROUND = timedelta(minutes=2)
 
 LOOK_BACK = timedelta(days=1)
 """The longest time between the creation of an ended job and ``at``: without a limit, every older job would be read."""
+
+ANY = "*"
+"""The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
+
+LONGEST = 200
+"""The most characters of a pattern: reasons that differ only after that are of the same kind."""
+
+OUTAGE_GAP = timedelta(minutes=30)
+"""An outage ends after this time without a failure; the next failure of its kind begins another outage."""
+
+_READ = 2 * LONGEST
+_VARYING_PART = re.compile(
+    r"(?<!\w)'[^'\n]*'(?!\w)"
+    r"|\"[^\"\n]*\""
+    r"|`[^`\n]*`"
+    r"|(?<![\w.:+-])(?=[\w.:+-]*\d)\w(?:[\w.:+-]*\w)?"
+)
+_REPEATED_WILDCARD = re.compile(r"\*(?:[\s,;/]*\*)+")
 
 
 @dataclass(frozen=True)
@@ -81,3 +102,117 @@ class JobFilter(Value):
     def _check_period(self) -> Self:
         require_time_order(self.since, self.until)
         return self
+
+
+def pattern_of(reason: str) -> str:
+    """Return a reason with ``*`` in place of each id, number and quoted value.
+
+    So a thousand failures of one kind have one pattern.
+    """
+    pattern = _REPEATED_WILDCARD.sub(ANY, _VARYING_PART.sub(ANY, reason[:_READ]))
+    is_whole = len(reason) <= _READ and len(pattern) <= LONGEST
+    return pattern if is_whole else f"{pattern[:LONGEST].rstrip(ANY)}{ANY}"
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    """The number of jobs of one agent that failed at one step for one reason.
+
+    ``oldest`` and ``newest`` are times as text in the stored form, which sorts by time.
+    """
+
+    error: str
+    step: str
+    reason: str
+    agent: str | None
+    count: int
+    oldest: str
+    newest: str
+    example: str
+    """The highest id among these jobs: ids of one kind of job sort by time, so this is the latest job."""
+
+
+class ErrorGroup(View):
+    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for the varying parts.
+
+    ``example`` is the id of one of these jobs. A filter with the same ``error``, ``step`` and ``reason`` selects them.
+    """
+
+    error: str
+    step: str
+    reason: str
+    count: int
+    oldest: datetime
+    newest: datetime
+    example: str
+    agents: tuple[str, ...]
+
+
+class ErrorGroupPage(View):
+    """All kinds of failures, the kind with the newest failure first; ``next`` is always null."""
+
+    items: tuple[ErrorGroup, ...]
+    next: str | None = None
+
+
+def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
+    """Return failure counts as groups of the same kind, the kind with the newest failure first."""
+    by_kind: dict[tuple[str, str, str], list[FailureCount]] = {}
+    for failure in failures:
+        by_kind.setdefault((failure.error, failure.step, pattern_of(failure.reason)), []).append(failure)
+    groups = []
+    for (error, step, reason), counts in by_kind.items():
+        newest = max(counts, key=attrgetter("newest"))
+        group = ErrorGroup(
+            error=error,
+            step=step,
+            reason=reason,
+            count=sum(failure.count for failure in counts),
+            oldest=datetime.fromisoformat(min(failure.oldest for failure in counts)),
+            newest=datetime.fromisoformat(newest.newest),
+            example=newest.example,
+            agents=tuple(sorted({failure.agent for failure in counts if failure.agent is not None})),
+        )
+        groups.append(group)
+    return ErrorGroupPage(items=tuple(sorted(groups, key=attrgetter("newest"), reverse=True)))
+
+
+@dataclass(frozen=True)
+class FailedJob:
+    """The id, the reason and the creation time of a failed job."""
+
+    job_id: str
+    reason: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Jobs that failed for the same reason, each created at most ``OUTAGE_GAP`` after the one before.
+
+    ``job_id`` is the newest of these jobs; ``reason`` has ``*`` for the varying parts.
+    """
+
+    error: str
+    reason: str
+    count: int
+    since: datetime
+    until: datetime
+    job_id: str
+
+    def narrow_filter(self, job_filter: JobFilter) -> JobFilter:
+        """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
+        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter excludes its own moment
+        own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
+        return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
+
+
+def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
+    """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
+    reason, first, count = pattern_of(newest.reason), newest, 0
+    for job in earlier:
+        if first.created_at - job.created_at > OUTAGE_GAP:
+            break
+        if job.created_at <= newest.created_at and pattern_of(job.reason) == reason:
+            first, count = job, count + 1
+    return Outage(error, reason, count, first.created_at, newest.created_at, newest.job_id)

@@ -10,8 +10,16 @@ from operator import attrgetter
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
 from maestro.domain.jobs.steps import StepKind, purpose_of, result_words
-from maestro.domain.jobs.timeline import ActionView, CallView, DeliveryView, JobQuestionView, StepView, ToolRunView
-from maestro.domain.jobs.views import JobDetail, JobRecord
+from maestro.domain.jobs.views import (
+    ActionView,
+    CallView,
+    DeliveryView,
+    JobDetail,
+    JobQuestionView,
+    JobRecord,
+    StepView,
+    ToolRunView,
+)
 from maestro.domain.llm.prompts import CallPurpose
 
 WIDTH = 100.0

@@ -11,9 +11,9 @@ from heapq import merge
 from itertools import groupby, islice
 from zoneinfo import ZoneInfo
 
-from maestro.domain.schedules.cron import CronTimes
 from maestro.domain.schedules.expressions import (
     LAST_YEAR,
+    CronTimes,
     Interval,
     Once,
     Schedule,

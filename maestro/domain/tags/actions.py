@@ -1,11 +1,25 @@
-"""Actions: the recorded outcomes of the tags in an answer, one row per tag, shown to users and operators."""
+"""Actions: the recorded outcomes of the tags in an answer, and the check whether a tag is a quotation."""
 
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.tags.grammar import Tag, TagName
+
+RUN = 5
+"""The length of the compared runs, in characters; unrelated texts have many shorter runs in common."""
+SHORT = 8
+"""The fewest characters of a body that is compared by runs; of a shorter one, body and key must be equal."""
+
+_CODE_POINT = re.compile(r"\\u([0-9a-fA-F]{4})")
+_LINE_ESCAPE = re.compile(r"\\[nrt]")
+_DROPPED = re.compile(r"[^\w\[\]/]|_")
 
 
 class ActionState(StrEnum):
@@ -46,3 +60,54 @@ class Action(SQLModel, table=True):
     state: ActionState = Field(sa_type=text_of(ActionState))
     detail: str = ""
     at: datetime = Field(sa_type=UtcDateTime)
+
+
+def normalize_texts(texts: Iterable[str]) -> str:
+    """Return texts as one normalized text, without the differences that a model makes when it quotes.
+
+    Case, white space, punctuation, markup and the escapes of JSON and HTML (in which tools return texts) are removed.
+    Letters, digits, brackets and slashes remain.
+    """
+    return "".join(map(_normalize_text, texts))
+
+
+def is_quotation(tag: Tag, sources: str) -> bool:
+    """Return whether a directive of an answer repeats one of the sources, as ``normalize_texts`` returns them.
+
+    A source contains a directive where it has an opening tag of the same name; the text up to the next tag of that name
+    belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN`` characters,
+    occurs in directives of the sources; the key does not matter. It therefore remains a quotation when the model closes
+    it, omits or reorders lines, changes a value, or joins parts of several sources. A body of fewer than ``SHORT``
+    characters is a quotation if a directive of the sources begins with the same key and body.
+
+    The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
+    time grows about linearly with the length of the sources.
+    """
+    head, body = _normalize_text(tag.key + "".join(tag.options)) + "]", _normalize_text(tag.body)
+    directives = _directives(tag.name, sources, len(head) + len(body))
+    if len(body) < SHORT:
+        return any(directive.startswith(head + body) for directive in directives)
+    runs, known_runs = _character_runs(body), set[str]().union(*map(_character_runs, directives))
+    return 2 * len(runs & known_runs) >= len(runs)
+
+
+def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
+    """Yield the text after each opening tag of this name; without a closing tag, only ``longest`` characters."""
+    marks = list(re.finditer(rf"\[(/?){_normalize_text(name)}", sources))
+    for number, mark in enumerate(marks):
+        if mark[1]:
+            continue
+        following = marks[number + 1] if number + 1 < len(marks) else None
+        end = following.start() if following else len(sources)
+        is_closed = following is not None and bool(following[1])
+        yield sources[mark.end() : end if is_closed else min(end, mark.end() + longest)]
+
+
+def _character_runs(text: str) -> set[str]:
+    return {text[start : start + RUN] for start in range(len(text) - RUN + 1)}
+
+
+def _normalize_text(text: str) -> str:
+    plain = _CODE_POINT.sub(lambda escape: chr(int(escape[1], 16)), html.unescape(text))
+    plain = unicodedata.normalize("NFKC", _LINE_ESCAPE.sub(" ", plain)).casefold()
+    return _DROPPED.sub("", plain)

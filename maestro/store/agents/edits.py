@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Integer, delete
 from sqlmodel import SQLModel, col, func, select
 
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentToken, AgentVersion
 from maestro.domain.agents.edits import (
     AgentChange,
     AgentFields,
@@ -14,13 +14,14 @@ from maestro.domain.agents.edits import (
     BindingFields,
     NewAgent,
     NewBinding,
+    agent_fields,
     apply_change,
     removes_last_conductor,
+    version_fields,
+    write_fields,
 )
-from maestro.domain.agents.tokens import AgentToken
-from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
-from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
-from maestro.domain.conducting.teaching import with_conductor_prompt
+from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view, diff_fields
+from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address

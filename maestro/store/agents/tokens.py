@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, delete, func, update
 from sqlmodel import col, select
 
-from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.agents.tokens import (
+from maestro.domain.agents.agent import (
     MOST_TOKENS,
     PREFIX,
     RANDOM_BYTES,
     USE_RECORDED_EVERY,
+    Agent,
+    AgentStatus,
     AgentToken,
     IssuedToken,
     TokenHolder,

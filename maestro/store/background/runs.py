@@ -14,8 +14,7 @@ from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.schedules.edits import BackfillRequest
 from maestro.domain.schedules.expressions import read_stored_schedule, read_zone
-from maestro.domain.schedules.firing import missed_single_run, new_run_job, runs_once, skip_reason
-from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.schedules.schedule import ScheduleColumns, missed_single_run, new_run_job, runs_once, skip_reason
 from maestro.domain.schedules.times import times_after
 from maestro.domain.schedules.views import BackfilledTime, BackfillView
 from maestro.store.agents.agents import Agents

@@ -11,8 +11,7 @@ from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.batches import ItemState, ReplayItem
-from maestro.domain.jobs.failures import ANY
-from maestro.domain.jobs.filters import AROUND, LOOK_BACK, JobFilter
+from maestro.domain.jobs.filters import ANY, AROUND, LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
 from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.budgets import Client

@@ -12,7 +12,6 @@ from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import (
     Question,
     QuestionAnswer,
@@ -21,6 +20,7 @@ from maestro.domain.questions.question import (
     question_job_id,
     question_of_job,
 )
+from maestro.domain.questions.views import MOST_OPEN
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement
 

@@ -9,8 +9,7 @@ from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
-from maestro.domain.jobs.failures import FailedJob, FailureCount
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import FailedJob, FailureCount, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
 from maestro.domain.overview import FailureRecord, FirstAnswer, OldestJob, WorkOverview

@@ -13,8 +13,7 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import Job, JobStatus, model_for
-from maestro.domain.jobs.timeline import JobQuestionView, ToolTexts
-from maestro.domain.jobs.views import JobRecord, ListedJob
+from maestro.domain.jobs.views import JobQuestionView, JobRecord, ListedJob, ToolTexts
 from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, substitution
 from maestro.domain.messages import InboxRow
 from maestro.domain.questions.question import Question

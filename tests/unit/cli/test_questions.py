@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.questions.outside import outside_question
 from maestro.domain.questions.question import Question
+from maestro.domain.questions.views import outside_question
 from tests.support.job_rows import JobRows
 from tests.support.questions import ARGUMENTS, waiting_approval, waiting_question
 from tests.unit.cli.conftest import Maestro

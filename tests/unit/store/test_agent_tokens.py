@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.agent import MOST_TOKENS, PREFIX, AgentStatus, IssuedToken
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.agents.tokens import MOST_TOKENS, PREFIX, IssuedToken
 from maestro.domain.errors import Conflict, NotFound
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent

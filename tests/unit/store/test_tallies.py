@@ -8,8 +8,7 @@ import pytest
 
 from maestro.domain.jobs.batch_preview import JobPreview
 from maestro.domain.jobs.batches import BatchAction, ItemState, ReplayBatch
-from maestro.domain.jobs.failures import group_failures
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import JobFilter, group_failures
 from maestro.domain.jobs.flow import CloseOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.llm.budgets import NewClient

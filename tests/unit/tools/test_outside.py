@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
-from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import QuestionStatus, operator_answer
+from maestro.domain.questions.views import MOST_OPEN
 from maestro.domain.redaction import ScanResult, ScanRules
 from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import JsonValue
 
-from maestro.domain.agents.versions import MOST_LINES, FieldChange, diff_field_lines
+from maestro.domain.agents.views import MOST_LINES, FieldChange, diff_field_lines
 
 EVERYBODY = "(the common setting)"
 

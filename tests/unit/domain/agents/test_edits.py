@@ -12,10 +12,13 @@ from maestro.domain.agents.edits import (
     BindingChange,
     NewAgent,
     NewBinding,
+    agent_fields,
     apply_change,
     removes_last_conductor,
+    version_fields,
+    write_fields,
 )
-from maestro.domain.agents.versions import agent_fields, diff_fields, version_fields, write_fields
+from maestro.domain.agents.views import diff_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.budgets import NewClient

@@ -5,9 +5,8 @@ import re
 import pytest
 
 from maestro.domain.agents.edits import AgentFields
-from maestro.domain.conducting.conductor import without_tags
+from maestro.domain.conducting.conductor import CONDUCTOR_PROMPT, tag_rules, with_conductor_prompt, without_tags
 from maestro.domain.conducting.directives import FIELDS
-from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, tag_rules, with_conductor_prompt
 from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse_answer

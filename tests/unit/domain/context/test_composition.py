@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maestro.domain.agent_chat import ADDENDUM, CODER
 from maestro.domain.agents.agent import CONDUCTOR, Agent
-from maestro.domain.conducting.teaching import tag_rules
+from maestro.domain.conducting.conductor import tag_rules
 from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, build_persona

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.jobs.background import SILENT, background_text, without_silent_lines
+from maestro.domain.jobs.delegations import SILENT, background_text, without_silent_lines
 from maestro.domain.jobs.job import Job, JobKind, is_background
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")

@@ -28,8 +28,7 @@ from maestro.domain.jobs.batches import (
     estimated_end,
     next_positions,
 )
-from maestro.domain.jobs.failures import LONGEST, FailureCount, group_failures, pattern_of
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import LONGEST, FailureCount, JobFilter, group_failures, pattern_of
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, StepState
 from maestro.domain.llm.calls import CallState

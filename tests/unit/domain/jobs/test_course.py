@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.jobs.page import THIN, WIDTH, JobTimeline, TimelineBar, build_timeline, current_step
-from maestro.domain.jobs.timeline import ToolTexts
-from maestro.domain.jobs.views import JobRecord, ListedJob, job_detail
+from maestro.domain.jobs.views import JobRecord, ListedJob, ToolTexts, job_detail
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tools import ToolRun, ToolState

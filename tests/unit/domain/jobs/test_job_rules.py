@@ -7,7 +7,7 @@ import pytest
 from connectors.base import FailureScope, NotDispatched, PermanentSend, RetryableSend
 from maestro.domain.errors import MaestroError, NoAgent, StepTaken, StoreBusy, StoreFull
 from maestro.domain.jobs.job import OPEN, JobStatus
-from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, wait_before_retry
+from maestro.domain.jobs.steps import LONGEST_PROVIDER_WAIT, RetryRules, wait_before_retry
 from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,

@@ -6,7 +6,7 @@ import pytest
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import Wait
-from maestro.domain.jobs.retries import BUDGET_NOTICE, PROVIDER_NOTICE, WAITING_NOTICE, waiting_notice
+from maestro.domain.jobs.steps import BUDGET_NOTICE, PROVIDER_NOTICE, WAITING_NOTICE, waiting_notice
 from tests.support.job_rows import MORNING
 
 RAISED = "That is in about 7 hours, or sooner if the operators raise the budget."

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from maestro.domain.schedules.cron import read_cron
+from maestro.domain.schedules.expressions import read_cron
 from maestro.domain.schedules.times import count_times, doubtful_hours, times_within
 
 TODAY = date(2026, 11, 22)

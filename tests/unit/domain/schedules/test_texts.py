@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.schedules.cron import CronTimes
-from maestro.domain.schedules.expressions import SHORTEST, Interval, read_schedule
+from maestro.domain.schedules.expressions import SHORTEST, CronTimes, Interval, read_schedule
 
 NOW = datetime(2026, 3, 1, 12, 7, tzinfo=UTC)
 AMSTERDAM = "Europe/Amsterdam"

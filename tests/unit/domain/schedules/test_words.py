@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from maestro.domain.schedules.descriptions import describe_distance, describe_schedule
 from maestro.domain.schedules.expressions import read_schedule
+from maestro.domain.schedules.views import describe_distance, describe_schedule
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maestro.domain.conducting.directives import read_fields
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.tags.fields import read_fields
 
 
 @pytest.mark.parametrize(
