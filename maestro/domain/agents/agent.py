@@ -14,9 +14,9 @@ from maestro.domain.values import Page, View
 
 CONDUCTOR = "conductor"
 
-PREFIX = "mst_"
+BEARER_PREFIX = "mst_"
 """The prefix of every token, by which operators and secret scanners recognise one."""
-RANDOM_BYTES = 32
+TOKEN_BYTES = 32
 MOST_TOKENS = 100
 """The most active tokens of one agent; a higher number means that unused tokens were not revoked."""
 USE_RECORDED_EVERY = timedelta(minutes=1)

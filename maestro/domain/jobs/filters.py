@@ -25,16 +25,16 @@ AROUND = timedelta(minutes=2)
 LOOK_BACK = timedelta(days=1)
 """The longest time between the creation of an ended job and ``at``: without a limit, every older job would be read."""
 
-ANY = "*"
+WILDCARD = "*"
 """The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
 
-LONGEST = 200
+PATTERN_CHARS = 200
 """The most characters of a pattern: reasons that differ only after that are of the same kind."""
 
 OUTAGE_GAP = timedelta(minutes=30)
 """An outage ends after this time without a failure; the next failure of its kind begins another outage."""
 
-_READ = 2 * LONGEST
+_READ_CHARS = 2 * PATTERN_CHARS
 _VARYING_PART = re.compile(
     r"(?<!\w)'[^'\n]*'(?!\w)"
     r"|\"[^\"\n]*\""
@@ -109,9 +109,9 @@ def pattern_of(reason: str) -> str:
 
     So a thousand failures of one kind have one pattern.
     """
-    pattern = _REPEATED_WILDCARD.sub(ANY, _VARYING_PART.sub(ANY, reason[:_READ]))
-    is_whole = len(reason) <= _READ and len(pattern) <= LONGEST
-    return pattern if is_whole else f"{pattern[:LONGEST].rstrip(ANY)}{ANY}"
+    pattern = _REPEATED_WILDCARD.sub(WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
+    is_whole = len(reason) <= _READ_CHARS and len(pattern) <= PATTERN_CHARS
+    return pattern if is_whole else f"{pattern[:PATTERN_CHARS].rstrip(WILDCARD)}{WILDCARD}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from maestro.domain.questions.question import Question, QuestionKind, QuestionSt
 from maestro.domain.texts import storable
 from maestro.domain.values import Page, View
 
-PLATFORM = "mcp"
+OUTSIDE_PLATFORM = "mcp"
 """The platform of a question from an external agent, which has no job."""
 MOST_OPEN = 100
 """The most open questions of one external agent, because operators would not read more of them."""
@@ -87,7 +87,7 @@ def question_view(question: Question, agent: str | None, job: Job | None, now: d
     ``agent`` is the slug of the agent that asks; ``job`` is the job that waits for the answer, None for an external
     agent.
     """
-    outside = {"platform": PLATFORM, "account": "", "channel": "", "thread": ""}
+    outside = {"platform": OUTSIDE_PLATFORM, "account": "", "channel": "", "thread": ""}
     address = job.address.model_dump() if job is not None else outside
     has_recipient = question.asked_of and not question.approval
     asked_of = str(PersonId(address["platform"], question.asked_of)) if has_recipient else None

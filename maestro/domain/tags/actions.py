@@ -12,9 +12,9 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.tags.grammar import Tag, TagName
 
-RUN = 5
+RUN_CHARS = 5
 """The length of the compared runs, in characters; unrelated texts have many shorter runs in common."""
-SHORT = 8
+SHORT_BODY_CHARS = 8
 """The fewest characters of a body that is compared by runs; of a shorter one, body and key must be equal."""
 
 _CODE_POINT = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -85,7 +85,7 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     """
     head, body = _normalize_text(tag.key + "".join(tag.options)) + "]", _normalize_text(tag.body)
     directives = _directives(tag.name, sources, len(head) + len(body))
-    if len(body) < SHORT:
+    if len(body) < SHORT_BODY_CHARS:
         return any(directive.startswith(head + body) for directive in directives)
     runs, known_runs = _character_runs(body), set[str]().union(*map(_character_runs, directives))
     return 2 * len(runs & known_runs) >= len(runs)
@@ -104,7 +104,7 @@ def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
 
 
 def _character_runs(text: str) -> set[str]:
-    return {text[start : start + RUN] for start in range(len(text) - RUN + 1)}
+    return {text[start : start + RUN_CHARS] for start in range(len(text) - RUN_CHARS + 1)}
 
 
 def _normalize_text(text: str) -> str:

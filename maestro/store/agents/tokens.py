@@ -7,9 +7,9 @@ from sqlalchemy import bindparam, delete, func, update
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import (
+    BEARER_PREFIX,
     MOST_TOKENS,
-    PREFIX,
-    RANDOM_BYTES,
+    TOKEN_BYTES,
     USE_RECORDED_EVERY,
     Agent,
     AgentStatus,
@@ -48,7 +48,7 @@ class AgentTokens(Repository):
             raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
         if self._count_valid(agent) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
-        token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+        token = BEARER_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         row = AgentToken(
             agent_id=agent.id or 0,
             name=name,

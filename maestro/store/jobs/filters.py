@@ -11,7 +11,7 @@ from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.batches import ItemState, ReplayItem
-from maestro.domain.jobs.filters import ANY, AROUND, LOOK_BACK, JobFilter
+from maestro.domain.jobs.filters import AROUND, LOOK_BACK, WILDCARD, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
 from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.budgets import Client
@@ -118,7 +118,7 @@ def _relation_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
 def _like_pattern(pattern: str) -> str:
     for special in (_ESCAPE, "%", "_"):
         pattern = pattern.replace(special, f"{_ESCAPE}{special}")
-    return pattern.replace(ANY, "%")
+    return pattern.replace(WILDCARD, "%")
 
 
 def _text_condition(text: str) -> ColumnElement[bool]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents.agent import MOST_TOKENS, PREFIX, AgentStatus, IssuedToken
+from maestro.domain.agents.agent import BEARER_PREFIX, MOST_TOKENS, AgentStatus, IssuedToken
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.errors import Conflict, NotFound
 from tests.support.job_rows import JobRows
@@ -45,8 +45,8 @@ def log(rows: JobRows) -> list[tuple[str, str, str]]:
 
 def test_a_token_opens_for_its_agent_and_is_kept_nowhere(rows: JobRows, tmp_path: Path) -> None:
     made = make(rows)
-    assert made.token.startswith(PREFIX)
-    assert len(base64.urlsafe_b64decode(made.token.removeprefix(PREFIX) + "=")) == 32
+    assert made.token.startswith(BEARER_PREFIX)
+    assert len(base64.urlsafe_b64decode(made.token.removeprefix(BEARER_PREFIX) + "=")) == 32
     assert made.token.endswith(made.ending)
     assert whose(rows, made.token) == "ada"
     assert whose(rows, made.token[:-1]) is None
