@@ -9,7 +9,7 @@ from activities.routing import Typing
 from activities.schedules import pause_failing, skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
-from maestro.domain.jobs.flow import CloseOutcome, CloseStep, ParkOutcome, ParkStep
+from maestro.domain.jobs.flow import CloseStep, ParkStep, StatusOutcome
 from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
 from maestro.domain.jobs.steps import waiting_notice
 from maestro.domain.llm.errors import PASSING
@@ -35,19 +35,19 @@ class ClosingActivities:
         self._schedules = schedules
 
     @activity.defn(no_thread_cancel_exception=True)
-    def close_job(self, step: CloseStep) -> CloseOutcome:
+    def close_job(self, step: CloseStep) -> StatusOutcome:
         """Close the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close_job(tx, step)
                 pause_failing(tx, step.job_id, self._schedules().pause_after_failures)
-            outcome = tx.jobs.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
+            outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(step.job_id)))
             tx.when_committed(self._released)
         return outcome
 
     @activity.defn(no_thread_cancel_exception=True)
-    def park_job(self, step: ParkStep) -> ParkOutcome:
+    def park_job(self, step: ParkStep) -> StatusOutcome:
         """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
@@ -57,7 +57,7 @@ class ClosingActivities:
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park_job(tx, job, step)
-            outcome = tx.jobs.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
+            outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(job.id)))
             tx.when_committed(self._released)
         return outcome
 

@@ -21,9 +21,8 @@ from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.conversations.views import (
+    ConversationDetail,
     ConversationPage,
-    ConversationRecord,
-    conversation_detail,
     excerpt_around,
     list_events,
     message_view,
@@ -144,8 +143,8 @@ def _conversation_page(
     try:
         with parts_of(request).store.view() as tx:
             query = read(MessagesQuery, without_empty(read_filters(request, MessagesQuery.model_fields)))
-            record = tx.conversations.lists.record(conversation_id)
-            content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, record, query)
+            conversation = tx.conversations.lists.detail(conversation_id)
+            content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, conversation, query)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
     return render(
@@ -153,7 +152,7 @@ def _conversation_page(
         "conversation.html",
         at=f"{PAGE}/{conversation_id}",
         title=f"Conversation {conversation_id} – Maestro",
-        conversation=conversation_detail(record),
+        conversation=conversation,
         query=query,
         notice=notice,
         problem=problem,
@@ -161,9 +160,9 @@ def _conversation_page(
     )
 
 
-def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQuery) -> Mapping[str, object]:
+def _list_entries(tx: Transaction, conversation: ConversationDetail, query: MessagesQuery) -> Mapping[str, object]:
     """Return the messages, compactions and learned facts of the requested part of the conversation."""
-    number = record.listed.conversation.id or 0
+    number = conversation.id
     before = query.before if query.fact is None else _position_of_fact(tx, number, query.fact)
     section = tx.conversations.lists.messages_around(number, query.after, before, MESSAGES)
     facts = tx.conversations.lists.facts_learned(number, section)
@@ -176,7 +175,7 @@ def _list_entries(tx: Transaction, record: ConversationRecord, query: MessagesQu
                 "compaction": event.compaction,
                 "fact": event.fact,
             }
-            for event in list_events(section, record.compactions, facts)
+            for event in list_events(section, conversation.compactions, facts)
         ],
         "hits": None,
         "text": lambda message: excerpt(message.content, None if message.id == query.whole else limit),

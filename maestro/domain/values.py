@@ -1,7 +1,7 @@
 """The base classes of immutable values and of the API's views."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -21,6 +21,11 @@ class View(Value):
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, from_attributes=True
     )
+
+    @classmethod
+    def from_row(cls, row: BaseModel, **others: Any) -> Self:
+        """Build the view of a row; ``others`` are the values of fields that the row lacks or stores in another form."""
+        return cls(**{**row.model_dump(include=set(cls.model_fields), by_alias=False), **others})
 
 
 class Page(View, Generic[Item]):

@@ -15,8 +15,6 @@ from maestro.domain.conversations.views import (
     ConversationFilter,
     ConversationPage,
     MessagePage,
-    conversation_detail,
-    conversation_view,
     message_view,
 )
 from maestro.domain.fields import SearchText
@@ -67,9 +65,7 @@ class ConversationOperations:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
         with self._store.view() as tx:
             rows, following = tx.conversations.lists.page(query, query.after, query.limit)
-        return ConversationPage(
-            items=tuple(map(conversation_view, rows)), next=following.encode() if following is not None else None
-        )
+        return ConversationPage(items=tuple(rows), next=following.encode() if following is not None else None)
 
     def search(self, query: SearchQuery) -> MessagePage:
         """Return the messages that contain a text, newest first, of all conversations or of one.
@@ -85,7 +81,7 @@ class ConversationOperations:
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; the 404 of a deleted conversation says that it was deleted."""
         with self._store.view() as tx:
-            return conversation_detail(tx.conversations.lists.record(conversation_id))
+            return tx.conversations.lists.detail(conversation_id)
 
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
         """List the messages of a conversation, oldest first, including those that a compaction archived."""

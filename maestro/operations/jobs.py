@@ -62,7 +62,8 @@ class TemporalAddress:
 
     def link(self, job: JobDetail) -> JobDetail:
         """Return a job with the link to its workflow."""
-        return job.with_workflow_link(self.ui_url, self.namespace)
+        url = f"{self.ui_url.rstrip('/')}/namespaces/{self.namespace}/workflows/{job.id}" if self.ui_url else None
+        return job.model_copy(update={"temporal_url": url})
 
 
 @dataclass(frozen=True)

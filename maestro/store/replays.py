@@ -3,7 +3,7 @@
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of, is_background
-from maestro.domain.jobs.preview import ReplayEvidence, ReplayPreview, build_preview, refused_preview
+from maestro.domain.jobs.preview import ReplayEvidence, ReplayPreview, build_preview
 from maestro.domain.jobs.replay import ReplayMode, edits_refusal, effective_edits, replay_refusal
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
@@ -44,7 +44,7 @@ def preview_replay(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdi
     try:
         newest = require_replayable(tx, job, mode, edits)
     except Conflict as conflict:
-        return refused_preview(mode, str(conflict))
+        return ReplayPreview(mode=mode, possible=False, problem=str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
     return build_preview(_replay_evidence(tx, of), mode, effective_edits(job, newest, mode, edits))
 

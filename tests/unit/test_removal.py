@@ -232,7 +232,7 @@ async def test_a_number_is_never_given_again(rows: JobRows, control: Conversatio
     _, later = await talk(rows)
     assert later > gone
     with rows.store.view() as tx, pytest.raises(NotFound, match=f"conversation {gone} was deleted by a test on"):
-        tx.conversations.lists.record(gone)
+        tx.conversations.lists.detail(gone)
 
 
 async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: ConversationOperations) -> None:

@@ -9,16 +9,14 @@ from itertools import chain
 from pydantic import ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
-from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, AgentVersion, BusyMode, Permission
-from maestro.domain.agents.edits import AgentFields, BindingFields, version_fields
+from maestro.domain.agents.agent import Agent, AgentStatus, AgentVersion, BusyMode, Permission
+from maestro.domain.agents.edits import AgentFields, version_fields
 from maestro.domain.values import Page, Value, View
 
 CONTEXT_LINES = 2
 """Unchanged lines shown before and after a difference."""
 MOST_LINES = 2_000
 """The most lines that are compared one by one; longer texts are shown as removed and added in full."""
-
-_EDIT_COLUMNS = {"version", "at", "actor", "reason"}
 
 
 class FieldChange(View):
@@ -186,19 +184,10 @@ def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding])
     return AgentDetail.model_construct(**{**columns, **dict(fields), "channels": tuple(channels)})
 
 
-def binding_view(binding: AgentChannel, fields: BindingFields, agent: str) -> Binding:
-    """Return the view of a binding; ``agent`` is the slug of its agent."""
-    columns = binding.model_dump(include={"id", "platform", "account", "channel", "configured"})
-    return Binding(**fields.model_dump(by_alias=False), **columns, agent=agent)
-
-
 def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
     """Return a page of up to ``limit`` versions, newest first; one more, if given, is the base for the last one."""
     items = tuple(
-        VersionSummary(
-            **edit.model_dump(include=_EDIT_COLUMNS),
-            changed=tuple(change.field for change in _field_changes(edit, before)),
-        )
+        VersionSummary.from_row(edit, changed=tuple(change.field for change in _field_changes(edit, before)))
         for edit, before in zip(versions[:limit], [*versions[1:], None], strict=False)
     )
     return VersionPage(items=items, next=str(items[-1].version) if len(versions) > limit else None)
@@ -206,8 +195,8 @@ def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
 
 def version_detail(version: AgentVersion, against: AgentVersion | None) -> VersionDetail:
     """Return the view of a version, with its differences from version ``against``."""
-    return VersionDetail(
-        **version.model_dump(include=_EDIT_COLUMNS),
+    return VersionDetail.from_row(
+        version,
         against=against.version if against is not None else None,
         changes=_field_changes(version, against),
         agent=version_fields(version),

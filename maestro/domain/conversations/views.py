@@ -10,7 +10,7 @@ from heapq import merge
 
 from pydantic import Field
 
-from maestro.domain.conversations.conversation import Compaction, Conversation, ConversationStatus, MessageColumns
+from maestro.domain.conversations.conversation import ConversationStatus, MessageColumns
 from maestro.domain.fields import SearchText
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
@@ -36,10 +36,7 @@ class ConversationFilter(Value):
 
 
 class ConversationView(View):
-    """A conversation in a list; message and token counts exclude archived messages.
-
-    ``costUsd`` is the known cost of its model calls in US dollars, null if no cost is known.
-    """
+    """A conversation without its messages; counts exclude archived ones, ``costUsd`` is null if no cost is known."""
 
     id: int
     agent: str
@@ -86,10 +83,7 @@ class ConversationDetail(ConversationView):
 
 
 class MessageFileView(View):
-    """A file attached to a message; ``size`` is in bytes, ``available`` is false if the file could not be downloaded.
-
-    ``transcript`` is the text of a voice message, null without a transcription.
-    """
+    """A file of a message, unavailable if its download failed; ``size`` in bytes, ``transcript`` of a voice message."""
 
     filename: str
     content_type: str
@@ -143,31 +137,6 @@ class ConversationCursor:
 
 
 @dataclass(frozen=True)
-class ListedConversation:
-    """A conversation with the slug of its agent and its known cost in US dollars."""
-
-    conversation: Conversation
-    agent: str
-    cost_usd: float | None = None
-
-    @property
-    def cursor(self) -> ConversationCursor:
-        """The cursor of a page that ends with this conversation."""
-        return ConversationCursor(self.conversation.last_message_at, self.conversation.id or 0)
-
-
-@dataclass(frozen=True)
-class ConversationRecord:
-    """A conversation with its counts, open jobs and compactions, without its messages."""
-
-    listed: ListedConversation
-    archived: int = 0
-    facts: int = 0
-    open_jobs: Sequence[str] = ()
-    compactions: Sequence[Compaction] = ()
-
-
-@dataclass(frozen=True)
 class AuthoredMessage:
     """A message with its author's name, its files, and whether it is archived."""
 
@@ -177,43 +146,15 @@ class AuthoredMessage:
     files: Sequence[MediaFile] = ()
 
 
-def conversation_view(listed: ListedConversation) -> ConversationView:
-    """Return the view of a conversation for a list."""
-    columns = listed.conversation.model_dump(include=set(ConversationView.model_fields) - {"agent", "cost_usd"})
-    return ConversationView(agent=listed.agent, cost_usd=listed.cost_usd, **columns)
-
-
-def conversation_detail(record: ConversationRecord) -> ConversationDetail:
-    """Return a conversation with its compactions and counts."""
-    return ConversationDetail(
-        **conversation_view(record.listed).model_dump(by_alias=False),
-        archived_count=record.archived,
-        facts_learned=record.facts,
-        open_jobs=tuple(record.open_jobs),
-        compactions=tuple(map(CompactionView.model_validate, record.compactions)),
-    )
-
-
 def message_view(authored: AuthoredMessage) -> MessageView:
     """Return the view of a message."""
-    columns = authored.message.model_dump(include=set(MessageView.model_fields) - {"author", "archived", "files"})
-    files = tuple(
-        MessageFileView(
-            available=bool(file.digest),
-            **file.model_dump(include={"filename", "content_type", "size", "transcript"}),
-        )
-        for file in authored.files
-    )
-    return MessageView(author=authored.author, archived=authored.archived, files=files, **columns)
+    files = tuple(MessageFileView.from_row(file, available=bool(file.digest)) for file in authored.files)
+    return MessageView.from_row(authored.message, author=authored.author, archived=authored.archived, files=files)
 
 
 @dataclass(frozen=True)
 class MessageRange:
-    """Consecutive messages of a conversation, oldest first.
-
-    ``older`` says whether earlier messages exist. ``following`` is the first message after the range, None if there is
-    none.
-    """
+    """Consecutive messages, oldest first, whether ``older`` ones exist, and the first message after the range."""
 
     messages: Sequence[AuthoredMessage]
     older: bool
@@ -240,12 +181,12 @@ class ConversationEvent:
 
     at: datetime
     message: AuthoredMessage | None = None
-    compaction: Compaction | None = None
+    compaction: CompactionView | None = None
     fact: MemoryFact | None = None
 
 
 def list_events(
-    span: MessageRange, compactions: Sequence[Compaction], facts: Sequence[MemoryFact]
+    span: MessageRange, compactions: Sequence[CompactionView], facts: Sequence[MemoryFact]
 ) -> Iterator[ConversationEvent]:
     """Yield the events of a range in order of time; at the same moment, messages come first."""
     return merge(
@@ -257,11 +198,7 @@ def list_events(
 
 
 def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, str]:
-    """Return the text before a search hit, the hit, and the text after it.
-
-    Before and after are cut to ``chars`` characters each. Without a hit, the beginning of the text is returned as the
-    first part.
-    """
+    """Return up to ``chars`` characters before a hit, the hit, and those after it; the beginning without a hit."""
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
         return _truncate(text, 2 * chars), "", ""

@@ -45,21 +45,11 @@ class BatchCandidate:
 
 @dataclass(frozen=True)
 class Prices:
-    """The average cost in US dollars of recent model calls: by agent id, by model name, and of all calls."""
+    """The average costs in USD of recent model calls: by agent id, by model name, and of all calls."""
 
     agents: Mapping[int, float] = field(default_factory=dict)
     models: Mapping[str, float] = field(default_factory=dict)
     overall: float | None = None
-
-    def call_cost(self, agent_id: int | None, model: str = "") -> float | None:
-        """Return the expected cost of one call in US dollars, None when unknown.
-
-        ``model`` is the model that an operator chose; without it, the average of the agent counts, else that of all
-        calls.
-        """
-        if model:
-            return self.models.get(model)
-        return self.agents.get(agent_id or 0, self.overall)
 
 
 @dataclass(frozen=True)
@@ -75,10 +65,7 @@ class JobPreview:
 
 
 class RefusedGroup(View):
-    """Jobs that are refused for the same reason.
-
-    ``reason`` has ``*`` in place of ids, numbers and quoted values; ``example`` is the id of one of the jobs.
-    """
+    """Jobs refused for one reason, with ``*`` for its varying parts; ``example`` is the id of one of the jobs."""
 
     reason: str
     count: int
@@ -86,10 +73,7 @@ class RefusedGroup(View):
 
 
 class StepCount(View):
-    """The number of jobs that continue at a step.
-
-    ``start`` is the beginning of the job; ``end`` means that every step is done and the job only has to be closed.
-    """
+    """The number of jobs that continue at a step: ``start`` is the first one, ``end`` only closes the job."""
 
     step: str
     count: int
@@ -113,73 +97,63 @@ class BatchPreview(View):
     unknown_cost: int
 
 
+@dataclass(frozen=True)
 class JobPreviews:
-    """The previews of the jobs of one batch.
+    """The previews of the jobs of one batch, in its order; ``agents`` maps the slugs of active agents to their ids.
 
-    Jobs are previewed in the order of the batch, by the rules that will apply when each one starts. ``agents`` maps the
-    slugs of active agents to their ids.
+    ``restarted`` maps the newest job of an input to the job of the batch that answers the input again.
     """
 
-    def __init__(
-        self,
-        action: BatchAction,
-        prices: Prices,
-        edits: JobEdits = NO_EDITS,
-        agents: Mapping[str, int | None] | None = None,
-    ) -> None:
-        self._action = action
-        self._prices = prices
-        self._edits = edits
-        self._agents = agents or {}
-        self._agent_id = self._agents.get(edits.agent) if edits.agent is not None else None
-        self._restarted: dict[str, str] = {}
+    action: BatchAction
+    prices: Prices
+    edits: JobEdits = NO_EDITS
+    agents: Mapping[str, int | None] = field(default_factory=dict)
+    restarted: dict[str, str] = field(default_factory=dict)
 
     def preview_job(self, candidate: BatchCandidate) -> JobPreview:
-        """Return the preview of a job, given the jobs of the batch before it."""
+        """Return the preview of a job, by the rules that will apply after the jobs of the batch before it."""
         job, lane = candidate.job, candidate.job.lane or ""
         problem = self._refusal_reason(candidate)
         if problem:
             return JobPreview(job.id, lane, problem)
-        if self._action is BatchAction.RESTART:
-            self._restarted[candidate.newest.id] = job.id
-        calls, step = calls_to_pay(self._action, job, candidate.calls), continuation_step(self._action, candidate)
+        if self.action is BatchAction.RESTART:
+            self.restarted[candidate.newest.id] = job.id
+        calls, step = calls_to_pay(self.action, job, candidate.calls), continuation_step(self.action, candidate)
         return JobPreview(job.id, lane, "", step, calls, self._estimated_cost(candidate, calls))
 
     def _refusal_reason(self, candidate: BatchCandidate) -> str:
-        job, mode = candidate.job, self._action.mode
+        job, mode = candidate.job, self.action.mode
         if mode is None:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
-        before = self._restarted.get(candidate.newest.id)
+        before = self.restarted.get(candidate.newest.id)
         if before is not None:
             return f"job {before} of this batch answers the same input."
         if job.what_if:
             return f"job {job.id} is a what-if; replay it alone, not in a batch."
-        problem = replay_refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self._edits)
-        if problem or self._action is not BatchAction.RESTART or self._edits.any:
+        problem = replay_refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self.edits)
+        if problem or self.action is not BatchAction.RESTART or self.edits.any:
             return problem or ""
         slug = edits_of(candidate.newest).agent
-        return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self._agents else ""
+        return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self.agents else ""
 
     def _estimated_cost(self, candidate: BatchCandidate, calls: int) -> float | None:
-        """Return the estimated cost of ``calls`` model calls in US dollars, None when unknown.
-
-        The average of the job's own calls counts, unless the batch changes the model or the agent.
-        """
+        """Return the cost of ``calls`` calls in USD, None when unknown: by the job's own calls if the model stays."""
         if not calls:
             return 0.0
         answered = (call.cost_usd for call in candidate.calls if call.state is CallState.ANSWERED)
         paid = [cost for cost in answered if cost is not None]
-        if paid and not (self._edits.model or self._edits.agent):
+        if paid and not (self.edits.model or self.edits.agent):
             return sum(paid) / len(paid) * calls
-        price = self._prices.call_cost(self._agent_id or candidate.job.agent_id, self._edits.model or "")
+        agent_id = self.agents.get(self.edits.agent or "") or candidate.job.agent_id or 0
+        model = self.edits.model
+        price = self.prices.models.get(model) if model else self.prices.agents.get(agent_id, self.prices.overall)
         return price * calls if price is not None else None
 
 
 def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) -> int:
     """Return the estimated number of model calls that a job will pay for.
 
-    A restart makes as many calls as the job made before, at least one. A resumed job pays for one call, unless its last
-    stored answer asks for no tools and so is final.
+    A restart makes as many calls as before, at least one. A resume makes one, unless the last stored answer is final.
     """
     if action is BatchAction.CANCEL or job.notice or is_script(job):
         return 0

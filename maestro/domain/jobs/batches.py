@@ -158,7 +158,7 @@ class BatchRequest(JobSelection):
 
     @property
     def changes(self) -> JobEdits:
-        """The edits for each job; ``NO_EDITS`` without any."""
+        """The edits for each job."""
         return self.edits or NO_EDITS
 
 
@@ -196,10 +196,7 @@ class BatchPage(Page[BatchView]):
 
 
 class BatchItemView(View):
-    """The result of one job of a batch.
-
-    ``began`` is the id of the replayed or cancelled job, with its ``status``; ``problem`` is the reason of a refusal.
-    """
+    """One job of a batch: the id and status of the job that ``began``, or as ``problem`` the reason of a refusal."""
 
     place: int
     job_id: str
@@ -243,18 +240,13 @@ class BatchProgress:
         """The number of begun jobs that have not ended."""
         return sum(self.begun.get(status, 0) for status in OPEN)
 
-    @property
-    def unfinished(self) -> int:
-        """The number of jobs that have not ended, including those that wait to start."""
-        return self.items.get(ItemState.WAITING, 0) + self.open
-
 
 def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> BatchView:
     """Return the API model of a batch at the time ``now``."""
     items, begun = Counter(progress.items), Counter(progress.begun)
     completed, failed = begun[JobStatus.COMPLETED], begun[JobStatus.FAILED]
-    return BatchView(
-        **batch.model_dump(include={"id", "action", "actor", "created_at", "ended_at", "stopped", "total"}),
+    return BatchView.from_row(
+        batch,
         edits=JobEdits.model_validate_json(batch.edits) if batch.edits else None,
         filter=JobFilter.model_validate_json(batch.wanted) if batch.wanted else None,
         **{str(state): items[state] for state in ItemState},
@@ -267,10 +259,7 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 
 
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
-    """Return the estimated end of a batch, None while no job has ended, and when all have.
-
-    The estimate assumes that the remaining jobs take as long as the ended ones.
-    """
+    """Return when a batch ends if its jobs go on as fast as before; None while no job has ended, and at the end."""
     done = sum(progress.begun.values()) - progress.open
-    remaining = progress.unfinished
+    remaining = progress.items.get(ItemState.WAITING, 0) + progress.open
     return now + (now - batch.created_at) * remaining / done if done and remaining else None

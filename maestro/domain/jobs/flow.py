@@ -18,10 +18,7 @@ class RouteAction(StrEnum):
 
 
 class StepOutcome(Value):
-    """The result of a step.
-
-    Temporal stores it, so it holds ids and figures and no text of a user or an agent.
-    """
+    """The result of a step, which Temporal stores."""
 
     @property
     def words(self) -> str:
@@ -30,11 +27,7 @@ class StepOutcome(Value):
 
 
 class RouteOutcome(StepOutcome):
-    """The agent that answers, or the reason why no agent answers.
-
-    ``typing``: the process that routed the message has started the typing indicator. ``media``: files have to be
-    fetched first.
-    """
+    """The agent that answers, or why none does; ``typing``: the indicator was started; ``media``: files are needed."""
 
     action: RouteAction
     agent: str = ""
@@ -140,10 +133,7 @@ class Preparation(StepGroup):
 
 
 class PreparationOutcome(Value):
-    """The results of the steps up to the prompt; None for a step that was not reached or was done before.
-
-    ``milliseconds`` are the durations of the steps.
-    """
+    """The results of the steps up to the prompt, None for a step not done now, and the durations of these steps."""
 
     route: RouteOutcome | None = None
     conversation: ConversationOutcome | None = None
@@ -152,20 +142,14 @@ class PreparationOutcome(Value):
 
 
 class ModelStep(StepRef):
-    """One model call; ``number`` counts the job's calls from 1.
-
-    The model must answer a ``final`` call without tools.
-    """
+    """One model call; ``number`` counts the job's calls from 1. A ``final`` call is answered without tools."""
 
     number: int
     final: bool = False
 
 
 class ModelOutcome(StepOutcome):
-    """The model, tokens and cost of a model call, and the names of the tools that the model asks for.
-
-    The answer itself stays in the store.
-    """
+    """The model, tokens and cost of a model call, and the names of the tools that the model asks for."""
 
     number: int
     model: str
@@ -202,22 +186,9 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The payload of the step that makes a job wait: the names of the steps that wait.
-
-    During the wait the job frees its lane and keeps its position there.
-    """
+    """The steps for which a job waits: it frees its lane and keeps its position there."""
 
     steps: tuple[str, ...]
-
-
-class ParkOutcome(StepOutcome):
-    """The job's status after the step that makes it wait; another status than waiting if the job ended meanwhile."""
-
-    status: JobStatus
-
-    @property
-    def words(self) -> str:
-        return self.status
 
 
 class AnswerStep(StepRef):
@@ -323,10 +294,7 @@ class DeliverOutcome(StepOutcome):
 
 
 class AskGroupOutcome(Value):
-    """The results of a model call and of recording and sending its answer; None for a step that is done separately.
-
-    ``milliseconds`` are the durations of the steps.
-    """
+    """The results of a model call and its answer, None for a step done separately, and the steps' durations."""
 
     model: ModelOutcome
     recorded: AnswerOutcome | None = None
@@ -335,18 +303,15 @@ class AskGroupOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """The payload that closes an unsuccessful run; ``error`` is the name of an exception class.
-
-    The step has no effect on a later run of the job.
-    """
+    """The status and error class with which to close an unsuccessful run, if it is still the job's last run."""
 
     run: int
     status: JobStatus
     error: str = ""
 
 
-class CloseOutcome(StepOutcome):
-    """The job's final status; not the requested one if the job had ended already."""
+class StatusOutcome(StepOutcome):
+    """The status of a job after it was closed or made to wait; not the requested one if it had ended already."""
 
     status: JobStatus
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pydantic import ConfigDict
+
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep
 from maestro.domain.jobs.replay import ReplayMode, is_script
@@ -37,10 +39,7 @@ class EffectKind(StrEnum):
 
 
 class Effect(View):
-    """An effect of a replay, described in words; ``again`` means that it happened before, ``count`` how often.
-
-    With ``kept``, the replay leaves the earlier effect as it is and does not repeat it.
-    """
+    """An effect of a replay; ``again``: it happened before, ``count`` times; ``kept``: it stays and is not repeated."""
 
     kind: EffectKind
     text: str
@@ -59,26 +58,25 @@ class ReplayPreview(View):
     null when unknown.
     """
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     mode: ReplayMode
     possible: bool
-    problem: str
-    step: str
-    kept: tuple[str, ...]
-    model_calls: int
-    more: bool
-    cost_usd: float | None
-    first_calls: int
-    first_cost_usd: float | None
-    effects: tuple[Effect, ...]
-    edits: JobEdits | None
+    problem: str = ""
+    step: str = ""
+    kept: tuple[str, ...] = ()
+    model_calls: int = 0
+    more: bool = False
+    cost_usd: float | None = 0.0
+    first_calls: int = 0
+    first_cost_usd: float | None = None
+    effects: tuple[Effect, ...] = ()
+    edits: JobEdits | None = None
 
 
 @dataclass(frozen=True)
 class ReplayEvidence:
-    """The rows of a job from which the preview of a replay is made.
-
-    ``withheld`` counts the tasks for other agents that were held back; ``tasks`` counts those that were started.
-    """
+    """The rows of a job that a replay repeats, with the numbers of its tasks: ``withheld`` and started ones."""
 
     job: Job
     steps: Sequence[JobStep] = ()
@@ -98,24 +96,6 @@ class ReplayEvidence:
     def answered(self) -> Sequence[LLMCall]:
         """The model calls with a stored answer."""
         return [call for call in self.calls if call.state is CallState.ANSWERED]
-
-
-def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
-    """Return the preview of a replay that is not possible, with the reason."""
-    return ReplayPreview(
-        mode=mode,
-        possible=False,
-        problem=problem,
-        step="",
-        kept=(),
-        model_calls=0,
-        more=False,
-        cost_usd=0.0,
-        first_calls=0,
-        first_cost_usd=None,
-        effects=(),
-        edits=None,
-    )
 
 
 def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
@@ -139,7 +119,6 @@ def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -
     return ReplayPreview(
         mode=mode,
         possible=True,
-        problem="",
         step=step,
         kept=tuple(done),
         model_calls=calls,

@@ -21,17 +21,16 @@ from maestro.domain.errors import FailureSource, MaestroError, WaitReason
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
     BackgroundOutcome,
-    CloseOutcome,
     CompactionOutcome,
     ContextOutcome,
     ConversationOutcome,
     DeliverOutcome,
     MediaOutcome,
     ModelOutcome,
-    ParkOutcome,
     RouteAction,
     RouteOutcome,
     ScriptOutcome,
+    StatusOutcome,
     StepOutcome,
     TakeUpOutcome,
     ToolOutcome,
@@ -88,8 +87,8 @@ class StepKind(StrEnum):
     SHOW = "show", "Show what would be answered", WhatIfOutcome
     DELIVER = "deliver", "Send the answer", DeliverOutcome
     NOTICE = "notice", "Tell the user that the job failed", DeliverOutcome
-    PARK = "park", "Leave the lane and wait", ParkOutcome
-    CLOSE = "close", "Close the job with its reason", CloseOutcome
+    PARK = "park", "Leave the lane and wait", StatusOutcome
+    CLOSE = "close", "Close the job with its reason", StatusOutcome
 
     def numbered(self, *numbers: int) -> str:
         """Return the name of one numbered step of this kind."""
@@ -146,10 +145,7 @@ def purpose_of(step: str) -> str:
 
 
 def read_outcome(step: str, result: str) -> Any:
-    """Return the result of a step from its JSON, None for a step without one.
-
-    Raises ``ValidationError`` for JSON of another form.
-    """
+    """Return the result of a step from its JSON, None for a step without one; raises ``ValidationError``."""
     kind = kind_of(step)
     return None if kind is None or kind.outcome is None else _outcome_adapter(kind).validate_json(result)
 
@@ -220,10 +216,7 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
-    """Return the JSON results of the finished steps by name.
-
-    Steps that follow a failure, a stop or a wait are left out.
-    """
+    """Return the JSON results of the finished steps by name, without steps that follow a failure or a wait."""
     done = (step for step in steps if step.state is StepState.DONE)
     return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 

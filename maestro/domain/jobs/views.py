@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -39,10 +39,7 @@ class StepView(View):
 
 
 class CallView(View):
-    """One attempt at one model call, without its texts; ``cost_usd`` is None when unknown.
-
-    ``tools`` are the names of the tools that the model asked for.
-    """
+    """One attempt at one model call, with the names of the tools it asked for; ``cost_usd`` is None when unknown."""
 
     id: int
     purpose: CallPurpose
@@ -90,10 +87,7 @@ class ToolRunView(View):
 
 
 class JobQuestionView(View):
-    """A question of a job to a user, asked by the tool call with this ``number`` and ``place``.
-
-    ``kind`` is question or approval, ``status`` as in the list of questions.
-    """
+    """A question of a job to a user, or an approval, asked by the tool call with this ``number`` and ``place``."""
 
     id: int
     number: int
@@ -141,10 +135,7 @@ class ActionView(View):
 
 
 class WouldActView(View):
-    """A tag in the answer of a what-if, which is shown and not carried out.
-
-    In a real answer, a tag that is not ``complete`` would be reported as an error and not carried out either.
-    """
+    """A tag in the answer of a what-if, which is not carried out; an incomplete one would be an error in any job."""
 
     seq: int
     tag: TagName
@@ -154,37 +145,15 @@ class WouldActView(View):
     complete: bool
 
 
-class ToolTexts(NamedTuple):
-    """A tool call, with the beginnings of its arguments and of its result."""
-
-    call: ToolRun
-    arguments: str
-    result: str
-
-
-def step_view(row: JobStep) -> StepView:
-    duration = _milliseconds(row.started_at, row.finished_at)
-    return StepView(**row.model_dump(include=set(StepView.model_fields)), duration_ms=duration)
-
-
 def call_view(row: LLMCall) -> CallView:
     tools = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
-    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(tool.name for tool in tools))
+    return CallView.from_row(row, tools=tuple(tool.name for tool in tools))
 
 
-def tool_view(texts: ToolTexts) -> ToolRunView:
-    row = texts.call
-    return ToolRunView(
-        **row.model_dump(include=set(ToolRunView.model_fields) - {"arguments", "result"}),
-        arguments=excerpt(texts.arguments, LONG_EXCERPT),
-        result=excerpt(texts.result, LONG_EXCERPT),
-        duration_ms=_milliseconds(row.started_at, row.finished_at),
-    )
-
-
-def delivery_view(row: Delivery) -> DeliveryView:
-    fields = row.model_dump(include=set(DeliveryView.model_fields))
-    return DeliveryView(**fields, excerpt=excerpt(row.content, LONG_EXCERPT))
+def tool_view(row: ToolRun, arguments: str, result: str) -> ToolRunView:
+    """Return the view of a tool call, with the beginnings of its arguments and of its result."""
+    texts = {"arguments": excerpt(arguments, LONG_EXCERPT), "result": excerpt(result, LONG_EXCERPT)}
+    return ToolRunView.from_row(row, **texts, duration_ms=_milliseconds(row.started_at, row.finished_at))
 
 
 def excerpt(text: str, most: int = 140) -> str:
@@ -272,11 +241,6 @@ class JobDetail(JobSummary):
     erased: bool
     temporal_url: str | None = None
 
-    def with_workflow_link(self, ui_url: str, namespace: str) -> "JobDetail":
-        """Return a copy with the link to the workflow, if a Web UI is configured."""
-        url = f"{ui_url.rstrip('/')}/namespaces/{namespace}/workflows/{self.id}" if ui_url else None
-        return self.model_copy(update={"temporal_url": url})
-
 
 @dataclass(frozen=True)
 class ListedJob:
@@ -299,7 +263,7 @@ class JobRecord:
     deliveries: Sequence[Delivery] = ()
     restarts: Sequence[Job] = ()
     actions: Sequence[Action] = ()
-    tools: Sequence[ToolTexts] = ()
+    tools: Sequence[ToolRunView] = ()
     questions: Sequence[JobQuestionView] = ()
     led_to: Sequence[str] = ()
     merged: Sequence[str] = ()
@@ -307,22 +271,26 @@ class JobRecord:
 
 
 def job_summary(listed: ListedJob) -> JobSummary:
-    return JobSummary(**_summary_fields(listed))
+    return JobSummary.from_row(listed.job, **_joined_values(listed))
 
 
 def job_detail(record: JobRecord) -> JobDetail:
-    job = record.listed.job
-    return JobDetail(
-        **_summary_fields(record.listed),
-        **job.model_dump(include={"conversation_id", "depth", "task", "said", "erased"}),
+    return JobDetail.from_row(
+        record.listed.job,
+        **_joined_values(record.listed),
         route=_route_reason(record.steps),
         restarted_by=tuple(other.id for other in record.restarts if not other.what_if),
         what_ifs=tuple(other.id for other in record.restarts if other.what_if),
         cost_usd=total_cost(record.calls, CallState.ANSWERED, CallState.FAILED),
         interrupted_cost_usd=total_cost(record.calls, CallState.INTERRUPTED),
-        steps=tuple(map(step_view, record.steps)),
+        steps=tuple(
+            StepView.from_row(step, duration_ms=_milliseconds(step.started_at, step.finished_at))
+            for step in record.steps
+        ),
         calls=tuple(map(call_view, record.calls)),
-        deliveries=tuple(map(delivery_view, record.deliveries)),
+        deliveries=tuple(
+            DeliveryView.from_row(chunk, excerpt=excerpt(chunk.content, LONG_EXCERPT)) for chunk in record.deliveries
+        ),
         actions=tuple(map(ActionView.model_validate, record.actions)),
         substitution=record.substitution,
         would_act=tuple(
@@ -331,7 +299,7 @@ def job_detail(record: JobRecord) -> JobDetail:
             )
             for seq, tag in enumerate(_what_if_tags(record))
         ),
-        tools=tuple(map(tool_view, record.tools)),
+        tools=tuple(record.tools),
         questions=tuple(record.questions),
         led_to=tuple(record.led_to),
         merged=tuple(record.merged),
@@ -344,9 +312,8 @@ def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
     return sum(costs) if costs else None
 
 
-def _summary_fields(listed: ListedJob) -> dict[str, Any]:
+def _joined_values(listed: ListedJob) -> dict[str, Any]:
     return {
-        **listed.job.model_dump(include=set(JobSummary.model_fields)),
         "agent": listed.agent,
         "user": listed.user or "",
         "webhook": listed.webhook,

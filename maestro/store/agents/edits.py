@@ -20,7 +20,7 @@ from maestro.domain.agents.edits import (
     version_fields,
     write_fields,
 )
-from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view, diff_fields
+from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, diff_fields
 from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
@@ -129,7 +129,8 @@ class Bindings(Agents):
         Audit(self._link, self._now).add(actor, "channel.unbind", channel_name(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
+        client = PayingClients(self._link, self._now).name_of(binding.client_id)
+        return Binding.from_row(binding, client=client, agent=self.get(binding.agent_id).slug)
 
     def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
         """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""

@@ -16,7 +16,6 @@ from maestro.domain.agents.agent import (
     AgentToken,
     IssuedToken,
     TokenHolder,
-    TokenView,
     token_digest,
 )
 from maestro.domain.errors import Conflict, NotFound
@@ -59,7 +58,7 @@ class AgentTokens(Repository):
         )
         self._save(row)
         self._audit(actor, "token.create", agent, row)
-        return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
+        return IssuedToken.from_row(row, token=token)
 
     def of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""

@@ -14,10 +14,11 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
 from maestro.domain.conversations.views import (
     AuthoredMessage,
+    CompactionView,
     ConversationCursor,
+    ConversationDetail,
     ConversationFilter,
-    ConversationRecord,
-    ListedConversation,
+    ConversationView,
     MessageRange,
 )
 from maestro.domain.jobs.job import OPEN, Job
@@ -41,7 +42,7 @@ class ConversationLists(Repository):
 
     def page(
         self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
-    ) -> tuple[Sequence[ListedConversation], ConversationCursor | None]:
+    ) -> tuple[Sequence[ConversationView], ConversationCursor | None]:
         """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
 
         The conversation with the newest message comes first, so one that continues between two requests moves to the
@@ -53,10 +54,13 @@ class ConversationLists(Repository):
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
-        listed = [ListedConversation(*row) for row in self._session.exec(statement)]
-        costs = self._costs([row.conversation.id or 0 for row in listed[:limit]])
-        page = [replace(row, cost_usd=costs.get(row.conversation.id or 0)) for row in listed[:limit]]
-        return page, listed[limit - 1].cursor if len(listed) > limit else None
+        rows = self._session.exec(statement).all()
+        costs = self._costs([conversation.id or 0 for conversation, _ in rows[:limit]])
+        page = [
+            ConversationView.from_row(conversation, agent=agent, cost_usd=costs.get(conversation.id or 0))
+            for conversation, agent in rows[:limit]
+        ]
+        return page, ConversationCursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None
 
     def platforms(self) -> Sequence[str]:
         """Return the platforms that have conversations, found by one indexed query for each platform."""
@@ -69,18 +73,20 @@ class ConversationLists(Repository):
                 return platforms
             platforms.append(first)
 
-    def record(self, conversation_id: int) -> ConversationRecord:
+    def detail(self, conversation_id: int) -> ConversationDetail:
         """Return a conversation with all details except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
         compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
-        return ConversationRecord(
-            listed=ListedConversation(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
-            archived=self._count(ArchivedMessage.conversation_id, conversation_id),
-            facts=self._count(MemoryFact.source_conversation_id, conversation_id),
-            open_jobs=self._all(open_jobs.order_by(col(Job.created_at))),
-            compactions=self._all(compactions.order_by(col(Compaction.id))),
+        return ConversationDetail.from_row(
+            conversation,
+            agent=agent.slug,
+            cost_usd=self._costs([conversation_id]).get(conversation_id),
+            archived_count=self._count(ArchivedMessage.conversation_id, conversation_id),
+            facts_learned=self._count(MemoryFact.source_conversation_id, conversation_id),
+            open_jobs=tuple(self._all(open_jobs.order_by(col(Job.created_at)))),
+            compactions=tuple(map(CompactionView.model_validate, self._all(compactions.order_by(col(Compaction.id))))),
         )
 
     def messages_after(

@@ -103,7 +103,7 @@ class Batches(Repository):
         if states:
             items = items.where(col(ReplayItem.state).in_(states))
         rows = self._session.exec(items.order_by(col(ReplayItem.place)).limit(limit))
-        return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
+        return [BatchItemView.from_row(item, status=status) for item, status in rows]
 
     def open_lanes(self) -> Sequence[str]:
         """Return the lane of each pending or running job that a batch began; an empty text for a job without a lane."""

@@ -13,7 +13,7 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import Job, JobStatus, model_for
-from maestro.domain.jobs.views import JobQuestionView, JobRecord, ListedJob, ToolTexts
+from maestro.domain.jobs.views import JobQuestionView, JobRecord, ListedJob, tool_view
 from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, substitution
 from maestro.domain.messages import InboxRow
 from maestro.domain.questions.question import Question
@@ -112,14 +112,11 @@ class JobLists(Repository):
             merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
             restarts=self._all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
             tools=[
-                ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
+                tool_view(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
                 for run in ToolRuns(self._link, self._now).of_job(job_id)
             ],
             questions=[
-                JobQuestionView(
-                    **row.model_dump(include=set(JobQuestionView.model_fields) - {"status"}),
-                    status=row.status_at(self._now),
-                )
+                JobQuestionView.from_row(row, status=row.status_at(self._now))
                 for row in self._session.exec(
                     select(Question).where(Question.job_id == job_id).order_by(col(Question.id))
                 )

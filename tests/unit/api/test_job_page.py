@@ -12,7 +12,7 @@ from maestro.domain.agents.edits import AgentChange
 from maestro.domain.conducting.conductor import ActionOutcome
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.flow import ParkOutcome, RouteAction, RouteOutcome
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome, StatusOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
@@ -191,7 +191,7 @@ async def test_a_route_in_the_words_of_another_release_does_not_hide_the_rest(
     job_id = rows.add("still here")
     ref = journal(rows, job_id, "route")
     with rows.store.begin() as tx:
-        tx.jobs.steps.done(ref, ParkOutcome(status=JobStatus.WAITING))
+        tx.jobs.steps.done(ref, StatusOutcome(status=JobStatus.WAITING))
     assert "still here" in await page_of(http, f"/queue/{job_id}")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["route"] == ""
 

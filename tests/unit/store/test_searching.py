@@ -73,4 +73,4 @@ def test_one_conversation_is_searched_as_a_whole(rows: JobRows) -> None:
 def test_a_list_of_conversations_knows_what_was_said_lately(rows: JobRows) -> None:
     with rows.store.view() as tx:
         found, _ = tx.conversations.lists.page(ConversationFilter(q="needle"), None, 5)
-    assert [one.conversation.channel for one in found] == ["channel-1"]
+    assert [one.channel for one in found] == ["channel-1"]

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.jobs.batch_preview import JobPreview
 from maestro.domain.jobs.batches import BatchAction, ItemState, ReplayBatch
 from maestro.domain.jobs.filters import JobFilter, group_failures
-from maestro.domain.jobs.flow import CloseOutcome
+from maestro.domain.jobs.flow import StatusOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.llm.budgets import NewClient
 from tests.support.job_rows import JobRows
@@ -37,7 +37,7 @@ def failing_at(rows: JobRows, step: str, reason: str) -> str:
             if name == "notice":
                 tx.jobs.steps.failed(StepRef(job_id=job_id, step=name), "SendFailed", "")
             elif name != step:
-                tx.jobs.steps.done(StepRef(job_id=job_id, step=name), CloseOutcome(status=JobStatus.FAILED))
+                tx.jobs.steps.done(StepRef(job_id=job_id, step=name), StatusOutcome(status=JobStatus.FAILED))
             else:
                 tx.jobs.steps.failed(StepRef(job_id=job_id, step=name), "ProviderDown", reason)
     return rows.end(job_id, JobStatus.FAILED, "ProviderDown", reason)

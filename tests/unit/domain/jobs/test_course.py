@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.jobs.page import THIN, WIDTH, JobTimeline, TimelineBar, build_timeline, current_step
-from maestro.domain.jobs.views import JobRecord, ListedJob, ToolTexts, job_detail
+from maestro.domain.jobs.views import JobRecord, ListedJob, ToolRunView, job_detail, tool_view
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tools import ToolRun, ToolState
@@ -55,7 +55,7 @@ def record(
     *steps: JobStep,
     status: JobStatus = JobStatus.RUNNING,
     calls: Sequence[LLMCall] = (),
-    tools: Sequence[ToolTexts] = (),
+    tools: Sequence[ToolRunView] = (),
     deliveries: Sequence[Delivery] = (),
 ) -> JobRecord:
     job = Job(id=ID, kind=JobKind.MESSAGE, status=status, platform="web", account="a", channel="c", created_at=NOON)
@@ -89,7 +89,7 @@ def test_the_calls_of_a_compaction_stand_under_it() -> None:
 def test_what_is_repeated_stands_under_the_last_attempt() -> None:
     tool = ToolRun(job_id=ID, number=1, place=0, tool="t", arguments="", state=ToolState.DONE, started_at=NOON)
     steps = step("tool-1-0", 0, 1), step("tool-1-0", 2, 3, attempt=2)
-    [stretch] = course_of(record(*steps, tools=[ToolTexts(tool, "", "")])).runs
+    [stretch] = course_of(record(*steps, tools=[tool_view(tool, "", "")])).runs
     assert [len(entry.tools) for entry in stretch.entries] == [0, 1]
 
 

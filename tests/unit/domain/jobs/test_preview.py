@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStep, StepState
-from maestro.domain.jobs.preview import EffectKind, ReplayEvidence, ReplayPreview, build_preview, refused_preview
+from maestro.domain.jobs.preview import EffectKind, ReplayEvidence, ReplayPreview, build_preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.steps import finished_results, next_step, retried_steps
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -199,8 +199,3 @@ def test_a_restart_tells_what_would_be_done_twice() -> None:
         (EffectKind.TOOL, 2, True),
     ]
     assert [effect.kind for effect in build_preview(of, ReplayMode.WHAT_IF, NO_EDITS).effects] == [EffectKind.TOOL]
-
-
-def test_what_cannot_be_says_only_why() -> None:
-    found = refused_preview(ReplayMode.RESUME, "it runs")
-    assert (found.possible, found.problem, found.step, found.effects) == (False, "it runs", "", ())
