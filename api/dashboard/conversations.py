@@ -169,14 +169,7 @@ def _list_entries(tx: Transaction, conversation: ConversationDetail, query: Mess
     ids = [listed.message.id for listed in section.messages]
     limit = chars_per_text([len(listed.message.content) for listed in section.messages])
     return {
-        "entries": [
-            {
-                "message": message_view(event.message) if event.message else None,
-                "compaction": event.compaction,
-                "fact": event.fact,
-            }
-            for event in list_events(section, conversation.compactions, facts)
-        ],
+        "entries": list(list_events(section, conversation.compactions, facts)),
         "hits": None,
         "text": lambda message: excerpt(message.content, None if message.id == query.whole else limit),
         "older": ids[0] if ids and section.older else None,

@@ -12,7 +12,7 @@ from maestro.domain.agent_chat import chat_author, takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
 from maestro.domain.questions.question import QuestionStatus, choices_json
-from maestro.domain.questions.views import OutsideAnswer, outside_answer, outside_question
+from maestro.domain.questions.views import QuestionView, outside_question, question_view
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
@@ -134,19 +134,19 @@ class _OperatorQuestions:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, remaining)):
                     await self.closing.wait()
-            state = await asyncio.to_thread(self._read_answer, state.question_id)
+            state = await asyncio.to_thread(self._read_answer, agent, state.id)
         answer = {"answer": state.answer} if state.status is QuestionStatus.ANSWERED else {}
-        return {"questionId": state.question_id, "status": str(state.status), **answer}
+        return {"questionId": state.id, "status": str(state.status), **answer}
 
-    def _store_question(self, agent: Agent, question_input: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
+    def _store_question(self, agent: Agent, question_input: ToolQuestion, rules: QuestionSettings) -> QuestionView:
         with self._store.begin() as tx:
             question = outside_question(agent, question_input.text, question_input.context, tx.now, rules.expiry)
             question.choices = choices_json(tuple(map(storable, question_input.choices)))
-            return outside_answer(tx.jobs.questions.ask_outside(question), tx.now)
+            return question_view(tx.jobs.questions.ask_outside(question), agent.slug, None, tx.now)
 
-    def _read_answer(self, question_id: int) -> OutsideAnswer:
+    def _read_answer(self, agent: Agent, question_id: int) -> QuestionView:
         with self._store.view() as tx:
-            return outside_answer(tx.jobs.questions.get(question_id).question, tx.now)
+            return question_view(tx.jobs.questions.get(question_id).question, agent.slug, None, tx.now)
 
 
 _ASK = (

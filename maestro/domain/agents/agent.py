@@ -39,10 +39,7 @@ class Permission(StrEnum):
 
 
 class BusyMode(StrEnum):
-    """The treatment of a message that arrives while an earlier message of its lane is being answered.
-
-    See docs/decisions.md: busy agents.
-    """
+    """The treatment of a message while an earlier one of its lane is answered (docs/decisions.md: busy agents)."""
 
     QUEUE = "queue"
     COLLECT = "collect"
@@ -50,10 +47,7 @@ class BusyMode(StrEnum):
 
 
 class MemoryScope(StrEnum):
-    """Where an agent recalls its facts: everywhere, or only in the conversation in which it learned them.
-
-    See docs/decisions.md: memory scope.
-    """
+    """Where an agent recalls a fact: everywhere, or in the fact's conversation (docs/decisions.md: memory scope)."""
 
     AGENT = "agent"
     CONVERSATION = "conversation"
@@ -152,10 +146,7 @@ def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
 
 
 def recalls_per_conversation(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Return whether an agent recalls facts only in the conversation in which it learned them.
-
-    See docs/decisions.md: memory scope.
-    """
+    """Return whether an agent recalls facts only in their conversation (docs/decisions.md: memory scope)."""
     return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 

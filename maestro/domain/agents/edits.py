@@ -136,14 +136,9 @@ class BindingChange(BindingFields):
     agent: Slug = ""
 
     @property
-    def given_fields(self) -> frozenset[str]:
-        """The names of the fields in the request."""
-        return frozenset(self.model_fields_set)
-
-    @property
-    def fields(self) -> dict[str, object]:
+    def binding_values(self) -> dict[str, object]:
         """The changed values, except the agent."""
-        return {name: getattr(self, name) for name in self.given_fields & BindingFields.model_fields.keys()}
+        return {name: getattr(self, name) for name in self.model_fields_set & BindingFields.model_fields.keys()}
 
 
 def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
@@ -152,10 +147,7 @@ def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
 
 
 def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> bool:
-    """Return whether a change archives or demotes the last active conductor, so that direct messages get no answer.
-
-    ``others`` is the number of other active conductors.
-    """
+    """Return whether a change archives or demotes the last conductor; ``others`` counts the other active ones."""
     conducts = agent.role == CONDUCTOR and agent.status is AgentStatus.ACTIVE
     stays = after.role == CONDUCTOR and after.status is not AgentStatus.ARCHIVED
     return conducts and not stays and others == 0

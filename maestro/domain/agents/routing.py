@@ -1,7 +1,4 @@
-"""Routing: choose the agent that answers a message, by mentions, bindings and rules, or give the reason why none does.
-
-See docs/decisions.md: routing.
-"""
+"""Routing: the choice of the agent that answers a message, or why none does (docs/decisions.md: routing)."""
 
 import re
 import unicodedata

@@ -1,6 +1,4 @@
-"""The prompt texts that explain tags, and the permissions and reported outcomes of a conductor's directives.
-
-See docs/decisions.md: access, tags."""
+"""The conductor: prompt texts on tags, permissions and reported outcomes (docs/decisions.md: access, tags)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -221,10 +219,7 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return the note for the model's next prompt on those tags of its last answer that failed or were changed.
-
-    The details are quoted, because they may contain text written by models.
-    """
+    """Return a note for the model's next prompt on failed and changed tags, with quoted details: models write them."""
     news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""

@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isinf
+from math import isfinite
 from typing import Literal
 
 from pydantic import JsonValue
@@ -157,19 +157,15 @@ def _scalar_value(text: str) -> JsonValue:
 def _decode_json(text: str) -> JsonValue:
     """Return the JSON value of a text; None for ``null``, for invalid JSON, NaN and infinite numbers."""
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
+        value: JsonValue = json.loads(text, parse_constant=_finite_float, parse_float=_finite_float)
     except (ValueError, RecursionError):
         return None
     return value
 
 
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(constant)
-
-
 def _finite_float(written: str) -> float:
     value = float(written)
-    if isinf(value):
+    if not isfinite(value):
         raise ValueError(written)
     return value
 

@@ -144,10 +144,7 @@ class StoredMessage(NamedTuple):
 
 
 class ArchivedMessage(MessageColumns, table=True):
-    """A message that a compaction removed from the conversation: users can still read it, models do not get it.
-
-    See docs/decisions.md: retention.
-    """
+    """A message that a compaction removed from prompts: users can still read it (docs/decisions.md: retention)."""
 
     __tablename__ = "messages_archive"
     __table_args__ = (Index("ix_messages_archive_conversation", "conversation_id", "id"),)

@@ -1,7 +1,4 @@
-"""Views of conversations for operators: lists, events in order of time, and exported files.
-
-See docs/decisions.md: retention.
-"""
+"""Views of conversations for operators, and their exported files (docs/decisions.md: retention)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -180,7 +177,7 @@ class ConversationEvent:
     """An event of a conversation: a message, a compaction or a learned fact."""
 
     at: datetime
-    message: AuthoredMessage | None = None
+    message: MessageView | None = None
     compaction: CompactionView | None = None
     fact: MemoryFact | None = None
 
@@ -190,7 +187,7 @@ def list_events(
 ) -> Iterator[ConversationEvent]:
     """Yield the events of a range in order of time; at the same moment, messages come first."""
     return merge(
-        (ConversationEvent(entry.message.created_at, message=entry) for entry in span.messages),
+        (ConversationEvent(entry.message.created_at, message=message_view(entry)) for entry in span.messages),
         (ConversationEvent(fact.created_at, fact=fact) for fact in facts if span.covers(fact.created_at)),
         (ConversationEvent(one.created_at, compaction=one) for one in compactions if span.covers(one.created_at)),
         key=lambda event: event.at,
@@ -220,10 +217,7 @@ def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView
 
 
 def markdown_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
-    """Yield the Markdown export in parts: a heading for each message, and its text below.
-
-    Each line of a message begins with ``>``, so that no text can imitate another message.
-    """
+    """Yield the Markdown export: a heading for each message, and its text as a quotation that cannot imitate one."""
     address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id

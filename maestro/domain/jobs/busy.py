@@ -1,7 +1,4 @@
-"""The rules for messages that arrive while an earlier message of their lane is still being answered.
-
-See docs/decisions.md: busy agents.
-"""
+"""The rules for messages that arrive while their lane is busy (docs/decisions.md: busy agents)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,8 +62,5 @@ def jobs_to_interrupt(
 
 
 def _same_sender(message: InboxRow, other: InboxRow) -> bool:
-    """Return whether two messages of a lane have the same sender with the same rights.
-
-    The rights are those at the time when each message arrived.
-    """
+    """Return whether two messages have the same sender, with the same rights at the times when they arrived."""
     return (message.user_id, message.is_owner, message.from_bot) == (other.user_id, other.is_owner, other.from_bot)

@@ -1,6 +1,4 @@
-"""Jobs without a message: the rules of delegation, and the input of the model for delegated and background jobs.
-
-See docs/decisions.md: delegation."""
+"""Jobs without a message: the rules of delegation, and the input of the model (docs/decisions.md: delegation)."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -105,10 +105,7 @@ class JobFilter(Value):
 
 
 def pattern_of(reason: str) -> str:
-    """Return a reason with ``*`` in place of each id, number and quoted value.
-
-    So a thousand failures of one kind have one pattern.
-    """
+    """Return a reason with ``*`` for each id, number and quoted value, which differ in failures of one kind."""
     pattern = _REPEATED_WILDCARD.sub(WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
     is_whole = len(reason) <= _READ_CHARS and len(pattern) <= PATTERN_CHARS
     return pattern if is_whole else f"{pattern[:PATTERN_CHARS].rstrip(WILDCARD)}{WILDCARD}"
@@ -116,10 +113,7 @@ def pattern_of(reason: str) -> str:
 
 @dataclass(frozen=True)
 class FailureCount:
-    """The number of jobs of one agent that failed at one step for one reason.
-
-    ``oldest`` and ``newest`` are times as text in the stored form, which sorts by time.
-    """
+    """The number of jobs of an agent that failed at a step for a reason; times are texts in their stored form."""
 
     error: str
     step: str
@@ -188,10 +182,7 @@ class FailedJob:
 
 @dataclass(frozen=True)
 class Outage:
-    """Jobs that failed for the same reason, each created at most ``OUTAGE_GAP`` after the one before.
-
-    ``job_id`` is the newest of these jobs; ``reason`` has ``*`` for the varying parts.
-    """
+    """Jobs that failed for one reason (a pattern), each at most ``OUTAGE_GAP`` after the one before, and the newest."""
 
     error: str
     reason: str

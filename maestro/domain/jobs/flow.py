@@ -124,10 +124,7 @@ class ContextOutcome(StepOutcome):
 
 
 class Preparation(StepGroup):
-    """The payload of one activity that does the steps from ``step`` to the prompt of a message.
-
-    With ``asks``, the same process makes the model call next and records it together with the prompt.
-    """
+    """The payload of the steps up to the prompt; with ``asks``, the same process makes the model call next."""
 
     asks: bool = False
 

@@ -207,10 +207,7 @@ class JobStep(SQLModel, table=True):
 
 
 class Wait(Value):
-    """The reason of a wait, and the time at which the step continues.
-
-    The time is None if only the awaited event ends the wait.
-    """
+    """The reason of a wait, and the time at which the step continues, None if only an event ends the wait."""
 
     reason: WaitReason
     wake_at: datetime | None = None

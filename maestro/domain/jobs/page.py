@@ -94,7 +94,10 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
     records = defaultdict[int, AttemptRecords](AttemptRecords)
 
     def records_of(name: str, at: datetime | None = None) -> AttemptRecords:
-        return records[_attempt_index(job.steps, name, at)]
+        """Return the records of an attempt at a step: the last one that began by ``at``, else the first."""
+        named = [index for index, step in enumerate(job.steps) if step.step == name]
+        begun = [index for index in named if at is None or job.steps[index].started_at <= at]
+        return records[begun[-1] if begun else named[0] if named else NOWHERE]
 
     for call in job.calls:
         is_answer = call.purpose is CallPurpose.ANSWER
@@ -126,16 +129,6 @@ def current_step(job: JobDetail) -> StepView | None:
         return None
     last = job.steps[-1]
     return last if last.state in (StepState.RUNNING, StepState.WAITING) else None
-
-
-def _attempt_index(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
-    """Return the index of an attempt at a step: the last one that began by ``at``, else the first.
-
-    The index is ``NOWHERE`` if there is no attempt at the step.
-    """
-    named = [index for index, step in enumerate(steps) if step.step == name]
-    begun = [index for index in named if at is None or steps[index].started_at <= at]
-    return begun[-1] if begun else named[0] if named else NOWHERE
 
 
 def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, edits_of, is_background
+from maestro.domain.messages import Address
 
 
 class ReplayMode(StrEnum):
@@ -104,28 +105,14 @@ def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | N
 
 
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return a new job that answers the same message or does the same task from the beginning.
-
-    Without ``edits``, the new job keeps the edits of the old one.
-    """
-    new_job = Job(
-        id=new_id,
-        kind=job.kind,
-        priority=job.priority,
-        lane=job.lane,
-        inbox_id=job.inbox_id,
-        restarted_from=job.id,
-        edits=job.edits if edits is None else edits.text,
-        created_at=now,
-        **job.address.model_dump(),
-    )
+    """Return a new job for the same message or task, from the beginning; without ``edits``, those of the old job."""
+    copied = {"kind", "priority", "lane", "inbox_id", *Address.model_fields}
     if job.parent_id is not None:  # routing is skipped for a delegated task, so the agent is copied
-        new_job.agent_id, new_job.client_id, new_job.conversation_id = job.agent_id, job.client_id, job.conversation_id
-        new_job.parent_id, new_job.depth, new_job.task, new_job.hears = job.parent_id, job.depth, job.task, job.hears
+        copied |= {"agent_id", "client_id", "conversation_id", "parent_id", "depth", "task", "hears"}
     if is_background(job):
-        new_job.agent_id, new_job.client_id, new_job.task = job.agent_id, job.client_id, job.task
-        new_job.schedule, new_job.slot, new_job.webhook_id = job.schedule, job.slot, job.webhook_id
-    return new_job
+        copied |= {"agent_id", "client_id", "task", "schedule", "slot", "webhook_id"}
+    edited = job.edits if edits is None else edits.text
+    return Job(**job.model_dump(include=copied), id=new_id, restarted_from=job.id, edits=edited, created_at=now)
 
 
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
@@ -134,21 +121,10 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
     The what-if has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its
     input is read from the original job.
     """
-    return Job(
-        id=new_id,
-        kind=job.kind,
-        priority=job.priority,
-        inbox_id=job.inbox_id,
-        agent_id=job.agent_id,
-        client_id=job.client_id,
-        conversation_id=job.conversation_id,
-        task=job.task,
-        restarted_from=job.id,
-        edits=job.edits if edits is None else edits.text,
-        what_if=True,
-        created_at=now,
-        **job.address.model_dump(),
-    )
+    copied = {"kind", "priority", "inbox_id", "agent_id", "client_id", "conversation_id", "task", *Address.model_fields}
+    edited = job.edits if edits is None else edits.text
+    fields = job.model_dump(include=copied)
+    return Job(**fields, id=new_id, restarted_from=job.id, edits=edited, what_if=True, created_at=now)
 
 
 def what_if_input(what_if: Job, job: Job) -> Job:

@@ -1,7 +1,4 @@
-"""Questions that a job asks a user, with their choices: the job waits for the answer outside its lane.
-
-See docs/decisions.md: questions.
-"""
+"""Questions of jobs to users, with their choices; a job waits outside its lane (docs/decisions.md: questions)."""
 
 import json
 import re
@@ -148,10 +145,7 @@ class Question(SQLModel, table=True):
         return pick_choice(self.offered, words) or words
 
     def status_at(self, now: datetime) -> QuestionStatus:
-        """Return the state at the time ``now``.
-
-        An open question past its expiry counts as expired, even before its row is updated.
-        """
+        """Return the state at a time; an open question past its expiry counts as expired, whatever its row says."""
         is_expired = self.status is QuestionStatus.OPEN and self.expires_at <= now
         return QuestionStatus.EXPIRED if is_expired else self.status
 
@@ -190,20 +184,14 @@ class QuestionAnswer:
 
 @dataclass(frozen=True)
 class AnswerRefusal:
-    """The refusal of a message that was meant as an answer, with the reply to its sender.
-
-    ``withheld`` is the approval that the sender has no right to decide, if that is the reason.
-    """
+    """The refusal of an answer, with the reply to its sender; ``withheld`` is an approval it may not decide."""
 
     reply: str
     withheld: Question | None = None
 
 
 def parse_reply(content: str) -> ReplyText:
-    """Read a message as a reply.
-
-    The question number may stand before any words, as in ``#7 blue``, or after a yes or no.
-    """
+    """Read a message as a reply; a question's number precedes any words (``#7 blue``) or follows a yes or no."""
     text = content.strip()
     number_first, number_last = _FIRST.match(text), parse_choice(text)
     if number_first is not None:
@@ -228,11 +216,7 @@ def parse_choice(content: str) -> ReplyText | None:
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
-    """Return whether an answer of this sender is valid.
-
-    A question may be answered by its user or an owner; an approval by an owner or one of its approvers
-    (docs/decisions.md: questions).
-    """
+    """Return whether a sender may answer: owners may, a question's user and an approval's approvers too."""
     if speaker.is_owner:
         return True
     if question.approval:

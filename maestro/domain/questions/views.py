@@ -1,6 +1,5 @@
 """The API models of a question, and the questions of external agents, which operators answer."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from maestro.domain.agents.agent import Agent
@@ -16,20 +15,8 @@ MOST_OPEN = 100
 """The most open questions of one external agent, because operators would not read more of them."""
 
 
-@dataclass(frozen=True)
-class OutsideAnswer:
-    """The state of a question for the external agent that asked it; ``answer`` is empty until there is one."""
-
-    question_id: int
-    status: QuestionStatus
-    answer: str = ""
-
-
 def outside_question(agent: Agent, text: str, context: str, now: datetime, expiry: timedelta) -> Question:
-    """Return a question of an external agent, which belongs to no job.
-
-    The texts are trimmed, so that they compare equal when the agent asks again.
-    """
+    """Return a question of an external agent, with its texts trimmed, so that they are equal when it asks again."""
     return Question(
         agent_id=agent.id,
         kind=QuestionKind.QUESTION,
@@ -40,19 +27,12 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
     )
 
 
-def outside_answer(question: Question, now: datetime) -> OutsideAnswer:
-    """Return the state of a question at the time ``now``, with its answer."""
-    return OutsideAnswer(question.id or 0, question.status_at(now), question.answer)
-
-
 class QuestionView(View):
     """A question of a job; ``asked_of`` and ``approvers`` are ``platform:userId``, and owners may always answer.
 
     A question of an external agent has the platform ``mcp``, no job and no channel; only operators answer it.
-
-    ``choices`` are the offered answers; any other answer is valid too.
-
-    An approval has the ``tool`` to call, and its arguments in ``context``. ``answered_by`` may be ``operator``.
+    ``choices`` are the offered answers; any other answer is valid too. An approval has the ``tool`` to call, and its
+    arguments in ``context``. ``answered_by`` may be ``operator``.
     """
 
     id: int
@@ -82,17 +62,13 @@ class QuestionPage(Page[QuestionView]):
 
 
 def question_view(question: Question, agent: str | None, job: Job | None, now: datetime) -> QuestionView:
-    """Return the API model of a question.
-
-    ``agent`` is the slug of the agent that asks; ``job`` is the job that waits for the answer, None for an external
-    agent.
-    """
+    """Return the API model of a question of an agent (its slug); ``job`` waits for the answer, if there is one."""
     outside = {"platform": OUTSIDE_PLATFORM, "account": "", "channel": "", "thread": ""}
     address = job.address.model_dump() if job is not None else outside
     has_recipient = question.asked_of and not question.approval
     asked_of = str(PersonId(address["platform"], question.asked_of)) if has_recipient else None
-    return QuestionView(
-        **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status", "choices"}),
+    return QuestionView.from_row(
+        question,
         **address,
         choices=question.offered,
         status=question.status_at(now),

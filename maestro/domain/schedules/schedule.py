@@ -1,6 +1,4 @@
-"""The tables of heartbeats and crons, and the decision whether a due time becomes a job.
-
-See docs/decisions.md: schedules."""
+"""The tables of heartbeats and crons, and whether a due time becomes a job (docs/decisions.md: schedules)."""
 
 from collections.abc import Container
 from datetime import datetime

@@ -59,10 +59,7 @@ _ORDERS = {
 
 
 class Condition(View):
-    """A condition for a model call: the value at ``path`` of the fetched JSON, compared with ``value``.
-
-    If it holds, the model gets ``prompt``, which may have the same placeholders as the template.
-    """
+    """A comparison of the value at ``path`` of the fetched JSON; if it holds, the model gets the filled ``prompt``."""
 
     path: Path
     op: Comparison
@@ -125,10 +122,7 @@ def fill_script_template(template: str, fetched: object) -> str:
 
 
 def condition_text(script: Script, condition: Condition, fetched: object) -> str:
-    """Return the prompt for the model when a condition holds.
-
-    The prompt is never empty: a heartbeat job with an empty task would run the script.
-    """
+    """Return the model's prompt for a condition that holds; never empty, because an empty task runs the script."""
     host = urlsplit(script.url).hostname
     return cite_source(condition.prompt, fill_template(condition.prompt, fetched, _to_text), f"{host} answered")
 

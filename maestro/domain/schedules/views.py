@@ -115,10 +115,7 @@ class ScheduleState(StrEnum):
 
 
 class LastRun(View):
-    """The job of a schedule's last run; ``status`` is null when the job has been deleted.
-
-    ``reason`` says why the run was skipped (status ``dropped``) or failed.
-    """
+    """The job of a schedule's last run, without status once it is deleted, and why it failed or was skipped."""
 
     job_id: str
     status: JobStatus | None
@@ -227,9 +224,11 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
             times = next_times(schedule, zone, planned.anchored_at, now)
             next_runs = tuple(time.astimezone(zone) for time in times)
     script = getattr(planned, "script", "")
-    own = {"agent", "state", "reason", "timezone", "when", "next_run", "next_runs", "last_run", "script", "kind", "ref"}
-    return ScheduleView(
-        **planned.model_dump(include=set(ScheduleView.model_fields) - own),
+    last_run = LastRun(job_id=planned.last_job_id, status=None, created_at=None) if planned.last_job_id else None
+    if last_run is not None and job is not None:
+        last_run = LastRun.from_row(job, job_id=job.id)
+    return ScheduleView.from_row(
+        planned,
         ref=planned.ref,
         kind=ScheduleKind(planned.kind),
         agent=agent.slug,
@@ -240,14 +239,7 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
         reason=_inactive_reason(planned, agent, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
-        last_run=LastRun(
-            job_id=planned.last_job_id,
-            status=job.status if job is not None else None,
-            reason=job.reason if job is not None else "",
-            created_at=job.created_at if job is not None else None,
-        )
-        if planned.last_job_id
-        else None,
+        last_run=last_run,
     )
 
 

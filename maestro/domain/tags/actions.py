@@ -23,11 +23,7 @@ _DROPPED = re.compile(r"[^\w\[\]/]|_")
 
 
 class ActionState(StrEnum):
-    """The outcome of a tag.
-
-    ``refused``: the user or the agent lacks the permission. ``failed``: the tag could not be executed as
-    written.
-    """
+    """The outcome of a tag: ``refused`` for lack of a permission, ``failed`` if it cannot be done as written."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -44,10 +40,7 @@ def needs_report(state: ActionState, detail: str) -> bool:
 
 
 class Action(SQLModel, table=True):
-    """The outcome of one tag of a job's answer.
-
-    ``seq`` is the tag's position in the answer; ``detail`` is the sentence shown to users.
-    """
+    """The outcome of the tag at position ``seq`` of a job's answer; ``detail`` is the sentence shown to users."""
 
     __tablename__ = "actions"
     __table_args__ = (UniqueConstraint("job_id", "seq"),)

@@ -1,7 +1,4 @@
-"""The grammar of tags in a model's answer, for complete answers and for answers still being written.
-
-See docs/decisions.md: tags.
-"""
+"""The grammar of tags in complete answers and in answers still being written (docs/decisions.md: tags)."""
 
 import re
 import textwrap
@@ -69,10 +66,7 @@ class ParsedAnswer:
 
 
 class _Token(NamedTuple):
-    """An opening or closing tag.
-
-    ``valid``: its key has the right form. ``exact``: no white space precedes the key.
-    """
+    """An opening or closing tag; ``valid``: its key has the right form; ``exact``: no blank precedes the key."""
 
     start: int
     end: int

@@ -115,9 +115,9 @@ class Bindings(Agents):
         _require_not_configured(binding)
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
-        self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
+        self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.binding_values))
         Audit(self._link, self._now).add(
-            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.given_fields))
+            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set))
         )
         return binding
 
