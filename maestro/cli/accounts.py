@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
+from maestro.cli.framework.commands import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.accounts import (
@@ -22,9 +22,6 @@ from maestro.installation.keys import encryption
 from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns
 
-KEYLESS = ("ollama",)
-"""Providers that usually need no key."""
-
 HELP = """List, show, add, enable, disable and remove accounts at providers of models.
 
 Accounts stand in llm.accounts of the configuration, are found by their keys in the environment, or are added here. All
@@ -35,11 +32,6 @@ NOTHING = (
     "There are no accounts: the built-in demo model answers. Add one with `maestro accounts add`, or set a provider's "
     "key in the environment."
 )
-ORIGINS = {
-    AccountSource.CONFIGURATION: "configuration",
-    AccountSource.ENVIRONMENT: "environment",
-    AccountSource.API: "added",
-}
 
 
 def _state_of(account: AccountView) -> str:
@@ -50,7 +42,7 @@ def _state_of(account: AccountView) -> str:
 DERIVED = {
     "spent": lambda account: f"{account.spent_usd:.4f} USD",
     "key": lambda account: account.reference or (f"...{account.last4}" if account.last4 else ""),
-    "from": lambda account: ORIGINS[account.source],
+    "from": lambda account: "added" if account.source is AccountSource.API else account.source,
 }
 COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state_of, **DERIVED})
 PORTRAIT = Portrait(
@@ -65,7 +57,6 @@ PORTRAIT = Portrait(
 )
 
 AccountName = Annotated[str, "NAME: The name of the account, as `maestro accounts list` shows it."]
-NewName = Annotated[str, "NAME: A name of your choice, unique."]
 KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environment variable, now."]
 
 app = OperationCommands(
@@ -80,7 +71,7 @@ app.show("Show an account: its limits, its spend and its last error.", PORTRAIT)
 @app.operation()
 def add(
     accounts: AccountOperations,
-    name: NewName,
+    name: Annotated[str, "NAME: A name of your choice, unique."],
     options: Annotated[Fields, InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})],
     key_env: KeyEnv = None,
     key_ref: SecretRef = None,
@@ -89,7 +80,7 @@ def add(
     new = build_input(NewAccount, name=name, **options)
     key = read_given_secret("key", key_env, key_ref)
     if key is None:
-        key = _ask_key() if new.type is AccountType.API_KEY and new.provider not in KEYLESS else ""
+        key = _ask_key() if new.type is AccountType.API_KEY and new.provider != "ollama" else ""
     account = accounts.add(new.model_copy(update={"api_key": SecretStr(key)}), ACTOR)
     return account, f"{account.name} is used for {account.provider}/{account.model} from the next call on"
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.commands import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
+from maestro.cli.framework.operations import ACTOR, PAGES, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
 from maestro.domain.agents.agent import AgentStatus, NewToken
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
@@ -18,8 +18,6 @@ from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.inputs import LIMIT
-
-VERSION_LIMIT = 20
 
 HELP = """List, show, make, change and archive agents, and bind channels to them.
 
@@ -57,12 +55,11 @@ VERSION_COLUMNS = Columns(
     {"changed": lambda version: version.changed if version.version > 1 else "made"},
 )
 TOKEN_COLUMNS = Columns("number=id name ends_in=ending made=created_at last_used=last_used_at revoked=revoked_at")
-LISTS = ("tools", "skills", "fallbacks", "allow_users")
 OPTIONS = InputOptions(
     AgentFields,
     leave_out=["status"],
     spelling={
-        **{name: f"--{name.replace('_', '-')} LIST" for name in LISTS},
+        **{name: f"--{name.replace('_', '-')} LIST" for name in ("tools", "skills", "fallbacks", "allow_users")},
         "quirks": "--quirk",
         "daily_budget_usd": "--daily-budget",
         "system_prompt": "",
@@ -82,7 +79,7 @@ Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
 AccountOption = Annotated[str, "The account of Maestro on that platform."]
 
 app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Reference("slug", Slug))
-app.list("List the agents by slug.", COLUMNS, "There are no agents.", paged=True)
+app.list("List the agents by slug.", COLUMNS, "There are no agents.", PAGES)
 app.show("Show an agent: all its fields, and its channels.", PORTRAIT)
 
 
@@ -140,9 +137,7 @@ def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
 
 
 @app.operation("versions")
-def list_versions(
-    agents: AgentOperations, slug: Slug, limit: Limit = VERSION_LIMIT, cursor: RowCursor = None
-) -> Result:
+def list_versions(agents: AgentOperations, slug: Slug, limit: Limit = 20, cursor: RowCursor = None) -> Result:
     """List the edits of an agent, newest first: author, time and changed fields."""
     page = agents.versions(slug, limit, str(cursor) if cursor else None)
     return page, listing(page, VERSION_COLUMNS, "There are no earlier versions.")

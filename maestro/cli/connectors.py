@@ -1,5 +1,6 @@
 """``maestro connectors``: the accounts on platforms, the state of each, and the secrets they use."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.cli.framework.inputs import REFERENCES, read_secret
+from maestro.cli.framework.commands import REFERENCES, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
@@ -24,6 +25,7 @@ which connects, disconnects and reconnects them at once. A secret is asked for w
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
 NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."
+CONNECTS = " is connected as soon as Maestro runs"
 
 
 def _full_name(connector: Any) -> str:
@@ -32,13 +34,6 @@ def _full_name(connector: Any) -> str:
 
 def _state_of(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
-
-
-def _secret_texts(connector: ConnectorView) -> list[str]:
-    return [
-        f"{secret.name} {secret.reference or (f'...{secret.last4}' if secret.last4 else 'set')}"
-        for secret in connector.secrets
-    ]
 
 
 DERIVED = {
@@ -54,14 +49,16 @@ PORTRAIT = Portrait(
     lambda connector: f"{_full_name(connector)}  {_state_of(connector)}",
     hide="platform account enabled configured state lag_seconds last_event_at",
     lines_of={
-        "secrets": _secret_texts,
+        "secrets": lambda connector: [
+            f"{secret.name} {secret.reference or (f'...{secret.last4}' if secret.last4 else 'set')}"
+            for secret in connector.secrets
+        ],
         "options": lambda connector: [f"{name}={json.dumps(value)}" for name, value in connector.options.items()],
         **DERIVED,
     },
 )
 
-Place = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
-NewPlace = Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."]
+ConnectorName = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
 AgentOption = Annotated[str | None, "The slug of the agent that answers all messages there; '' for the routing rules."]
 PlatformOptions = Annotated[
     list[str] | None, "--set NAME=VALUE: An option of the platform, such as baseUrl=...; repeatable."
@@ -72,15 +69,15 @@ SecretRefs = Annotated[
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 
-def _split_name(place: str) -> tuple[str, str]:
-    platform, _, account = place.partition("/")
+def _split_name(name: str) -> tuple[str, str]:
+    platform, _, account = name.partition("/")
     return platform, account or DEFAULT_ACCOUNT
 
 
 app = OperationCommands(
     HELP,
     lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
-    Reference("name", Place, read=_split_name),
+    Reference("name", ConnectorName, read=_split_name, name=_full_name),
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
 app.show("Show a connector: its options, its state and its last error.", PORTRAIT)
@@ -89,14 +86,14 @@ app.show("Show a connector: its options, its state and its last error.", PORTRAI
 @app.operation()
 def add(
     connectors: ConnectorOperations,
-    place: NewPlace,
+    name: Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."],
     agent: AgentOption = "",
     options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> Result:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
-    platform, account = _split_name(place)
+    platform, account = _split_name(name)
     new = NewConnector(
         platform=platform,
         account=account,
@@ -105,37 +102,27 @@ def add(
         options=_platform_options(options, platform),
     )
     connector = connectors.add(new, ACTOR)
-    return connector, f"{platform}/{account} is connected as soon as Maestro runs"
+    return connector, f"{platform}/{account}{CONNECTS}"
 
 
 @app.operation("set")
 def change_connector(
     connectors: ConnectorOperations,
-    place: Place,
+    name: ConnectorName,
     agent: AgentOption = None,
     options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(place)[0])
+    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(name)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    connector = connectors.change(*_split_name(place), change, ACTOR)
+    connector = connectors.change(*_split_name(name), change, ACTOR)
     return connector, f"{_full_name(connector)} is changed"
 
 
-app.switch(
-    "enable",
-    "Connect a connector again.",
-    lambda connector: f"{_full_name(connector)} is connected as soon as Maestro runs",
-    ConnectorChange(enabled=True),
-)
-app.switch(
-    "disable",
-    "Disconnect a connector until it is enabled.",
-    lambda connector: f"{_full_name(connector)} is disconnected",
-    ConnectorChange(enabled=False),
-)
+app.switch("enable", "Connect a connector again.", CONNECTS, ConnectorChange(enabled=True))
+app.switch("disable", "Disconnect a connector until it is enabled.", " is disconnected", ConnectorChange(enabled=False))
 app.remove("Remove a connector that was added here or on the API, with its secrets.")
 
 
@@ -149,11 +136,11 @@ def closed_channels(connectors: ConnectorOperations) -> Result:
 @app.operation("open-channel")
 def open_channel(
     connectors: ConnectorOperations,
-    place: Place,
+    name: ConnectorName,
     channel: Annotated[str, "CHANNEL: The platform's id of the channel."],
 ) -> Result:
     """Allow sending to a disabled channel again."""
-    connectors.enable_channel(*_split_name(place), channel, ACTOR)
+    connectors.enable_channel(*_split_name(name), channel, ACTOR)
     return {"name": channel}, f"{channel} is sent to again"
 
 
@@ -162,18 +149,13 @@ def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str
     pairs = list(_read_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
-    return {name: _option_value(text, is_text=name in texts) for name, text in pairs}
-
-
-def _option_value(text: str, *, is_text: bool) -> Any:
-    """Return the value of an option; a number stays a text if the option is a text."""
-    if not text:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if is_text and not isinstance(value, str) else value
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        values[name] = text or None
+        with contextlib.suppress(ValueError):  # the value is empty, or a text that is no JSON
+            value = json.loads(text)
+            values[name] = text if name in texts and not isinstance(value, str) else value
+    return values
 
 
 def _given_secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
@@ -198,10 +180,10 @@ def _read_pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str,
 def _ask_secrets(expected: Mapping[str, str]) -> dict[str, SecretStr]:
     """Return the secrets from hidden prompts, or from the lines of a pipe, in the platform's order."""
     secrets = {}
-    for place, (name, meaning) in enumerate(expected.items()):
+    for number, (name, meaning) in enumerate(expected.items()):
         if not sys.stdin.isatty():
             secret = sys.stdin.readline()
-        elif place == 0:
+        elif number == 0:
             secret = typer.prompt(f"{name}: {meaning}", hide_input=True, err=True)
         else:
             question = f"{name}: {meaning} (Enter for none)"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
+from maestro.cli.framework.commands import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
 from maestro.domain.conversations.views import ConversationDetail, MessagePage

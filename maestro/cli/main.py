@@ -1,5 +1,6 @@
 """The command ``maestro``: its help, its commands, imported when they are chosen, and its exit codes."""
 
+import json
 import os
 import re
 import sys
@@ -12,23 +13,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from maestro.cli.framework.options import Config, DataDir, Debug, Given
-from maestro.cli.version import show_version
+from maestro.cli.framework.options import Config, DataDir, Debug, Given, Json
 from maestro.domain.errors import MaestroError
+from maestro.domain.release import release
 from maestro.importing import collector_off
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "init": ("processes.init", "Write a first configuration, and prepare a Temporal cluster."),
-    "doctor": ("processes.doctor", "Check everything, and say how to fix what is broken."),
-    "up": ("processes.run:up", "Run everything: Temporal, worker, connectors, API and dashboard."),
-    "worker": ("processes.run:worker", "Run workflows and model calls, beside a Temporal server of your own."),
-    "api": ("processes.run:api", "Run the dashboard and the API, beside a Temporal server of your own."),
-    "connect": ("processes.run:connect", "Run connectors, beside a Temporal server of your own."),
-    "chat": ("chat.command", "Talk to an agent from here."),
+    "init": ("installation:initial", "Write a first configuration, and prepare a Temporal cluster."),
+    "doctor": ("installation:examination", "Check everything, and say how to fix what is broken."),
+    "up": ("processes:up", "Run everything: Temporal, worker, connectors, API and dashboard."),
+    "worker": ("processes:worker", "Run workflows and model calls, beside a Temporal server of your own."),
+    "api": ("processes:api", "Run the dashboard and the API, beside a Temporal server of your own."),
+    "connect": ("processes:connect", "Run connectors, beside a Temporal server of your own."),
+    "chat": ("chat.terminal", "Talk to an agent from here."),
     "jobs": ("jobs.commands", "List, show, replay and cancel jobs."),
     "questions": ("questions", "List and answer the questions of agents."),
     "agents": ("agents", "List, show, make, change and archive agents."),
-    "clients": ("clients", "List, add, change and remove clients."),
+    "clients": ("people:clients", "List, add, change and remove clients."),
     "connectors": ("connectors", "List, show, add, change, enable, disable and remove connectors of platforms."),
     "conversations": ("conversations", "List, show, search and delete conversations."),
     "memory": ("memory", "Show, search and correct what agents remember."),
@@ -43,8 +44,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "owner": ("people:owners", "Add, list and remove owners."),
     "pairings": ("people:pairings", "Approve requests for access to direct messages, and invite users."),
     "people": ("people", "List and remove users with access by a pairing."),
-    "migrate": ("processes.migrate", "Create the database, or bring it up to this release."),
-    "version": ("version", "Show the version."),
+    "migrate": ("installation:migration", "Create the database, or bring it up to this release."),
+    "version": ("main:version_app", "Show the version."),
 }
 """Each command with its module and its line in the help; the module calls the command ``app``, or as after ``:``."""
 
@@ -96,7 +97,21 @@ Examples:
 `maestro COMMAND --help` explains a command; --config, --data-dir and --debug may stand before it or after it.
 """
 
+version_app = typer.Typer(rich_markup_mode=None, add_completion=False)
 app = typer.Typer(cls=LazyGroup, help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@version_app.command()
+def version(as_json: Json = False) -> None:
+    """Show the version."""
+    typer.echo(json.dumps({"version": release()}) if as_json else f"maestro {release()}")
+
+
+def show_version(is_given: bool) -> None:
+    """Print the version and end, if the option is given."""
+    if is_given:
+        version()
+        raise typer.Exit
 
 
 @app.callback()

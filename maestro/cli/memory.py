@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
+from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView

@@ -1,27 +1,25 @@
-"""``maestro people``, ``pairings`` and ``owner``: the users with access, the codes that give it, and the owners."""
+"""``maestro people``, ``pairings``, ``owner`` and ``clients``: users with access, codes for access, and payers."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.rules import pairing_rules
-from maestro.cli.framework.inputs import validate_input
-from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
+from maestro.cli.framework.commands import InputOptions, validate_input
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
+from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.domain.people.views import OwnerView, PairingApproval
+from maestro.operations.clients import ClientOperations
 from maestro.operations.people import OwnerOperations, PeopleOperations
-from maestro.settings import Loaded
 from maestro.settings.keys import KEYS
-
-SETTING = "owner.ids"
-MOST_PAIRINGS = 1000
 
 PEOPLE_HELP = """List and remove users with access by a pairing.
 
 Their direct messages are answered. Owners are listed by `maestro owner list`.
 """
-NO_PEOPLE = "No user has access by a pairing yet; `maestro pairings` gives access."
 
 PAIRINGS_HELP = """List, approve and refuse users that ask for access, and invite others.
 
@@ -36,7 +34,6 @@ An owner may talk to every agent, comes before others, and may ask conductors fo
 the configuration, or are added here; this works beside a running Maestro, from the next message on.
 """
 NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is an owner anyway."
-
 
 Person = Annotated[
     str,
@@ -56,7 +53,9 @@ def _operations(at: CommandContext) -> PeopleOperations:
 
 app = OperationCommands(PEOPLE_HELP, _operations)
 app.list(
-    "List users with access by pairing.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE
+    "List users with access by pairing.",
+    Columns("person=id name=user_name since=added_at by=added_by"),
+    "No user has access by a pairing yet; `maestro pairings` gives access.",
 )
 
 
@@ -73,7 +72,7 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 @pairings.operation("list")
 def list_pairings(people: PeopleOperations) -> Result:
     """List the pairings, newest first: open, approved and refused requests for access."""
-    page = people.pairings(MOST_PAIRINGS)
+    page = people.pairings(1000)
     return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "No user asks for access.")
 
 
@@ -100,9 +99,15 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
     return invitation, lines
 
 
-owners = OperationCommands(
-    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _owner_origin(at.loaded))
-)
+def _owner_operations(at: CommandContext) -> OwnerOperations:
+    """Return the operations on owners, with the key or the variable by which the configuration names owners."""
+    origin = f"owner.ids in {at.loaded.file}" if at.loaded.file else "owner.ids"
+    if at.loaded.origins["owner.ids"] == "environment":
+        origin = KEYS["owner.ids"].variables[0]
+    return OwnerOperations(at.store, at.loaded.settings.owner.ids, origin)
+
+
+owners = OperationCommands(OWNERS_HELP, _owner_operations)
 
 
 @owners.operation("list")
@@ -130,8 +135,39 @@ def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
     return change, f"{owner} is no owner{' any more' if change.changed else ''}"
 
 
-def _owner_origin(loaded: Loaded) -> str:
-    """Return the key or the variable by which the configuration names owners."""
-    if loaded.origins[SETTING] == "environment":
-        return KEYS[SETTING].variables[0]
-    return f"{SETTING} in {loaded.file}" if loaded.file else SETTING
+CLIENTS_HELP = """List, add, change and remove clients.
+
+Agents and channels may name a client, which then pays for the answers there. Clients are defined in clients of the
+configuration, or are made here; this works whether Maestro runs or not.
+"""
+CLIENT_COLUMNS = Columns(
+    "name slug plan weight a_day spent_today from",
+    {
+        "a day": lambda client: "" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}",
+        "spent today": lambda client: f"{client.spent_usd:.2f}",
+        "from": lambda client: "configuration" if client.configured else "made here",
+    },
+)
+CLIENT_OPTIONS = InputOptions(NewClient, leave_out=["name"], spelling={"daily_budget_usd": "--daily-budget"})
+NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Use budgets.clientDayUsd for the client again.")}
+
+clients = OperationCommands(
+    CLIENTS_HELP,
+    lambda at: ClientOperations(at.store),
+    Reference(
+        "name",
+        Annotated[str, "NAME: The name or the slug of the client."],
+        Annotated[str, "NAME: A name of your choice, unique."],
+    ),
+)
+clients.list("List the clients by name, with the spend of today.", CLIENT_COLUMNS, "There are no clients.")
+clients.add(
+    "Add a client, which agents and channels may name.",
+    NewClient,
+    CLIENT_OPTIONS,
+    " can be named by agents and channels",
+)
+clients.edit(
+    "Change a client that was made here or on the API.", ClientChange, replace(CLIENT_OPTIONS, resets=NO_BUDGET)
+)
+clients.remove("Remove a client to which no agent, channel or usage refers.", by_view=True)

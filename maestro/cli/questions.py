@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from maestro.cli.framework.inputs import QueryOptions, read_row_number
+from maestro.cli.framework.commands import QueryOptions, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, join
 from maestro.domain.questions.views import QuestionView

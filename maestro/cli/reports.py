@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import daily_budgets
-from maestro.cli.framework.commands import Commands
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, build_input
+from maestro.cli.framework.commands import Commands, Fields, InputOptions, QueryOptions, TextCursor, build_input
 from maestro.cli.framework.operations import OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write

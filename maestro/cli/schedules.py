@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operations import build_schedule_operations
-from maestro.cli.framework.commands import load_settings
-from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, read_text
+from maestro.cli.framework.commands import Fields, InputOptions, QueryOptions, load_settings, read_text
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from maestro.bootstrap.tools import tool_names
-from maestro.cli.framework.inputs import MOST, build_input, read_bytes
+from maestro.cli.framework.commands import MOST, build_input, read_bytes
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES

@@ -8,9 +8,15 @@ from typing import Annotated
 import httpx
 from ulid import ULID
 
-from maestro.cli.framework.commands import reachable_host
-from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, read_bytes, read_given_secret
-from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference, open_context
+from maestro.cli.framework.commands import (
+    Fields,
+    InputOptions,
+    SecretRef,
+    reachable_host,
+    read_bytes,
+    read_given_secret,
+)
+from maestro.cli.framework.operations import ACTOR, PAGES, CommandContext, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
@@ -69,7 +75,7 @@ def _operations(at: CommandContext) -> WebhookOperations:
 
 
 app = OperationCommands(HELP, _operations, Reference("path", HookPath))
-app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, paged=True)
+app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, PAGES)
 app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 
 

@@ -2,17 +2,25 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
+import os
+import re
+import secrets
+import unicodedata
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from maestro.cli.chat.visits import ChatVisit
 from maestro.domain.errors import MaestroError
+from maestro.domain.messages import control_word
+from maestro.domain.values import Value
 from maestro.settings import is_loopback
 
 Frame = Mapping[str, Any]
@@ -25,44 +33,108 @@ TOO_LARGE = 1009
 TEMPORARY = frozenset({"Backlogged", "InternalError", "ShuttingDown", "StoreBusy"})
 """Errors of the server after which the same message may be sent again."""
 LOST = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError)
+MEGABYTE = 1000**2
 
 
-class ConnectorUnreachable(MaestroError):
-    """No web connector answers at the address; the error message says how to start one."""
+class ChatFailed(MaestroError):
+    """The web connector is unreachable, refused or did not answer in time, or no agent could answer."""
 
-    public = "The web connector does not answer."
-
-
-class ChatRefused(MaestroError):
-    """The web connector refuses the login or the message; the error message says why."""
-
-    public = "The web connector refused."
+    public = "The message could not be answered."
 
 
-class ForeignChannel(ChatRefused):
+class ForeignChannel(ChatFailed):
     """The channel belongs to another user."""
 
 
-@dataclass(frozen=True)
-class ConnectorAddress:
-    """The address of a web connector, its key, and the name of the user."""
+class ChatVisit(Value):
+    """The state that lets the next connection resume as the same user in the same channel.
+
+    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` is the id of the Maestro
+    installation to which the other fields belong.
+    """
 
     url: str
-    api_key: str = field(default="", repr=False)
-    user_name: str = ""
+    channel: str
+    resume_token: str = ""
+    instance: str = ""
+    last_id: int | None = None
+
+
+@dataclass(frozen=True)
+class VisitFiles:
+    """The stored visits of one user; only the user can read the files, as a resume token is as good as a login."""
+
+    folder: Path
+
+    def find(self, url: str, name: str) -> ChatVisit | None:
+        """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
+        visit = _read_visit(self._visit_file(url, name))
+        return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
+
+    def start(self, url: str, name: str, user: str) -> ChatVisit:
+        """Return a visit to the channel ``#CHANNEL``, or to a new channel of the user with ``@AGENT``."""
+        if name.startswith("#"):
+            return ChatVisit(url=url, channel=name[1:], resume_token=self.token(url))
+        visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.token(url), last_id=0)
+        self.save(name, visit)
+        return visit
+
+    def token(self, url: str) -> str:
+        """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
+        dated = []
+        for file in self.folder.glob("*.json"):
+            with contextlib.suppress(OSError):  # another process may delete the file meanwhile
+                dated.append((file.stat().st_mtime_ns, file))
+        visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
+        return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
+
+    def save(self, name: str, visit: ChatVisit) -> None:
+        """Store the visit under this name; if that fails, the next call starts a new channel."""
+        file = self._visit_file(visit.url, name)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+                opened.write(visit.model_dump_json())
+            fresh.replace(file)
+
+    def _visit_file(self, url: str, name: str) -> Path:
+        digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
+        return self.folder / f"{digest[:24]}.json"
+
+
+def _read_visit(file: Path) -> ChatVisit | None:
+    try:
+        return ChatVisit.model_validate_json(file.read_text())
+    except (OSError, ValidationError):
+        return None
+
+
+def new_channel(user: str, agent: str) -> str:
+    """Return a unique channel id that names the user and the agent."""
+    parts = ("terminal", re.sub(r"[^A-Za-z0-9._-]+", "-", user)[:40], agent, secrets.token_hex(4))
+    return "-".join(filter(None, parts))
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder for the state of this user's programs."""
+    return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "maestro"
 
 
 class ChatClient:
     """A chat of one user in one channel, over any number of connections.
 
-    ``visit`` is the state to resume from; ``remember`` is called whenever it changes. ``unacknowledged`` has the
-    messages that Maestro has not acknowledged, by their ids.
+    ``user`` has the ``apiKey`` and the ``userName`` of the login. ``visit`` is the state to resume from; ``remember``
+    is called whenever it changes. ``unacknowledged`` has the messages that Maestro has not acknowledged, by their ids.
     """
 
-    def __init__(self, address: ConnectorAddress, visit: ChatVisit, remember: Callable[[ChatVisit], None]) -> None:
+    def __init__(
+        self, url: str, user: Mapping[str, str], visit: ChatVisit, remember: Callable[[ChatVisit], None]
+    ) -> None:
         self.visit = visit
         self.unacknowledged: dict[str, str] = {}
-        self._address = address
+        self._url = url
+        self._user = user
         self._remember = remember
         self._socket: ClientConnection | None = None
         self._has_connected = False
@@ -79,7 +151,7 @@ class ChatClient:
     async def frames(self) -> AsyncGenerator[Frame, None]:
         """Yield the server's frames without end, each message once, and ``{"type": "away"}`` after a disconnection.
 
-        Raises ``ConnectorUnreachable`` when the first connection fails, ``ForeignChannel`` and ``ChatRefused``.
+        Raises ``ForeignChannel``, and ``ChatFailed`` when the first connection fails or the login is refused.
         """
         while True:
             try:
@@ -96,39 +168,34 @@ class ChatClient:
 
     def _connect(self) -> connect:
         return connect(
-            self._address.url,
+            self._url,
             open_timeout=OPEN_SECONDS,
             close_timeout=CLOSE_SECONDS,
             compression=None,
             max_size=None,
             max_queue=None,  # with a limit, a full queue of unread frames would hide the close of the connection
-            proxy=None if is_loopback(urlsplit(self._address.url).hostname or "") else True,
+            proxy=None if is_loopback(urlsplit(self._url).hostname or "") else True,
         )
 
     def _check_retryable(self, error: Exception) -> None:
-        """Raise ``ConnectorUnreachable`` or ``ChatRefused`` if a new connection cannot succeed."""
+        """Raise ``ChatFailed`` if a new connection cannot succeed."""
         if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.code == TOO_LARGE:
-            raise ChatRefused("the message is larger than the web connector takes (web.maxFrameBytes)") from error
+            raise ChatFailed("the message is larger than the web connector takes (web.maxFrameBytes)") from error
         if self._has_connected:
             return
         if isinstance(error, InvalidStatus):
-            raise ChatRefused(
-                f"{self._address.url} answers with HTTP {error.response.status_code}: it is no web connector, or its "
+            raise ChatFailed(
+                f"{self._url} answers with HTTP {error.response.status_code}: it is no web connector, or its "
                 "webui.allowedHosts does not name this host"
             ) from error
-        raise ConnectorUnreachable(
-            f"the web connector does not answer at {self._address.url}; start Maestro with `maestro up`, or name "
+        raise ChatFailed(
+            f"the web connector does not answer at {self._url}; start Maestro with `maestro up`, or name "
             "another address with --url"
         ) from error
 
     async def _receive_frames(self, socket: ClientConnection) -> AsyncGenerator[Frame, None]:
         """Log in, and yield the frames until the connection ends."""
-        credentials = {
-            "apiKey": self._address.api_key,
-            "resumeToken": self.visit.resume_token,
-            "userName": self._address.user_name,
-            "channelId": self.visit.channel,
-        }
+        credentials = {**self._user, "resumeToken": self.visit.resume_token, "channelId": self.visit.channel}
         known = {key: text for key, text in credentials.items() if text}
         await socket.send(json.dumps({"type": "auth", "lastId": self.visit.last_id or 0, **known}))
         if not self._accept_login(json.loads(await socket.recv())):
@@ -143,7 +210,7 @@ class ChatClient:
     def _accept_login(self, frame: Frame) -> bool:
         """Return whether the login succeeded; False when the client has to connect again.
 
-        Raises ``ForeignChannel`` and ``ChatRefused``.
+        Raises ``ForeignChannel`` and ``ChatFailed``.
         """
         if frame["type"] == "auth_ok":
             another = self.visit.instance not in ("", frame["instance"])
@@ -160,7 +227,7 @@ class ChatClient:
         if error == "ChannelTaken":
             raise ForeignChannel(f"the web connector refused: {reason} Choose another with --channel.")
         fix = " The key is web.apiKey (MAESTRO_WEB_API_KEY)." if error == "Unauthorized" else ""
-        raise ChatRefused(f"the web connector refused: {reason}{fix}")
+        raise ChatFailed(f"the web connector refused: {reason}{fix}")
 
     async def _handle_frame(self, socket: ClientConnection, frame: Frame) -> bool:
         """Handle a frame of the server; return whether the user should see the frame."""
@@ -193,3 +260,65 @@ class ChatClient:
     async def _send_message(self, socket: ClientConnection, client_id: str) -> None:
         message = {"type": "message", "clientId": client_id, "content": self.unacknowledged[client_id]}
         await socket.send(json.dumps(message))
+
+
+class ChatAnswer:
+    """The matching of arriving messages with the message of a ``clientId``.
+
+    The first chunk of an answer names the message it replies to. The following chunks name none: they belong to the
+    answer as long as each chunk announces ``more``.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.more = False
+
+    def includes(self, message: Frame) -> bool:
+        """Return whether this message is a part of the answer."""
+        reply_to = str(message.get("replyTo", ""))
+        answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more
+        if answers:
+            self.more = bool(message.get("more"))
+        return answers
+
+
+def is_failure(text: str, answer: Frame) -> bool:
+    """Return whether the message is Maestro's error text in place of an agent's answer."""
+    return bool(answer.get("notice")) and control_word(text) is None
+
+
+def mention_agent(text: str, agent: str) -> str:
+    """Return the text with a mention of the agent, if an agent is given; control words stay unchanged."""
+    if not agent or control_word(text) is not None or re.match(rf"\s*@{re.escape(agent)}(?!\w)", text, re.IGNORECASE):
+        return text
+    return f"@{agent} {text}"
+
+
+def display_text(message: Frame, address: str = "") -> str:
+    """Return a message as text for a terminal, with its file's address and its numbered choices.
+
+    ``address`` is the address of the web connector, to which the path of a file is relative.
+    """
+    lines = [message["content"]]
+    if file := message.get("file"):
+        size = f"{file['size'] / 1000:.1f} kB" if file["size"] < MEGABYTE else f"{file['size'] / MEGABYTE:.1f} MB"
+        lines.append(f"[file {file['filename']}, {size}: {address}{file['url']}]")
+    lines.append("  ".join(f"[{n}] {button['label']}" for n, button in enumerate(message.get("buttons", ()), 1)))
+    return without_controls("\n".join(filter(None, lines)))
+
+
+def resolve_choice(line: str, message: Frame) -> str:
+    """Return the text to send for a line: the number of a button of the newest message means its value."""
+    values = {str(number): str(button["value"]) for number, button in enumerate(message.get("buttons", ()), 1)}
+    return values.get(line.strip(), line)
+
+
+def web_address(url: str) -> str:
+    """Return the HTTP address of a web connector, from the address of its WebSocket."""
+    parts = urlsplit(url)
+    return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
+
+
+def without_controls(text: str) -> str:
+    """Return a text without control characters, which could move a terminal's cursor."""
+    return "".join(character for character in text if character in "\n\t" or unicodedata.category(character) != "Cc")

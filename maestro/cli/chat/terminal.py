@@ -1,8 +1,12 @@
-"""A conversation at a terminal: the screen on which a user types while a second thread receives."""
+"""``maestro chat``: talk to an agent from a terminal or a script, over the web connector.
+
+At a terminal the user types while a second thread receives.
+"""
 
 import asyncio
 import concurrent.futures
 import contextlib
+import getpass
 import json
 import readline
 import sys
@@ -10,17 +14,36 @@ import threading
 import uuid
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from maestro.cli.chat.client import ChatClient, Frame
-from maestro.cli.chat.messages import ChatAnswer, display_text, mention_agent, resolve_choice
+from maestro.cli.chat.client import (
+    ChatAnswer,
+    ChatClient,
+    ChatFailed,
+    ChatVisit,
+    ForeignChannel,
+    Frame,
+    VisitFiles,
+    display_text,
+    is_failure,
+    mention_agent,
+    resolve_choice,
+    state_folder,
+    web_address,
+    without_controls,
+)
+from maestro.cli.framework.commands import Commands, load_settings, reachable_host, validate_input
+from maestro.cli.framework.options import Given
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.fields import Slug
+from maestro.settings import WebSettings, read_environment
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
 AWAY = "Maestro is unreachable; the chat goes on when it is back."
-HISTORY_LINES = 1000
 
 
 class ChatScreen:
@@ -204,7 +227,7 @@ async def _finish_tasks() -> None:
 @contextlib.contextmanager
 def _saved_history(history: Path) -> Iterator[None]:
     """Load the history of earlier conversations, and store it on exit, readable by its user only."""
-    readline.set_history_length(HISTORY_LINES)
+    readline.set_history_length(1000)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
     try:
@@ -213,3 +236,137 @@ def _saved_history(history: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             history.touch(mode=0o600)
             readline.write_history_file(history)
+
+
+app = Commands()
+
+
+def _check_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is out of range, or the IPv6 address is incomplete
+        is_valid = False
+    if text and not is_valid:
+        raise typer.BadParameter("expected an address such as ws://localhost:5070")
+    return parts._replace(path=parts.path or "/").geturl() if text else ""
+
+
+AgentOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SLUG",
+        callback=lambda slug: validate_input(Slug, slug) if slug else "",
+        help="The agent that answers, in a channel of its own.",
+    ),
+]
+UrlOption = Annotated[
+    str,
+    typer.Option(metavar="URL", callback=_check_url, help="The web connector; without it, that of the configuration."),
+]
+
+
+@app.command(json=False)
+def chat(
+    given: Given,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; else see above.")] = None,
+    agent: AgentOption = "",
+    channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
+    url: UrlOption = "",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="How long to wait for an answer to TEXT.")
+    ] = 300.0,
+    as_json: Annotated[bool, "--json: Write what arrives as JSON, a message per line, for programs."] = False,
+) -> None:
+    """Talk to an agent over the web connector.
+
+    With TEXT, or with text on standard input, it sends one message, prints the answer and ends. Without TEXT, on a
+    terminal, it starts a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new
+    do what they do everywhere. The conversation goes on with the next call, in a channel of your own.
+    """
+    settings = load_settings(given, accounts=False).settings
+    content = " ".join(text) if text else _read_pipe()
+    if agent and agent not in {known.slug for known in settings.agents}:
+        typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)
+    url, user = url or _local_url(settings.web), _user_name()
+    credentials = {"apiKey": settings.web.api_key.get_secret_value(), "userName": user}
+    screen = ChatScreen(as_json, web_address(url))
+    visits, name = VisitFiles(state_folder(read_environment()) / "chat"), f"#{channel}" if channel else f"@{agent}"
+
+    def talk(visit: ChatVisit) -> None:
+        client = ChatClient(url, credentials, visit, lambda changed: visits.save(name, changed))
+        if content is None:
+            converse(client, agent, screen, visits.folder / "history")
+        else:
+            asyncio.run(ask(client, mention_agent(content, agent), timeout, screen))
+
+    try:
+        talk(visits.find(url, name) or visits.start(url, name, user))
+    except ForeignChannel:
+        if channel:
+            raise
+        screen.note("Your earlier channel now belongs to another user, so the chat begins in a new channel.")
+        talk(visits.start(url, name, user))
+
+
+def _local_url(web: WebSettings) -> str:
+    if not web.enabled:
+        raise ConfigurationError("web.enabled is false, so there is no web connector here; name another with --url")
+    return f"ws://{reachable_host(web.host)}:{web.port}/"
+
+
+def _user_name() -> str:
+    with contextlib.suppress(KeyError, OSError):  # the users of some containers have no name
+        return getpass.getuser()
+    return ""
+
+
+def _read_pipe() -> str | None:
+    """Return all of standard input as one message, or None at a terminal."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return None
+    text = sys.stdin.read().strip() if sys.stdin is not None else ""
+    if not text:
+        raise typer.BadParameter("there is no message: give TEXT, or text on standard input")
+    return text
+
+
+async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -> None:
+    """Send a message and show its answer; raises ``ChatFailed`` after ``limit`` seconds and for an error as the answer.
+
+    Raises the errors of ``ChatClient.frames``, and ``ChatFailed`` when the message is rejected.
+    """
+    answer = ChatAnswer(str(uuid.uuid4()))
+    try:
+        async with asyncio.timeout(limit):
+            await _show_answer(client, text, answer, screen)
+    except TimeoutError:
+        within = f"within {limit:g} s"
+        outcome = f"no answer {within}; it will still come to this channel, and the next `maestro chat` shows it"
+        if answer.more:
+            outcome = f"only a part of the answer {within}; the next `maestro chat` shows the rest that has come"
+        elif client.unacknowledged:
+            outcome = f"Maestro has not confirmed the message {within}; the message may be lost, so send it again"
+        raise ChatFailed(outcome) from None
+
+
+async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen: ChatScreen) -> None:
+    """Send the message and return when the whole answer was shown."""
+    await client.say(answer.client_id, text)
+    async with contextlib.aclosing(client.frames()) as frames:
+        async for frame in frames:
+            match frame["type"]:
+                case "message":
+                    answers = answer.includes(frame)
+                    if answers and is_failure(text, frame):
+                        screen.record(frame, answers=True)
+                        raise ChatFailed(without_controls(frame["content"]))
+                    screen.message(frame, answers=answers, aside=not answers)
+                    if answers and not answer.more:
+                        return
+                case "away":
+                    screen.note(AWAY)
+                case "typing":
+                    screen.typing()
+                case "error" if frame.get("clientId") == answer.client_id:
+                    raise ChatFailed(f"the web connector refused: {frame['message']}")

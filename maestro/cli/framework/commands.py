@@ -1,21 +1,223 @@
-"""Commands whose options are annotated parameters, and the options that every command takes."""
+"""Commands whose options are annotated parameters, or are generated from the fields of an operation's input."""
 
 import re
-from collections.abc import Callable, Sequence
-from functools import wraps
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Concatenate, TypeVar, get_args, get_origin
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Concatenate, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
+from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 from typer.core import TyperCommand
 
-from maestro.cli.framework.inputs import InputOptions, keyword
 from maestro.cli.framework.options import Config, DataDir, Debug, Given, Json, Port
+from maestro.domain.columns import LARGEST
+from maestro.domain.errors import ConfigurationError
 from maestro.settings import Loaded, load, read_environment
 
 _NEGATIVE = re.compile(r"-\d+")
 _SPELLING = re.compile(r"(?=--|[A-Z\[]+[^a-z ]*: )(--[\w-]+)? ?([A-Z\[][^a-z ]*)?: (.*)", re.DOTALL)
 Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
+
+MOST = 10_000
+STANDARD_INPUT = Path("-")
+REFERENCES = ("env:", "file:")
+
+WORDS = {
+    **dict.fromkeys(["account", "client", "model", "platform", "purpose", "step"], "NAME"),
+    **dict.fromkeys(["batch", "channel", "conversation", "user"], "ID"),
+    **dict.fromkeys(["at", "since", "until"], "TIME"),
+    **dict.fromkeys(["q", "reason"], "TEXT"),
+    **{"agent": "SLUG", "error": "CLASS", "place": "PLACE", "priority": "N", "schedule": "REF", "webhook": "PATH"},
+}
+"""The placeholders in the help for the values of common fields."""
+
+Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
+TextCursor = Annotated[str | None, "Continue at the `next` of an earlier list."]
+RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Continue at the `next` of an earlier list.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+Fields = dict[str, Any]
+"""The given fields of an input, by their names in code."""
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def keyword(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
+    """Return a keyword-only parameter of a command."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _typer_option(name: str, kind: Any, *spelling: str, **about: Any) -> Parameter:
+    return keyword(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """The options for the fields of an input; a field without its option stays unchanged.
+
+    ``spelling`` overrides the name of an option and the placeholder of its value, such as ``--when SCHEDULE``; a field
+    with an empty spelling has no option. The placeholder LIST stands for texts separated by commas. ``prompt`` is the
+    field whose text ``--prompt-file`` reads. ``resets`` are flags that set a field to null, such as ``--no-script``,
+    with their help. ``read_time`` reads a time.
+    """
+
+    model: type[BaseModel]
+    leave_out: Collection[str] = ()
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = ""
+    resets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    read_time: Callable[[str], date] = datetime.fromisoformat
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield a parameter of the command for each option."""
+        for name, about in self.model.model_fields.items():
+            if name in self.leave_out:
+                continue
+            kind = _plain_type(about.annotation)
+            spelling = self.spelling.get(name, f"--{name.replace('_', '-')} {WORDS.get(name, '')}")
+            option, _, word = spelling.partition(" ")
+            text = about.description or ("continue at the `next` of an earlier list" if name == "cursor" else "")
+            repeated = "; may be given several times" if get_origin(kind) is list else ""
+            details: Fields = {"help": text and f"{text[0].upper()}{text[1:]}{repeated}.", "metavar": word or None}
+            if kind in (date, datetime, AwareDatetime):
+                details["parser"] = self.read_time
+            if option:
+                yield _typer_option(name, str if word == "LIST" else kind, option, **details)
+            if name == self.prompt:
+                help_text = "The file with the prompt; - for standard input."
+                yield _typer_option("prompt_file", Path, "--prompt-file", help=help_text, metavar="FILE")
+        for name, (option, explained) in self.resets.items():
+            yield _typer_option(f"no_{name}", bool, option, help=explained)
+
+    def take(self, options: dict[str, Any]) -> Any:
+        """Remove the options of this input from the options of a command, and return the given fields."""
+        given = {parameter.name: options.pop(parameter.name) for parameter in self.parameters()}
+        given = {name: value for name, value in given.items() if value is not None}
+        file = given.pop("prompt_file", None)
+        if file is not None and self.prompt in given:
+            raise typer.BadParameter("give --prompt or --prompt-file, not both")
+        if file is not None:
+            given[self.prompt] = read_text(file)
+        resets = {name: None for name in self.resets if given.pop(f"no_{name}", False)}
+        for name, value in given.items():
+            if self.spelling.get(name, "").endswith(" LIST"):
+                value = [word.strip() for word in value.split(",")]
+            given[name] = tuple(filter(None, value)) if isinstance(value, list) else value
+        return given | resets
+
+
+class QueryOptions(InputOptions):
+    """The options for the fields of a query, which the command gets; its page may be longer than the API allows."""
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield a parameter of the command for each option, with the limit of pages for commands."""
+        for parameter in super().parameters():
+            limit = self.model.model_fields["limit"].default if parameter.name == "limit" else None
+            yield parameter.replace(annotation=Limit, default=limit) if limit else parameter
+
+    def take(self, options: dict[str, Any]) -> Any:
+        """Remove the options of this query, and return the query; raises ``typer.BadParameter`` for a wrong value."""
+        given = super().take(options)
+        page = {"limit": given.pop("limit")} if "limit" in given else {}
+        try:
+            return self.model.model_validate(given).model_copy(update=page)
+        except ValidationError as error:
+            location = error.errors()[0]["loc"]
+            raise _wrong_value(error, f"--{location[0]}" if location else None) from None
+
+
+def build_input(kind: type[Model], /, **fields: object) -> Model:
+    """Return an input built from these fields; raises ``typer.BadParameter`` with the first rule that one breaks."""
+    value: Model = validate_input(kind, fields)
+    return value
+
+
+def validate_input(kind: Any, value: object) -> Any:
+    """Return a value as this type; raises ``typer.BadParameter`` with the first rule that the value breaks."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise _wrong_value(error) from None
+
+
+def read_row_number(text: str, noun: str, argument_name: str) -> int:
+    """Read the number of a row, with or without a ``#``; raises ``typer.BadParameter`` for another text.
+
+    A command calls this after it has loaded the configuration, whose mistakes are reported first.
+    """
+    digits = text.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
+    return int(digits)
+
+
+def _check_reference(text: str | None) -> str | None:
+    if text is not None and not text.startswith(REFERENCES):
+        raise typer.BadParameter("expected env:NAME or file:PATH; a secret is never given here")
+    return text
+
+
+SecretRef = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF",
+        callback=_check_reference,
+        help="Store a reference, env:NAME or file:PATH, instead of the secret.",
+    ),
+]
+
+
+def read_given_secret(option: str, variable: str | None, reference: str | None) -> str | None:
+    """Return the secret in an environment variable, or else the reference; None if neither is given."""
+    if variable is not None and reference is not None:
+        raise typer.BadParameter(f"give --{option}-env or --{option}-ref, not both")
+    return read_secret(variable) if variable is not None else reference
+
+
+def read_secret(variable: str) -> str:
+    """Return the secret in an environment variable; raises ``ConfigurationError`` where it is not set."""
+    secret = read_environment().get(variable, "").strip()
+    if not secret:
+        raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
+    return secret
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file, or of standard input for ``-``; raises ``ConfigurationError`` if it is unreadable."""
+    try:
+        return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file} cannot be read: {reason}; name another file") from None
+
+
+def read_bytes(file: Path, most: int = -1) -> bytes:
+    """Return up to ``most`` bytes of a file, or of standard input for ``-``; raises as ``read_text`` does."""
+    try:
+        if file == STANDARD_INPUT:
+            return sys.stdin.buffer.read(most)
+        with file.open("rb") as opened_file:
+            return opened_file.read(most)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}; name another file") from None
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return the type of a field for Typer: without constraints and null, and a list instead of a tuple."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType, Annotated):
+        return _plain_type(inner[0])
+    if origin is tuple:
+        return list[_plain_type(inner[0])]  # type: ignore[misc]  # a type computed at run time
+    return str if origin is Literal else annotation
+
+
+def _wrong_value(error: ValidationError, option: str | None = None) -> typer.BadParameter:
+    return typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, "), param_hint=option)
 
 
 class _ChannelCommand(TyperCommand):
@@ -50,48 +252,54 @@ class Commands(typer.Typer):
         )
 
     def command(
-        self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = (), **more: Any
+        self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = ()
     ) -> Callable[[Function], Function]:
-        """Register a function as a command, with options for ``--json`` and ``ports``; ``more`` is passed to Typer."""
-        register = super().command(name, cls=_ChannelCommand, **more)
+        """Register a function as a command, with options for ``--json`` and ``ports``."""
 
         def add(function: Function) -> Function:
-            register(_typer_command(function, json, ports))
+            own = list(signature(function).parameters.values())[1:]
+            self.register(name or function.__name__, function.__doc__, function, own, json=json, ports=ports)
             return function
 
         return add
 
+    def register(
+        self, name: str, about: str | None, function: Callable[..., Any], own: Sequence[Parameter], **common: Any
+    ) -> None:
+        """Register a function with its own options as a command; the help lists all options in their order."""
+        json, ports = common.get("json", True), common.get("ports", ())
+        bundles = {
+            each.name: bundle
+            for each in own
+            for bundle in (each.annotation, *getattr(each.annotation, "__metadata__", ()))
+            if isinstance(bundle, InputOptions)
+        }
+        port_names = {port.key: port.key.replace(".", "_") for port in ports}
 
-def _typer_command(function: Callable[..., Any], json: bool, ports: Sequence[Port]) -> Callable[..., None]:
-    """Return the function as Typer calls it, with a parameter for every option in the order of the help."""
-    own = list(signature(function).parameters.values())[1:]
-    bundles = {each.name: bundle for each in own if (bundle := _input_options(each.annotation)) is not None}
-    port_names = {port.key: port.key.replace(".", "_") for port in ports}
+        def command(ctx: typer.Context, **options: Any) -> None:
+            given = ctx.ensure_object(Given)
+            given.take(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
+            given.as_json = json and options.pop("as_json")
+            given.ports = {key: options.pop(port) for key, port in port_names.items()}
+            for bundle_name, bundle in bundles.items():
+                options[bundle_name] = bundle.take(options)
+            function(given, **options)
 
-    @wraps(function)
-    def command(ctx: typer.Context, **options: Any) -> None:
-        given = ctx.ensure_object(Given)
-        given.take(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
-        given.as_json = json and options.pop("as_json")
-        given.ports = {key: options.pop(name) for key, name in port_names.items()}
-        for name, bundle in bundles.items():
-            options[name] = bundle.take(options)
-        function(given, **options)
-
-    unfolded = [
-        option for each in own for option in (bundles[each.name].parameters() if each.name in bundles else [each])
-    ]
-    parameters = [
-        keyword("ctx", typer.Context),
-        *(_typer_parameter(option).replace(kind=Parameter.KEYWORD_ONLY) for option in unfolded),
-        *([keyword("as_json", Json, False)] if json else []),
-        keyword("config", Config, None),
-        keyword("data_dir", DataDir, None),
-        *(keyword(port_names[port.key], port.annotation, None) for port in ports),
-        keyword("debug", Debug, False),
-    ]
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # inspect.signature reads this attribute first
-    return command
+        parameters = [
+            keyword("ctx", typer.Context),
+            *(
+                _typer_parameter(option).replace(kind=Parameter.KEYWORD_ONLY)
+                for each in own
+                for option in (bundles[each.name].parameters() if each.name in bundles else [each])
+            ),
+            *([keyword("as_json", Json, False)] if json else []),
+            keyword("config", Config, None),
+            keyword("data_dir", DataDir, None),
+            *(keyword(port_names[port.key], port.annotation, None) for port in ports),
+            keyword("debug", Debug, False),
+        ]
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # Typer reads this attribute first
+        super().command(name.replace("_", "-"), help=about, cls=_ChannelCommand)(command)
 
 
 def _typer_parameter(parameter: Parameter) -> Parameter:
@@ -107,12 +315,6 @@ def _typer_parameter(parameter: Parameter) -> Parameter:
         option = f"--{parameter.name.replace('_', '-')}"
     words = typer.Option(*filter(None, [option]), metavar=metavar, help=explained)
     return parameter.replace(annotation=Annotated[kind, words])
-
-
-def _input_options(annotation: object) -> InputOptions | None:
-    """Return the ``InputOptions`` of an annotation; None for a single option."""
-    metadata = (annotation, *getattr(annotation, "__metadata__", ()))
-    return next((about for about in metadata if isinstance(about, InputOptions)), None)
 
 
 def load_settings(given: Given, *, accounts: bool = True) -> Loaded:

@@ -4,13 +4,20 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from typing import Any, Concatenate, TypeVar
 
 from pydantic import BaseModel
 
-from maestro.cli.framework.commands import Commands, load_settings
-from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, keyword
+from maestro.cli.framework.commands import (
+    MOST,
+    Commands,
+    InputOptions,
+    Limit,
+    TextCursor,
+    keyword,
+    load_settings,
+)
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
 from maestro.domain.fields import read
@@ -20,6 +27,7 @@ from maestro.settings import Loaded
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
+PAGES = object()
 ACTOR = "operator"
 """The author of every change by a command in the audit log."""
 Texts = Callable[[Any], Lines] | str
@@ -51,13 +59,14 @@ class Reference:
     """The way in which commands name an item: the field ``key`` of its view, and the argument ``ref``.
 
     ``new_ref`` is the argument of ``add``. ``read`` returns the arguments for the operations, such as the number of a
-    row, and raises ``typer.BadParameter``.
+    row, and raises ``typer.BadParameter``. ``name`` returns the name of a view, by default the field ``key``.
     """
 
     key: str = "id"
     ref: Any = str
     new_ref: Any = None
     read: Callable[[str], tuple[Any, ...]] = lambda text: (text,)
+    name: Callable[[Any], str] | None = None
 
 
 class OperationCommands(Commands):
@@ -87,10 +96,8 @@ class OperationCommands(Commands):
 
         return add
 
-    def list(
-        self, about: str, columns: Columns, empty: str, query: QueryOptions | None = None, *, paged: bool = False
-    ) -> None:
-        """Add the command ``list`` for the result of ``query``, for pages if ``paged``, or else for all items."""
+    def list(self, about: str, columns: Columns, empty: str, query: object = None) -> None:
+        """Add the command ``list`` for the result of ``query``, for ``PAGES`` with a limit and a cursor, or for all."""
 
         def run(operations: Any, **options: Any) -> Result:
             if not options and "limit" in signature(operations.list).parameters:
@@ -99,13 +106,13 @@ class OperationCommands(Commands):
             return page, listing(page, columns, empty)
 
         paging = [keyword("limit", Limit, LIMIT), keyword("cursor", TextCursor, None)]
-        self._register("list", about, run, *([keyword("query", query)] if query else paging if paged else []))
+        self._register("list", about, run, *(paging if query is PAGES else [keyword("query", query)] if query else []))
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add the command ``show``."""
         self.item_command("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
 
-    def item_command(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
+    def item_command(self, name: str, about: str, operation: Callable[..., Any], texts: Texts) -> None:
         """Add a command that reads or changes one item."""
 
         def run(operations: Any, ref: str) -> Result:
@@ -148,7 +155,9 @@ class OperationCommands(Commands):
         self._register("remove", about, run, keyword("ref", self._reference.ref))
 
     def _lines(self, view: BaseModel, texts: Texts) -> Lines:
-        return f"{getattr(view, self._reference.key)}{texts}" if isinstance(texts, str) else texts(view)
+        if not isinstance(texts, str):
+            return texts(view)
+        return f"{self._reference.name(view) if self._reference.name else getattr(view, self._reference.key)}{texts}"
 
     def _register(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
         def command(given: Given, **options: Any) -> None:
@@ -156,8 +165,4 @@ class OperationCommands(Commands):
                 view, lines = run(self._operations(at), **options)
             write(view, lines, given.as_json)
 
-        command.__doc__ = about
-        # inspect.signature reads this attribute before the function's own parameters.
-        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
-        command.__signature__ = Signature([keyword("given", Given), *own])  # type: ignore[attr-defined]
-        self.command(name)(command)
+        self.register(name, about, command, parameters)

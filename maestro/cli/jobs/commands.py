@@ -11,8 +11,7 @@ import typer
 from pydantic import Field
 
 from maestro.bootstrap.operations import Operator, open_operator
-from maestro.cli.framework.commands import load_settings
-from maestro.cli.framework.inputs import QueryOptions, build_input
+from maestro.cli.framework.commands import QueryOptions, build_input, load_settings
 from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, align_rows, join, listing, plain, write

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.messages import (
+from maestro.cli.chat.client import (
     ChatAnswer,
+    ChatVisit,
+    VisitFiles,
     display_text,
     is_failure,
     mention_agent,
+    new_channel,
     resolve_choice,
+    state_folder,
     web_address,
     without_controls,
 )
-from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
 

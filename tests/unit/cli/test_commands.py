@@ -8,8 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typer.testing import CliRunner, Result
 
-from maestro.cli.framework.commands import Commands
-from maestro.cli.framework.inputs import QueryOptions
+from maestro.cli.framework.commands import Commands, QueryOptions
 from maestro.cli.framework.options import TEMPORAL_UI_PORT, WEBUI_PORT, Given
 
 

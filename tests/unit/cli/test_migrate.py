@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from maestro.cli.installation import outcome_sentence
 from maestro.cli.main import run
-from maestro.cli.processes.migrate import outcome_sentence
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.storage import Migration, MigrationOutcome, migrate, open_existing_store
 from maestro.settings import Settings
