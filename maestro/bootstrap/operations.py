@@ -1,18 +1,14 @@
 """Composes the operations: schedules, webhooks, budgets, batches, and jobs."""
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from maestro.bootstrap.flow import queues, run_settings
 from maestro.bootstrap.rules import daily_budgets
 from maestro.installation.keys import SecretKeys
-from maestro.installation.storage import open_existing_store
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.jobs import JobOperations, TemporalAddress
 from maestro.operations.schedules import ScheduleOperations
-from maestro.settings import Loaded
-from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
+from maestro.settings.addresses import endpoint_of, temporal_ui_url
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from temporal.client import connect_soon
@@ -54,27 +50,7 @@ def build_schedule_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
     return ScheduleKeeper(store, terms, live.of(lambda settings: settings.schedules))
 
 
-@dataclass(frozen=True)
-class Operator:
-    """The store and the operations on jobs, for commands beside a running Maestro, whose dispatcher finds changed jobs.
-
-    ``dashboard`` is the address of the dashboard, empty if the dashboard is disabled.
-    """
-
-    store: Store
-    jobs: JobOperations
-    dashboard: str = ""
-
-
-@contextlib.contextmanager
-def open_operator(loaded: Loaded) -> Iterator[Operator]:
-    """Open the store of an existing data folder; raises ``ConfigurationError`` when there is none."""
-    store = open_existing_store(loaded.settings)
-    endpoint = endpoint_of(loaded.settings)
-    live = LiveSettings(loaded)
-    jobs = build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
-    try:
-        live.refresh(store)
-        yield Operator(store, jobs, dashboard_url(loaded.settings))
-    finally:
-        store.close()
+def build_operator(store: Store, live: LiveSettings) -> JobOperations:
+    """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
+    endpoint = endpoint_of(live.start)
+    return build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)

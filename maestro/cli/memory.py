@@ -11,7 +11,7 @@ from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCom
 from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
-from maestro.domain.values import Value
+from maestro.domain.values import Page
 from maestro.operations.memory import MemoryOperations, MemoryQuery
 
 HELP = """Show and correct what an agent remembers.
@@ -21,14 +21,10 @@ the next message on; all of this works whether Maestro runs or not.
 """
 NO_FACTS = "No fact matches."
 FACT_COLUMNS = Columns(
-    "fact=id category sure learned told place? content",
-    {
-        "sure": lambda fact: f"{fact.confidence:.2f}",
-        "learned": lambda fact: f"{fact.created_at.astimezone():%Y-%m-%d}",
-        "told": lambda fact: f"{fact.access_count}x",
-    },
+    "fact=id category sure=confidence:.2f learned=created_at:day told place? content",
+    {"told": lambda fact: f"{fact.access_count}x"},
 )
-STATE_COLUMNS = Columns("key since place? value", {"since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}"})
+STATE_COLUMNS = Columns("key since=updated_at:day place? value")
 QUERY = QueryOptions(MemoryQuery, leave_out=["q", "sticky", "source"])
 SEARCH = replace(QUERY, leave_out=["q", "sticky", "source", "limit", "cursor"])
 FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
@@ -37,13 +33,6 @@ Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` sho
 Number = Annotated[str, "FACT: The number of the fact, as `maestro memory list` shows it."]
 Key = Annotated[str, "KEY: The key, such as last-topic."]
 Place = Annotated[str, "PLACE: Only the state of the conversation with this key."]
-
-
-class StatePage(Value):
-    """All states of an agent by key, so ``next`` is always null."""
-
-    items: tuple[StateView, ...]
-    next: str | None = None
 
 
 def _operations(at: CommandContext) -> MemoryOperations:
@@ -118,7 +107,7 @@ def list_states(
     place: Annotated[str | None, "PLACE: Only the states of the conversation with this key."] = None,
 ) -> Result:
     """List the states of an agent, by key."""
-    page = StatePage(items=memory.show(slug, MemoryQuery(place=place, limit=1)).states)
+    page = Page[StateView](items=memory.show(slug, MemoryQuery(place=place, limit=1)).states, next=None)
     return page, listing(page, STATE_COLUMNS, "The agent keeps no state.")
 
 

@@ -141,12 +141,8 @@ Agents and channels may name a client, which then pays for the answers there. Cl
 configuration, or are made here; this works whether Maestro runs or not.
 """
 CLIENT_COLUMNS = Columns(
-    "name slug plan weight a_day spent_today from",
-    {
-        "a day": lambda client: "" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}",
-        "spent today": lambda client: f"{client.spent_usd:.2f}",
-        "from": lambda client: "configuration" if client.configured else "made here",
-    },
+    "name slug plan weight a_day=daily_budget_usd:.2f spent_today=spent_usd:.2f from",
+    {"from": lambda client: "configuration" if client.configured else "made here"},
 )
 CLIENT_OPTIONS = InputOptions(NewClient, leave_out=["name"], spelling={"daily_budget_usd": "--daily-budget"})
 NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Use budgets.clientDayUsd for the client again.")}

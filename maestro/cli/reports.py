@@ -16,42 +16,18 @@ from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilte
 from maestro.domain.people.views import AuditQuery
 from maestro.operations.reports import AuditOperations, UsageOperations
 
-
-def _cost_text(usd: float | None) -> str:
-    """Return a cost in US dollars; a tiny cost is not shown as zero."""
-    return "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}"
-
-
 NO_BUDGETS = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
 NO_JOBS = "No job was completed in this period."
 
 
-def _duration_text(ms: float) -> str:
-    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
-
-
-SUM_COLUMNS = Columns(
-    "calls failed=failures in=input_tokens out=output_tokens cached=cached_tokens cost of_unknown_cost=unknown_cost "
-    "cut_off=interrupted estimated",
-    {"cost": lambda item: _cost_text(item.cost_usd), "estimated": lambda item: _cost_text(item.interrupted_cost_usd)},
+SUM_TITLES = (
+    "calls failed=failures in=input_tokens out=output_tokens cached=cached_tokens cost=cost_usd:cost "
+    "of_unknown_cost=unknown_cost cut_off=interrupted estimated=interrupted_cost_usd:cost"
 )
-STAGE_COLUMNS = Columns(
-    "stage times=count p50 p95 p99",
-    {
-        "p50": lambda view: _duration_text(view.p50_ms),
-        "p95": lambda view: _duration_text(view.p95_ms),
-        "p99": lambda view: _duration_text(view.p99_ms),
-    },
-)
+STAGE_COLUMNS = Columns("stage times=count p50=p50_ms:duration p95=p95_ms:duration p99=p99_ms:duration")
 BUDGET_COLUMNS = Columns(
-    "of limit used reserved share state",
-    {
-        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "all",
-        "limit": lambda budget: _cost_text(budget.limit_usd),
-        "used": lambda budget: _cost_text(budget.used_usd),
-        "reserved": lambda budget: _cost_text(budget.reserved_usd),
-        "share": lambda budget: f"{budget.share:.0%}",
-    },
+    "of limit=limit_usd:cost used=used_usd:cost reserved=reserved_usd:cost share:.0% state",
+    {"of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "all"},
 )
 
 
@@ -114,8 +90,7 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
         page.totals.model_copy(update={"key": "all"}),
         page.before.model_copy(update={"key": f"{days} days before"}),
     ]
-    columns = Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values)
-    yield from align_rows(columns.rows([*page.items, *totals]))
+    yield from align_rows(Columns(f"{by}=key {SUM_TITLES}").rows([*page.items, *totals]))
     yield from page_hint(page.next)
 
 

@@ -11,9 +11,9 @@ import sqlite3
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,19 @@ from temporalio.client import Client
 from connectors.base import Connector, ConnectorContext
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.connectors import web_config
-from maestro.bootstrap.operations import Operator, open_operator
+from maestro.bootstrap.operations import build_operator
 from maestro.bootstrap.process import STORE_THREADS
 from maestro.bootstrap.up import READY, Up
 from maestro.connector_runtime.context import StoreContext
 from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.installation.storage import open_existing_store
 from maestro.llm.litellm_client import LiteLLMClient
+from maestro.operations.jobs import JobOperations
 from maestro.settings import Loaded, load
 from maestro.settings.addresses import endpoint_of
+from maestro.settings.live import LiveSettings
+from maestro.store.store import Store
 from temporal.client import connect
 from temporal.server import ServerConfig, Timing
 from temporal.server_process import read_record
@@ -50,6 +54,14 @@ FAST_WAIT = 0.3
 """Seconds before the second attempt of a model call; the third comes after twice as long."""
 FAST_COOL_DOWN = 0.5
 """Seconds an account is left alone after its first limit, when it does not ask for more."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The store and the operations on jobs, as a command beside a running Maestro has them."""
+
+    store: Store
+    jobs: JobOperations
 
 
 @dataclass
@@ -169,9 +181,13 @@ class Instance:
         """Return a connected client of the web connector that talks in this channel."""
         return web_client(self._settings["web"]["port"], channelId=channel, userName=user_name, apiKey=api_key)
 
-    def operator(self) -> AbstractContextManager[Operator]:
-        """Return what a command line beside the running Maestro works with."""
-        return open_operator(self.loaded)
+    @contextlib.contextmanager
+    def operator(self) -> Iterator[Operator]:
+        """Open what a command line beside the running Maestro works with."""
+        with contextlib.closing(open_existing_store(self.loaded.settings)) as store:
+            live = LiveSettings(self.loaded)
+            live.refresh(store)
+            yield Operator(store, build_operator(store, live))
 
     async def temporal(self) -> Client:
         """Return a client of the Temporal server."""

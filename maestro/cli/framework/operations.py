@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, Concatenate, TypeVar
@@ -72,8 +71,8 @@ class Reference:
 class OperationCommands(Commands):
     """The commands for one kind of item; the help lists them in the order in which they are added.
 
-    ``operations`` builds the operations from the object that ``context`` opens; the generated commands call their
-    methods ``list``, ``show``, ``add``, ``change`` and ``remove``.
+    ``operations`` builds the operations, whose methods ``list``, ``show``, ``add``, ``change`` and ``remove`` the
+    generated commands call.
     """
 
     def __init__(
@@ -81,10 +80,9 @@ class OperationCommands(Commands):
         about: str | None,
         operations: Callable[[Any], Any],
         reference: Reference = Reference(),
-        context: Callable[[Given], AbstractContextManager[Any]] = open_context,
     ) -> None:
         super().__init__(about)
-        self._operations, self._context, self._reference = operations, context, reference
+        self._operations, self._reference = operations, reference
 
     def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
         """Register a command: a function that gets the operations and its options, and returns a view and its lines."""
@@ -161,7 +159,7 @@ class OperationCommands(Commands):
 
     def _register(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
         def command(given: Given, **options: Any) -> None:
-            with self._context(given) as at:
+            with open_context(given) as at:
                 view, lines = run(self._operations(at), **options)
             write(view, lines, given.as_json)
 

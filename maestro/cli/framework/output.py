@@ -6,24 +6,56 @@ Tables truncate nothing, so that an id can be copied and a pipe gets everything.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
 import typer
 from pydantic import BaseModel
 
+from maestro.domain.jobs.timeline import excerpt
+
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
 """The result of a command: the value for programs, and the lines for users."""
 
 
+def price(usd: float | None) -> str:
+    """Return an amount of US dollars as text; None is an unknown amount."""
+    return "unknown" if usd is None else f"${usd:.4f}"
+
+
+def _duration(ms: float | None) -> str:
+    return "" if ms is None else f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+
+
+def _age(time: datetime) -> str:
+    """Return the time since a moment, in its largest unit."""
+    ago = datetime.now(UTC) - time
+    unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
+    return f"{max(ago, timedelta()) // length}{unit}"
+
+
+UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "age": _age,
+    "cost": lambda usd: "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}",
+    "day": lambda time: f"{time.astimezone():%Y-%m-%d}",
+    "duration": _duration,
+    "excerpt": lambda text: excerpt(text, 60),
+    "lower": str.lower,
+    "price": price,
+}
+"""The formats that ``Columns`` names; any other format is one of Python, such as ``.2f``."""
+
+
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each title with the field it shows.
+    """The columns of a table: ``titles`` as in ``path taken=trigger_count place? share:.0%``.
 
-    A ``_`` stands for a blank, and a ``?`` marks a column that is omitted if no row has a value. ``values`` has
-    functions for the columns that show no field.
+    A title may be followed by ``=`` and the field it shows, and by ``:`` and the format of the field. A ``_`` stands
+    for a blank, and a ``?`` marks a column that is omitted if no row has a value. ``values`` has functions for the
+    columns that show no field.
     """
 
     titles: str
@@ -33,10 +65,11 @@ class Columns:
         """Return the titles and the rows of a table, with a dash for each empty value."""
         columns = []
         for column in self.titles.split():
-            title, _, name = column.rstrip("?").partition("=")
+            named, _, spec = column.rstrip("?").partition(":")
+            title, _, name = named.partition("=")
             words = title.replace("_", " ")
             value_of = self.values.get(words) or attrgetter(name or title)
-            cells = [_cell_text(value_of(view)) for view in views]
+            cells = [_format_cell(value_of(view), spec) for view in views]
             if any(cells) or not column.endswith("?"):
                 columns.append((words.upper(), *(cell or "-" for cell in cells)))
         return list(zip(*columns, strict=True))
@@ -154,6 +187,13 @@ class Portrait:
             yield from titled_table(name.capitalize(), columns, rows)
         if self.text and (text := getattr(view, self.text)):
             yield from ("", *text_lines(text))
+
+
+def _format_cell(value: object, spec: str) -> str:
+    """Return a value in a format of ``FORMATS`` or of Python, if any."""
+    if spec in FORMATS:
+        return FORMATS[spec](value)
+    return format(value, spec) if spec and value is not None else _cell_text(value)
 
 
 def _cell_text(value: object) -> str:

@@ -1,17 +1,15 @@
 """The commands of jobs: list, show, replay and cancel, one job or many."""
 
 import asyncio
-from contextlib import AbstractContextManager
 from datetime import datetime, time, timedelta
-from enum import StrEnum
 from time import sleep
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import Field
 
-from maestro.bootstrap.operations import Operator, open_operator
-from maestro.cli.framework.commands import QueryOptions, build_input, load_settings
+from maestro.bootstrap.operations import build_operator
+from maestro.cli.framework.commands import QueryOptions, build_input
 from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, align_rows, join, listing, plain, write
@@ -35,10 +33,9 @@ from maestro.domain.jobs.views import JobDetail
 from maestro.domain.values import Value
 from maestro.operations.batches import BatchOperations, BatchQuery, ItemQuery
 from maestro.operations.jobs import JobOperations, JobQuery
+from maestro.settings.addresses import dashboard_url
 
 BatchId = Annotated[str, "ID: The id of the batch, as `maestro jobs batches` lists it."]
-
-POLL_SECONDS = 0.5
 
 HELP = """List, show, count, replay and cancel jobs, one or many, and see what the models saw.
 
@@ -67,13 +64,6 @@ ChosenJobs = Annotated[JobFilter, QueryOptions(JobFilter, read_time=read_time)]
 Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
 
 
-class BatchMode(StrEnum):
-    """How a batch replays its jobs."""
-
-    RESUME = "resume"
-    RESTART = "restart"
-
-
 class BatchConfirmation(Value):
     """The options that confirm an action on many jobs."""
 
@@ -98,8 +88,8 @@ def replay_all(
     with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None,
     with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None,
     mode: Annotated[
-        BatchMode, "resume: go on at the failed step and keep every result; restart: from the start."
-    ] = BatchMode.RESUME,
+        Literal["resume", "restart"], "resume: go on at the failed step and keep every result; restart: from the start."
+    ] = "resume",
 ) -> None:
     """Replay every matching job, after showing what the replays do and cost."""
     edits = build_input(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
@@ -177,20 +167,17 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
     write(batch, progress_lines(batch), given.as_json)
 
 
-def _open_operator(given: Given) -> AbstractContextManager[Operator]:
-    return open_operator(load_settings(given, accounts=False))
-
-
-app = OperationCommands(HELP, lambda operator: operator.jobs, context=_open_operator)
+app = OperationCommands(HELP, lambda at: build_operator(at.store, at.live))
 app.list("List jobs, newest first.", JOB_COLUMNS, "No jobs match.", QueryOptions(JobQuery, read_time=read_time))
 
 
 @app.command()
 def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
-    with _open_operator(given) as operator:
-        job = operator.jobs.show(job_id)
-    page = ["", f"page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
+    with open_context(given) as at:
+        job = build_operator(at.store, at.live).show(job_id)
+    dashboard = dashboard_url(at.loaded.settings)
+    page = ["", f"page: {dashboard}/queue/{job_id}"] if dashboard else []
     write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
 
 
@@ -231,17 +218,18 @@ def replay(
     """Replay an ended job, and print the id of the job that runs now."""
     changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
     edits = changes if changes.any or drop_edits else None  # edits of None keep those of earlier replays
-    with _open_operator(given) as operator:
+    with open_context(given) as at:
+        jobs = build_operator(at.store, at.live)
         if preview:
-            outcome = operator.jobs.preview(job_id, mode, edits)
+            outcome = jobs.preview(job_id, mode, edits)
             write(outcome, preview_lines(outcome), given.as_json)
             return
-        running = asyncio.run(operator.jobs.replay(job_id, mode, ACTOR, edits))
+        running = asyncio.run(jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
             write({"id": running}, running, given.as_json)
         if not wait:
             return
-        job = _wait_for_end(operator.jobs, running)
+        job = _wait_for_end(jobs, running)
     line = plain(join(job.status, job.error, job.reason, by=": "))
     write(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
     if job.status is not JobStatus.COMPLETED:
@@ -266,5 +254,5 @@ def _wait_for_end(jobs: JobOperations, job_id: str) -> JobDetail:
         if status is not printed:
             printed = status
             typer.echo(f"{job_id} is {status}; Ctrl-C ends the waiting, not the job", err=True)
-        sleep(POLL_SECONDS)
+        sleep(0.5)
     return jobs.show(job_id)

@@ -1,10 +1,18 @@
 """Texts about jobs on a terminal: lists, timelines, previews of replays, batches, and the prompts of model calls."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from maestro.cli.framework.output import Columns, Portrait, field_lines, join, moment, plain, text_lines, titled_table
+from maestro.cli.framework.output import (
+    Columns,
+    Portrait,
+    field_lines,
+    join,
+    moment,
+    plain,
+    price,
+    text_lines,
+    titled_table,
+)
 from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
@@ -13,78 +21,40 @@ from maestro.domain.jobs.views import excerpt
 from maestro.domain.llm.calls import Substitution
 from maestro.domain.llm.prompts import Role
 
-NARROW = 60
-"""Characters of a text in a table."""
-UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted", BatchAction.CANCEL: "cancelled"}
 
-
-def age_text(time: datetime) -> str:
-    """Return the time since a moment, in its largest unit."""
-    ago = datetime.now(UTC) - time
-    unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
-    return f"{max(ago, timedelta()) // length}{unit}"
-
-
-def cost(usd: float | None) -> str:
-    """Return an amount of US dollars as text; None is an unknown amount."""
-    return "unknown" if usd is None else f"${usd:.4f}"
-
-
-def duration(view: Any) -> str:
-    """Return the duration of a step or a call."""
-    ms = view.duration_ms
-    return "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
-
-
 JOB_COLUMNS = Columns(
-    "id status kind agent channel age attempts error",
+    "id status kind agent channel age=created_at:age attempts error",
     {
         "kind": lambda job: job.schedule or job.kind,
         "channel": lambda job: f"{job.platform}/{job.channel}",
-        "age": lambda job: age_text(job.created_at),
         "error": lambda job: job.error or job.reason,
     },
 )
 STEP_COLUMNS = Columns(
-    "step state attempt run started=started_at took error",
-    {"took": duration, "error": lambda step: join(step.error, step.detail, by=": ")},
+    "step state attempt run started=started_at took=duration_ms:duration error",
+    {"error": lambda step: join(step.error, step.detail, by=": ")},
 )
 CALL_COLUMNS = Columns(
     "id call for=purpose state provider model account in=input_tokens out=output_tokens "
-    "cached=cached_tokens cost took tools error",
-    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": duration},
+    "cached=cached_tokens cost=cost_usd:price took=duration_ms:duration tools error",
+    {"call": lambda call: f"{call.number}.{call.attempt}"},
 )
 TOOL_COLUMNS = Columns(
-    "round tool state attempts took result",
-    {
-        "round": lambda call: f"{call.number}.{call.place}",
-        "took": duration,
-        "result": lambda view: excerpt(view.result, NARROW),
-    },
+    "round tool state attempts took=duration_ms:duration result:excerpt",
+    {"round": lambda call: f"{call.number}.{call.place}"},
 )
 QUESTION_COLUMNS = Columns(
-    "id round=number asked state=status answer by=answered_by",
-    {
-        "id": lambda question: f"#{question.id}",
-        "asked": lambda view: excerpt(view.text, NARROW),
-        "answer": lambda view: excerpt(view.answer, NARROW),
-    },
+    "id round=number asked=text:excerpt state=status answer:excerpt by=answered_by",
+    {"id": lambda question: f"#{question.id}"},
 )
-ACTION_COLUMNS = Columns("place=seq tag about=subject state outcome=detail", {"tag": lambda action: action.tag.lower()})
-WOULD_ACT_COLUMNS = Columns(
-    "place=seq tag about=subject text",
-    {"tag": lambda tag: tag.tag.lower(), "text": lambda view: excerpt(view.text, NARROW)},
-)
+ACTION_COLUMNS = Columns("place=seq tag:lower about=subject state outcome=detail")
+WOULD_ACT_COLUMNS = Columns("place=seq tag:lower about=subject text:excerpt")
 BATCH_COLUMNS = Columns(
-    "id does=action age jobs=total waiting begun refused skipped completed failed open",
-    {"age": lambda batch: age_text(batch.created_at)},
+    "id does=action age=created_at:age jobs=total waiting begun refused skipped completed failed open"
 )
 ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
-ERROR_COLUMNS = Columns(
-    "jobs=count error step newest agents example reason", {"newest": lambda group: age_text(group.newest)}
-)
-
+ERROR_COLUMNS = Columns("jobs=count error step newest:age agents example reason")
 
 JOB_PORTRAIT = Portrait(
     lambda job: f"{job.id}  {job.status}",
@@ -96,12 +66,14 @@ JOB_PORTRAIT = Portrait(
         "task": lambda job: excerpt(job.task),
         "what if": lambda job: job.restarted_from if job.what_if else "",
         "restarted from": lambda job: "" if job.what_if else job.restarted_from,
-        "answered by": lambda job: job.substitution and _substitution_text(job.substitution),
+        "answered by": lambda job: (
+            (by := job.substitution) and f"{by.model} of account {by.account}, because {by.reason}"
+        ),
         "chosen agent": lambda job: job.edits and job.edits.agent,
         "chosen model": lambda job: job.edits and job.edits.model,
         "asked instead": lambda job: job.edits and excerpt(job.edits.prompt or ""),
-        "cost": lambda job: None if job.cost_usd is None else cost(job.cost_usd),
-        "cut off": lambda job: None if job.interrupted_cost_usd is None else cost(job.interrupted_cost_usd),
+        "cost": lambda job: None if job.cost_usd is None else price(job.cost_usd),
+        "cut off": lambda job: None if job.interrupted_cost_usd is None else price(job.interrupted_cost_usd),
         "would answer": lambda job: excerpt(job.said) if job.what_if else "",
         "said": lambda job: "" if job.what_if else excerpt(job.said),
         "texts": lambda job: "deleted with the conversation" if job.erased else "",
@@ -122,10 +94,6 @@ JOB_PORTRAIT = Portrait(
 )
 
 
-def _substitution_text(substitution: Substitution) -> str:
-    return f"{substitution.model} of account {substitution.account}, because {substitution.reason}"
-
-
 def preview_lines(preview: ReplayPreview) -> Iterator[str]:
     """Yield the lines about what a replay would do, cost and repeat."""
     if not preview.possible:
@@ -135,8 +103,8 @@ def preview_lines(preview: ReplayPreview) -> Iterator[str]:
     calls = f"{'at least ' if preview.more else ''}{preview.model_calls}"
     lines = [
         ("keeps", ", ".join(preview.kept)),
-        ("model calls", f"{calls}, about {cost(preview.cost_usd)}" if preview.model_calls else calls),
-        ("before", f"{preview.first_calls} answered, {cost(preview.first_cost_usd)}" if preview.first_calls else ""),
+        ("model calls", f"{calls}, about {price(preview.cost_usd)}" if preview.model_calls else calls),
+        ("before", f"{preview.first_calls} answered, {price(preview.first_cost_usd)}" if preview.first_calls else ""),
     ]
     for effect in preview.effects:
         outcome = "stays" if effect.kept else "again" if effect.again else "happens"
@@ -149,12 +117,12 @@ def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
     """Yield the lines about what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
-        price = f"about {cost(forecast.cost_usd)}"
+        amount = f"about {price(forecast.cost_usd)}"
         if forecast.model_calls and forecast.unknown_cost == forecast.model_calls:
-            price = "their cost is unknown"
+            amount = "their cost is unknown"
         elif forecast.unknown_cost:
-            price += f", and {forecast.unknown_cost:,} of unknown price"
-        yield f"They pay for about {forecast.model_calls:,} model calls: {price}."
+            amount += f", and {forecast.unknown_cost:,} of unknown price"
+        yield f"They pay for about {forecast.model_calls:,} model calls: {amount}."
     yield from (f"  {step.count:,} from {step.step}" for step in forecast.steps)
     for group in forecast.refused:
         yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
@@ -190,7 +158,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("answered by", answer.model if answer is not None else ""),
             ("asked", f"about {call.tokens} tokens as estimated{counted}"),
             ("answer", f"at most {call.max_output_tokens} tokens{', without tools' if call.final else ''}"),
-            ("cost", cost(answer.cost_usd) if answer is not None else ""),
+            ("cost", price(answer.cost_usd) if answer is not None else ""),
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
