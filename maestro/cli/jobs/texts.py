@@ -18,7 +18,6 @@ from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
 from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.views import excerpt
-from maestro.domain.llm.calls import Substitution
 from maestro.domain.llm.prompts import Role
 
 BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted", BatchAction.CANCEL: "cancelled"}

@@ -48,9 +48,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_a_start_imports_neither_the_dashboard_nor_what_changes_tables(tmp_path: Path) -> None:
-    script = (
-        f"import sys, maestro.cli.processes\nsys.exit(str([name for name in {LATER!r} if name in sys.modules]))"
-    )
+    script = f"import sys, maestro.cli.processes\nsys.exit(str([name for name in {LATER!r} if name in sys.modules]))"
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.stderr == "[]\n"
 
