@@ -251,7 +251,7 @@ class Commands(typer.Typer):
             add_completion=False,  # only the main command offers to install completion
         )
 
-    def command(
+    def command(  # type: ignore[override]  # the other options of Typer's commands are the same for all
         self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = ()
     ) -> Callable[[Function], Function]:
         """Register a function as a command, with options for ``--json`` and ``ports``."""
