@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from maestro.domain.jobs.timeline import excerpt
+from maestro.domain.jobs.views import excerpt
 
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
