@@ -330,7 +330,6 @@ def _render_page(request: Request, state: AccountsPageState, status: HTTPStatus 
         request,
         "accounts.html",
         status,
-        title="Accounts and connectors – Maestro",
         state=state,
         problem=state.problem,
         lists=lists,

@@ -27,7 +27,6 @@ def show_audit_log(request: Request, parts: Parts) -> HTMLResponse:
     return render(
         request,
         "audit.html",
-        title="Audit log – Maestro",
         filters=filters,
         page=EMPTY_PAGE if problem else parts.audit.list(query),
         problem=problem,

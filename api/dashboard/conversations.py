@@ -52,7 +52,6 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 
 CHAT_PAGE = "/maestro"
-CHAT_TITLE = f"{CHANNEL} – Maestro"
 POSTS = 200
 """The most posts that the page shows at first; a script loads earlier ones on request."""
 HUES = 6
@@ -76,7 +75,6 @@ def _list_page(request: Request, parts: ApiParts, done: str) -> HTMLResponse:
     return render(
         request,
         "conversations.html",
-        title="Conversations – Maestro",
         filters=filters,
         page=EMPTY_PAGE if problem else parts.conversations.list(query),
         first=not cursor,
@@ -151,7 +149,6 @@ def _conversation_page(
         request,
         "conversation.html",
         at=f"{PAGE}/{conversation_id}",
-        title=f"Conversation {conversation_id} – Maestro",
         conversation=conversation,
         query=query,
         notice=notice,
@@ -206,15 +203,14 @@ def _deletion_page(request: Request, conversation_id: int, problem: MaestroError
         conversation = parts_of(request).conversations.show(conversation_id)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
-    title = f"Delete conversation {conversation_id} – Maestro"
-    return render(request, "conversation-delete.html", title=title, conversation=conversation, problem=problem)
+    return render(request, "conversation-delete.html", conversation=conversation, problem=problem)
 
 
 @chat_router.get(CHAT_PAGE)
 def show_chat(request: Request, parts: Parts) -> HTMLResponse:
     """Show the newest posts and a form for a new one; a notice if the agent chat is disabled."""
     if parts.chat is None:
-        return render(request, "agent-chat-off.html", title=CHAT_TITLE)
+        return render(request, "agent-chat-off.html")
     return _chat_page(request, parts.chat)
 
 
@@ -233,7 +229,6 @@ def _chat_page(request: Request, chat: AgentChat, text: str = "", problem: Maest
     return render(
         request,
         "agent-chat.html",
-        title=CHAT_TITLE,
         channel=CHANNEL,
         posts=chat.service.timeline(POSTS),
         rules=chat.rules(),

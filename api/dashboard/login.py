@@ -100,7 +100,6 @@ def _render_page(request: Request, status: HTTPStatus | None, next_page: str, pr
         request,
         "login.html",
         status,
-        title="Log in – Maestro",
         next=_own_page(next_page),
         problem=problem,
         left=left,

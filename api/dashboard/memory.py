@@ -164,7 +164,6 @@ def _render_page(request: Request, slug: str, state: _MemoryPageState) -> HTMLRe
         request,
         "memory.html",
         at=PAGE,
-        title="Memory – Maestro",
         slugs=slugs,
         slug=chosen,
         filters=filters,

@@ -95,7 +95,6 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
     return render(
         request,
         "overview.html",
-        title="Overview – Maestro",
         problems=[
             *(OpenProblem(part, state) for part, state in checks.items() if state != OK),
             *_find_problems(figures, connectors),

@@ -98,6 +98,6 @@ def chat(request: Request, parts: Parts) -> HTMLResponse:
     Messages from this page come from the operator, so a viewer only reads how to get access.
     """
     if role_of(request) is DashboardRole.VIEWER:
-        return render(request, "chat-off.html", title="Chat – Maestro")
+        return render(request, "chat-off.html")
     sockets = connector_origins(parts, request.url.scheme, request.headers["host"])
-    return render(request, "chat.html", title="Chat – Maestro", web_url=sockets[0] if sockets else "")
+    return render(request, "chat.html", web_url=sockets[0] if sockets else "")

@@ -80,7 +80,6 @@ def _render_page(request: Request, form: _AnswerForm, problem: MaestroError | No
     return render(
         request,
         "questions.html",
-        title="Questions – Maestro",
         waiting=waiting[:MOST_OPEN],
         more=len(waiting) > MOST_OPEN,
         settled=questions.list(query.model_copy(update={"status": settled})),

@@ -15,7 +15,6 @@ from maestro.domain.errors import NotFound
 
 PAGE = "/docs"
 HERE = "docs"
-TITLE = "API reference – Maestro"
 MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
@@ -94,7 +93,7 @@ def show_reference(request: Request) -> HTMLResponse:
     for operation in _read_operations(request.app.openapi()):
         groups.setdefault(operation.group, []).append(operation)
     home = f"{request.url.scheme}://{request.headers['host']}"
-    return render(request, "reference.html", title=TITLE, groups=groups, home=home)
+    return render(request, "reference.html", groups=groups, home=home)
 
 
 @router.get("/{group}")
@@ -105,7 +104,7 @@ def show_group(request: Request, group: str) -> HTMLResponse:
     if not operations:
         raise NotFound(f"the API has no group {group}")
     models = _read_models(schema["components"]["schemas"], operations)
-    return render(request, "reference-group.html", title=TITLE, group=group, operations=operations, models=models)
+    return render(request, "reference-group.html", group=group, operations=operations, models=models)
 
 
 def _read_operations(schema: Schema) -> Iterator[Operation]:

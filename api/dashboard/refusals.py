@@ -13,7 +13,6 @@ from api.errors import ErrorBody
 from api.guards import is_page, request_access, role_of
 from maestro.domain.errors import MaestroError
 
-TITLE = "Not here – Maestro"
 UNKNOWN = "This page does not exist"
 REFUSED = "This cannot be shown"
 FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
@@ -24,7 +23,7 @@ ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
 
 def refusal_page(request: Request, here: str, error: MaestroError) -> HTMLResponse:
     """Return the page with the reason why something cannot be shown; ``here`` is its entry in the navigation."""
-    return render(request, "refused.html", title=TITLE, heading=REFUSED, here=here, problem=error)
+    return render(request, "refused.html", heading=REFUSED, here=here, problem=error)
 
 
 def show_error_pages(app: FastAPI) -> None:
@@ -54,4 +53,4 @@ def _error_page(request: Request, response: Response) -> HTMLResponse:
     problem = ErrorBody.model_validate_json(bytes(response.body)).message
     heading = UNKNOWN if status is HTTPStatus.NOT_FOUND else REFUSED
     rail = {"here": ""} if role else {}
-    return render(request, "refused.html", status, title=TITLE, heading=heading, problem=problem, **rail)
+    return render(request, "refused.html", status, heading=heading, problem=problem, **rail)

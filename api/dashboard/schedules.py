@@ -43,7 +43,6 @@ from maestro.operations.schedules import ScheduleQuery
 
 PAGE = "/schedules"
 HERE = "schedules"
-TITLE = "Schedules – Maestro"
 PAGE_SIZE = 25
 FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
@@ -128,7 +127,7 @@ def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleFor
 @router.get("/times")
 def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
     """Return the next times alone, for a script; an invalid schedule has status 200, because the user still types."""
-    return render(request, "schedule-times.html", title=TITLE, times=_next_times(parts, form))
+    return render(request, "schedule-times.html", times=_next_times(parts, form))
 
 
 @router.post("/run")
@@ -187,7 +186,6 @@ def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
         request,
         "schedules.html",
         at=PAGE,
-        title=TITLE,
         agents=agents,
         slugs=[agent.slug for agent in agents],
         page=page,
@@ -273,7 +271,6 @@ def _backfill_page(
     return render(
         request,
         "schedule-backfill.html",
-        title=f"Backfill {ref} – Maestro",
         schedule=schedule,
         form=form,
         backfill=backfill,

@@ -116,7 +116,6 @@ def _render_page(request: Request, query: SettingsQuery, outcome: _Outcome = _NO
     return render(
         request,
         "settings.html",
-        title="Settings – Maestro",
         sections=_group_by_section([setting for setting in listed if setting.key not in hidden]),
         hidden_counts=Counter(key.rpartition(".")[0] for key in sorted(hidden)),
         total=len(page.items),

@@ -166,7 +166,6 @@ def _list_page(request: Request, trial: _TrialState, notice: str = "") -> HTMLRe
         request,
         "skills.html",
         at=PAGE,
-        title="Skills – Maestro",
         page=page,
         filters=filters,
         first=cursor is None,
@@ -190,7 +189,7 @@ def _matches(row: SkillRow, filters: Mapping[str, str]) -> bool:
 
 
 def _form_page(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
-    return render(request, "skill-new.html", title="Add a skill – Maestro", text=text, problem=problem)
+    return render(request, "skill-new.html", text=text, problem=problem)
 
 
 def _skill_page(
@@ -210,7 +209,6 @@ def _skill_page(
     return render(
         request,
         "skill.html",
-        title=f"{slug} – Maestro",
         skill=skill,
         text=file,
         unreadable=unreadable,

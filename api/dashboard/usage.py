@@ -224,7 +224,6 @@ def show_usage(request: Request) -> Response:
     return render(
         request,
         "usage.html",
-        title="Usage and cost – Maestro",
         filters=filters,
         by=UsageBy(by),
         stacks=STACKS,

@@ -138,7 +138,6 @@ def _render_page(request: Request, state: _WebhookPageState, status: HTTPStatus 
         "webhooks.html",
         status,
         at=PAGE,
-        title="Webhooks – Maestro",
         agents=agents,
         page=parts.webhooks.list(PAGE_SIZE, cursor),
         first=cursor is None,

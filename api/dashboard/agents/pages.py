@@ -131,7 +131,6 @@ def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", c
     return render(
         request,
         "agents.html",
-        title="Agents – Maestro",
         agents=listed,
         channels={
             agent.id: [f"{one.platform}/{one.channel}" for one in bindings if one.agent_id == agent.id]
@@ -167,7 +166,6 @@ def _new_form(request: Request, form: AgentForm, problem: MaestroError | None = 
     return render(
         request,
         "agent-new.html",
-        title="Create an agent – Maestro",
         form=form,
         clients=[client.name for client in parts_of(request).clients.list().items],
         scopes=tuple(MemoryScope),
@@ -291,7 +289,6 @@ def _render_page(request: Request, slug: str, state: _AgentPageState) -> HTMLRes
     return render(
         request,
         "agent.html",
-        title=f"{slug} – Maestro",
         agent=agent,
         form=state.form or form_of_agent(agent),
         edits=parts.agents.versions(slug, EDITS),

@@ -40,8 +40,7 @@ def show_history(request: Request, parts: Parts, slug: str, cursor: QueryRow = N
         page = parts.agents.versions(slug, EDITS, str(cursor) if cursor is not None else None)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
-    title = f"History of {slug} – Maestro"
-    return render(request, "agent-history.html", title=title, slug=slug, page=page, first=cursor is None, newest=newest)
+    return render(request, "agent-history.html", slug=slug, page=page, first=cursor is None, newest=newest)
 
 
 @router.get(f"{HISTORY_PAGE}/{{number}}")
@@ -78,7 +77,6 @@ def _version_page(
     return render(
         request,
         "agent-version.html",
-        title=f"{slug}, version {number} – Maestro",
         slug=slug,
         edit=edit,
         changes=[(change, diff_field_lines(change, is_first=edit.against is None)) for change in edit.changes],
@@ -134,7 +132,6 @@ def _tokens_page(request: Request, form: _TokenFormState, before: int | None = N
         HTTPStatus.CREATED if form.made else None,
         problem=form.problem,
         at=TOKENS_PAGE,
-        title="Tokens of agents – Maestro",
         agents=agents,
         tokens=tokens[:TOKENS],
         following=tokens[TOKENS - 1].token.id if len(tokens) > TOKENS else None,

@@ -23,7 +23,6 @@ from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, It
 from maestro.domain.jobs.filters import JobFilter
 from maestro.operations.batches import BatchQuery, ItemQuery
 
-TITLE = "Batches – Maestro"
 BATCHES = f"{PAGE}/batches"
 PAGE_SIZE = 20
 """The most batches on one page."""
@@ -140,7 +139,6 @@ def show_batches(request: Request, parts: Parts, cursor: str = "") -> Response:
     return render(
         request,
         "batches.html",
-        title=TITLE,
         batches=page.items,
         refresh_ms=_refresh_ms(*page.items),
         next=page.next,
@@ -183,7 +181,6 @@ def _confirmation_page(request: Request, form: JobSelectionForm, plan: _BatchPla
     return render(
         request,
         "jobs-confirm.html",
-        title=TITLE,
         form=form,
         forecast=plan.forecast,
         problem=plan.problem,
@@ -203,11 +200,10 @@ def _batch_page(
         operations = parts_of(request).batches
         batch, items = operations.show(batch_id), operations.items(batch_id, query)
     except NotFound as error:
-        return render(request, "batch-gone.html", title=TITLE, problem=error)
+        return render(request, "batch-gone.html", problem=error)
     return render(
         request,
         "batch.html",
-        title=TITLE,
         batch=batch,
         refresh_ms=_refresh_ms(batch),
         items=items,

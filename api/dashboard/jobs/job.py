@@ -127,7 +127,7 @@ def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs:
     except NotFound as error:
         return missing_job_page(request, str(error))
     url = parts.jobs.temporal.link(content.job).temporal_url
-    return render(request, "job.html", title=f"{job_id} – Maestro", content=content, temporal_url=url)
+    return render(request, "job.html", content=content, temporal_url=url)
 
 
 @router.get("/calls/{call_id}")
@@ -141,7 +141,6 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     return render(
         request,
         "job-call.html",
-        title=f"Prompt – {job_id} – Maestro",
         call=call,
         entries=_prompt_entries(call, turn),
         schema=partial(json.dumps, indent=2, ensure_ascii=False),
@@ -165,9 +164,7 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
 
 def missing_job_page(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
     """Return the page for a job that does not exist."""
-    return render(
-        request, "job-gone.html", HTTPStatus.NOT_FOUND, title="Not found – Maestro", problem=problem, job_id=job_id
-    )
+    return render(request, "job-gone.html", HTTPStatus.NOT_FOUND, problem=problem, job_id=job_id)
 
 
 def excerpt(text: str, limit: int | None) -> TextExcerpt:

@@ -200,7 +200,6 @@ def show_jobs(request: Request, parts: Parts, query: Annotated[JobListQuery, Que
     return render(
         request,
         "jobs.html",
-        title="Jobs – Maestro",
         query=query,
         listing=listing,
         problem=problem,

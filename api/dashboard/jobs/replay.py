@@ -121,7 +121,6 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
     return render(
         request,
         "job-replay.html",
-        title=f"Replay – {job_id} – Maestro",
         content=content,
         plan=plan,
         position=POSITIONS.get(plan.step) or purpose_of(plan.step),
@@ -144,7 +143,6 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
     return render(
         request,
         "job-edit.html",
-        title=f"Edit – {job_id} – Maestro",
         content=content,
         agents=agents,
         form=form if form.edited else before,
@@ -159,8 +157,7 @@ def _cancellation_page(request: Request, job_id: str, problem: MaestroError | No
             content = read_job(tx, job_id)
     except NotFound as error:
         return missing_job_page(request, str(error))
-    title = f"Cancel – {job_id} – Maestro"
-    return render(request, "job-cancel.html", title=title, content=content, problem=problem)
+    return render(request, "job-cancel.html", content=content, problem=problem)
 
 
 def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
