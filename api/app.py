@@ -17,7 +17,6 @@ from api.dashboard import (
     pages,
     questions,
     reference,
-    refusals,
     schedules,
     settings,
     skills,
@@ -118,7 +117,7 @@ def build_app(parts: ApiParts) -> FastAPI:
         app.state.mcp = mcp.LazyServer(parts.outside, parts.version)
         _add_routes(app, mcp.router)
     errors.register_handlers(app)
-    refusals.show_error_pages(app)
+    pages.show_error_pages(app)
     app.add_middleware(FrontDoor, parts=parts)
     return app
 

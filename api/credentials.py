@@ -1,7 +1,14 @@
-"""Authentication of programs: external agents by bearer tokens, and webhook senders by signatures."""
+"""Checks credentials: passwords and login sessions of people, tokens of agents, and signatures of webhook senders."""
 
 import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
 from http import HTTPStatus
 
 from fastapi import Request
@@ -9,12 +16,134 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from api.errors import BEARER
+from api.parts import GuardSettings
 from maestro.domain.agents.agent import Agent, AgentStatus, TokenHolder, is_use_due
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
+
+
+class DashboardRole(StrEnum):
+    """The role that a password gives; the audit log names the role as the actor."""
+
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+
+
+USER = "maestro"
+USERS: Mapping[str, DashboardRole] = {USER: DashboardRole.OPERATOR, "viewer": DashboardRole.VIEWER}
+"""The user names of the roles in HTTP Basic."""
+
+
+class Passwords:
+    """The passwords of the roles; a comparison takes the same time for right and wrong passwords."""
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
+
+    def role_of(self, user: str, password: str) -> DashboardRole | None:
+        """Return the role of a user name and a password, None if the pair is wrong."""
+        fits = [role for name, role in USERS.items() if same_secret(user, name) & self._is_password_of(role, password)]
+        return fits[0] if fits else None
+
+    def role_by(self, password: str) -> DashboardRole | None:
+        """Return the role of a password, None if the password is wrong."""
+        fits = [role for role in self._known if self._is_password_of(role, password)]
+        return fits[0] if fits else None
+
+    def _is_password_of(self, role: DashboardRole, password: str) -> bool:
+        known = self._known[role]
+        return same_secret(password, known) & bool(known)
+
+
+def same_secret(given: str, expected: str) -> bool:
+    """Compare two texts of any length in constant time."""
+    digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
+    return hmac.compare_digest(*digests)
+
+
+PURPOSES: Mapping[DashboardRole, bytes] = {
+    DashboardRole.OPERATOR: b"maestro dashboard session 1\n",
+    DashboardRole.VIEWER: b"maestro dashboard session of a viewer 1\n",
+}
+ID_BYTES = 18
+CACHED_SESSIONS = 256
+"""The most sessions in the cache that holds, until the next commit, whether a session was ended."""
+
+
+@dataclass(frozen=True)
+class LoginSession:
+    """A login session; its forms and scripts must send ``csrf_token`` to change something."""
+
+    id: str
+    role: DashboardRole
+    expires_at: datetime
+    csrf_token: str
+
+
+class LoginSessions:
+    """The login sessions; a changed password ends all sessions of its role, a new signing key all sessions.
+
+    Cookies are signed, so that logins outlast a restart. Each role signs with its own key: the signature alone decides
+    the role, not the content of the cookie. Ended sessions are stored, so that a copied cookie stays invalid after a
+    restart and in other processes.
+    """
+
+    def __init__(self, settings: GuardSettings, store: Store, clock: Callable[[], datetime]) -> None:
+        passwords = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
+        self._keys = {
+            role: hmac.digest(
+                settings.signing_key, PURPOSES[role] + hashlib.sha256(password.encode()).digest(), "sha256"
+            )
+            for role, password in passwords.items()
+            if password
+        }
+        self._store = store
+        self._clock = clock
+        self._ended = lru_cache(CACHED_SESSIONS)(self._is_ended)
+        self.lifetime = timedelta(hours=settings.session_hours)
+
+    def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
+        """Return a new session with its cookie."""
+        expires = int((self._clock() + self.lifetime).timestamp())
+        session_id = secrets.token_urlsafe(ID_BYTES)
+        body = f"{session_id}.{expires}"
+        return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
+
+    def read(self, cookie: str) -> LoginSession | None:
+        """Return the session of a cookie; None if the cookie is forged or expired, or its session was ended."""
+        body, _, signature = cookie.rpartition(".")
+        given = signature.encode("utf-8", "replace")
+        fits = [role for role in self._keys if hmac.compare_digest(self._sign(role, "cookie", body).encode(), given)]
+        if not fits:
+            return None
+        session_id, _, expires = body.partition(".")
+        session = self._build_session(fits[0], session_id, int(expires))
+        over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
+        return None if over else session
+
+    def end(self, session: LoginSession) -> None:
+        """End a session in every process, and add it to the audit log."""
+        with self._store.begin() as tx:
+            tx.users.logins.end(session.id, session.expires_at)
+            tx.system.audit.add(session.role, "logout")
+
+    def _is_ended(self, session_id: str, mark: str) -> bool:
+        """Tell whether a session was ended; cached by the store's ``mark``, which changes with each commit."""
+        del mark
+        with self._store.view() as tx:
+            return tx.users.logins.ended(session_id)
+
+    def _build_session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
+        return LoginSession(
+            session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id)
+        )
+
+    def _sign(self, role: DashboardRole, purpose: str, text: str) -> str:
+        signed = f"{purpose}\n{text}".encode("utf-8", "replace")
+        return hmac.new(self._keys[role], signed, hashlib.sha256).hexdigest()
 
 
 class TokenAuthentication:
@@ -68,9 +197,8 @@ class TokenAuthentication:
 
 def caller(request: Request) -> Agent:
     """Return the agent whose token authenticated the request."""
-    found = request.state.caller
-    assert isinstance(found, Agent)
-    return found
+    agent: Agent = request.state.caller
+    return agent
 
 
 @dataclass(frozen=True)
@@ -132,6 +260,5 @@ class SignatureAuthentication:
 
 def signed_request(request: Request) -> SignedRequest:
     """Return the webhook, the signed delivery and the body of a request with a valid signature."""
-    found = request.state.delivery
-    assert isinstance(found, SignedRequest)
-    return found
+    signed: SignedRequest = request.state.delivery
+    return signed

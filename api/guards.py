@@ -1,6 +1,6 @@
-"""Authentication and authorization of requests: each router declares its guard by the class of its routes.
+"""Authentication and authorization of requests, and the values that routes take from a request.
 
-See docs/decisions.md: route guards.
+Each router declares its guard by the class of its routes; see docs/decisions.md: route guards.
 """
 
 import asyncio
@@ -9,20 +9,29 @@ import binascii
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import unquote, urlencode
 
-from fastapi import Request
+from fastapi import Depends, Path, Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
-from api.credentials import SignatureAuthentication, TokenAuthentication
+from api.credentials import (
+    USER,
+    DashboardRole,
+    LoginSession,
+    LoginSessions,
+    Passwords,
+    SignatureAuthentication,
+    TokenAuthentication,
+    same_secret,
+)
 from api.errors import BASIC, ErrorBody
 from api.front import SAFE_METHODS
-from api.logins import USER, DashboardRole, LoginSession, LoginSessions, Passwords, same_secret
-from api.parts import GuardSettings
-from maestro.domain.errors import Forbidden, Unauthorized
+from api.parts import AgentChat, ApiParts, GuardSettings
+from maestro.domain.columns import LARGEST
+from maestro.domain.errors import Forbidden, NotFound, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
@@ -216,15 +225,13 @@ class RequestAccess:
 
 def request_access(request: Request) -> RequestAccess:
     """Return the access control of the app that answers this request."""
-    found = request.app.state.request_access
-    assert isinstance(found, RequestAccess)
-    return found
+    access: RequestAccess = request.app.state.request_access
+    return access
 
 
 def role_of(request: Request) -> DashboardRole | None:
     """Return the role of the authenticated caller; None on a page without authentication."""
-    role = getattr(request.state, "role", None)
-    assert role is None or isinstance(role, DashboardRole)
+    role: DashboardRole | None = getattr(request.state, "role", None)
     return role
 
 
@@ -282,3 +289,27 @@ def _read_basic_credentials(request: Request) -> tuple[str, str]:
 def _auth_challenge(request: Request) -> str:
     """Return the WWW-Authenticate header, empty for a page's script, because the browser would open its own dialog."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""
+
+
+def parts_of(request: Request) -> ApiParts:
+    """Return the API's parts of the app that answers this request."""
+    parts: ApiParts = request.app.state.parts
+    return parts
+
+
+async def _parts(request: Request) -> ApiParts:
+    # Async, because FastAPI would run a plain function in a thread of its pool.
+    return parts_of(request)
+
+
+def chat_of(parts: ApiParts) -> AgentChat:
+    """Return the agent chat (#maestro); raises ``NotFound`` if the configuration disables it."""
+    if parts.chat is None:
+        raise NotFound("chat.enabled is false, so there is no #maestro chat here")
+    return parts.chat
+
+
+Parts = Annotated[ApiParts, Depends(_parts)]
+
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
+"""A row number as a path parameter."""

@@ -13,9 +13,8 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, TextForm, submit
 from api.dashboard.pages import lead_back, render
-from api.guards import OPERATOR, PasswordRoute
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.connectors import ConnectorChange, NewConnector, disabled_page

@@ -5,8 +5,7 @@ from starlette.responses import HTMLResponse
 
 from api.dashboard.forms import moment_with_zone, read_filters, read_query
 from api.dashboard.pages import address, render
-from api.guards import PasswordRoute
-from api.routes.dependencies import Parts
+from api.guards import Parts, PasswordRoute
 from maestro.domain.people.views import AuditPage, AuditQuery
 
 PAGE = "/audit"

@@ -11,12 +11,9 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_filters, read_query, submit, without_empty
 from api.dashboard.jobs.job import excerpt
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import OPERATOR, PasswordRoute
-from api.live import not_modified
+from api.dashboard.pages import lead_back, not_modified, refusal_page, render
+from api.guards import OPERATOR, Number, Parts, PasswordRoute, chat_of, parts_of
 from api.parts import AgentChat, ApiParts
-from api.routes.dependencies import Number, Parts, chat_of, parts_of
 from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus

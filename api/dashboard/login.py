@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from api.credentials import USER, USERS
 from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, retry_after_header
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, is_form, request_access
-from api.logins import USER, USERS
 from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value

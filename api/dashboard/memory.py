@@ -10,8 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, read_filters, submit, without_empty
 from api.dashboard.pages import lead_back, render
-from api.guards import OPERATOR, PasswordRoute
-from api.routes.dependencies import Parts, parts_of
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.dashboard.pages import HOME, render
-from api.guards import PasswordRoute
-from api.live import not_modified
+from api.dashboard.pages import HOME, not_modified, render
+from api.guards import Parts, PasswordRoute
 from api.parts import ApiParts
-from api.routes.dependencies import Parts
 from connectors.base import ConnectorState
 from maestro.domain.connectors import ConnectorView
 from maestro.domain.health import OK

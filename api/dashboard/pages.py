@@ -1,28 +1,32 @@
-"""Renders the pages of the dashboard from their templates."""
+"""Renders the pages of the dashboard from their templates, answers conditional requests, and shows errors as pages."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.credentials import DashboardRole
 from api.dashboard import words
 from api.dashboard.assets import Assets
-from api.errors import status_of
+from api.errors import ErrorBody, status_of
 from api.front import connector_origins
-from api.guards import PasswordRoute, request_access, role_of
-from api.live import set_tag
-from api.logins import DashboardRole
-from api.routes.dependencies import Parts, parts_of
+from api.guards import Parts, PasswordRoute, is_page, parts_of, request_access, role_of
 from maestro.domain.errors import MaestroError
 
 HOME = "/"
 TEMPLATES = Path(__file__).parent / "templates"
+UNKNOWN = "This page does not exist"
+REFUSED = "This cannot be shown"
+FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
+"""Path prefixes whose responses are always JSON, also for browsers."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
@@ -89,6 +93,77 @@ def lead_back(page: str, **parameters: object) -> RedirectResponse:
     """Redirect a form to a page, so that a reload does not send the form again; empty parameters are left out."""
     filled = {name: value for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)
+
+
+def not_modified(request: Request, *also: str) -> Response | None:
+    """Return a 304 response if the request's ETag is still current, else None; the store is not read for this.
+
+    The ETag covers all committed data, the role and the login session, the process start, the static files and the
+    address. A page with other content, such as the state of another server, passes it in ``also``. Scripts update
+    relative times. Browsers never store pages (no-store), so the script itself sends ``If-None-Match``.
+    """
+    tag = request.state.tag = _compute_tag(request, also)
+    if tag not in request.headers.get("if-none-match", ""):
+        return None
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+
+
+def set_tag(request: Request, page: Response) -> None:
+    """Set the ETag that ``not_modified`` computed before the data was read, so that a later change has another ETag."""
+    tag = getattr(request.state, "tag", "")
+    if tag and page.status_code == HTTPStatus.OK:
+        page.headers["ETag"] = tag
+
+
+def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
+    session, state = request_access(request).session(request), request.app.state
+    parts = (
+        parts_of(request).store.mark(),
+        str(role_of(request) or ""),
+        session.id if session else "",
+        state.start_id,
+        state.assets.version,
+        # The URL is part of the ETag, because the links of the page are relative to its URL.
+        str(request.url),
+        *also,
+    )
+    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
+    return f'"{digest[:24]}"'
+
+
+def refusal_page(request: Request, here: str, error: MaestroError) -> HTMLResponse:
+    """Return the page with the reason why something cannot be shown; ``here`` is its entry in the navigation."""
+    return render(request, "refused.html", heading=REFUSED, here=here, problem=error)
+
+
+def show_error_pages(app: FastAPI) -> None:
+    """Make the app answer errors with a page, where a browser opens a page or sends a form."""
+    for kind, handler in list(app.exception_handlers.items()):
+        app.add_exception_handler(kind, _answer_with_page(handler))
+
+
+def _answer_with_page(handler: Any) -> Callable[[Request, Any], Awaitable[Response]]:
+    async def handle(request: Request, error: Any) -> Response:
+        response: Response = await handler(request, error)
+        if not is_page(request) or request.url.path.startswith(FOR_PROGRAMS):
+            return response
+        page = await asyncio.to_thread(_error_page, request, response)
+        page.headers.update({name: text for name, text in response.headers.items() if not name.startswith("content-")})
+        return page
+
+    return handle
+
+
+def _error_page(request: Request, response: Response) -> HTMLResponse:
+    """Return an error as a page; the navigation is shown only after a login."""
+    # For a page that does not exist no route guard ran, so the role is read here.
+    role = role_of(request) or request_access(request).role_by_cookie(request)
+    request.state.role = role
+    status = HTTPStatus(response.status_code)
+    problem = ErrorBody.model_validate_json(bytes(response.body)).message
+    heading = UNKNOWN if status is HTTPStatus.NOT_FOUND else REFUSED
+    rail = {"here": ""} if role else {}
+    return render(request, "refused.html", status, heading=heading, problem=problem, **rail)
 
 
 @router.get("/chat")

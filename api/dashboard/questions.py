@@ -6,12 +6,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.dashboard.forms import FormRow, FormText, read_query, submit
-from api.dashboard.pages import lead_back, link, render
+from api.dashboard.pages import lead_back, link, not_modified, render
 from api.front import SAFE_METHODS
-from api.guards import OPERATOR, PasswordRoute
-from api.live import not_modified
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.questions.question import QuestionStatus
 from maestro.operations.questions import QuestionQuery

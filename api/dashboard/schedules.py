@@ -16,11 +16,9 @@ from api.dashboard.forms import (
     submit,
     without_empty,
 )
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.dashboard.pages import lead_back, refusal_page, render
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read

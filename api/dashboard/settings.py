@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from api.dashboard.forms import submit, without_empty
 from api.dashboard.pages import address, lead_back, render
-from api.guards import OPERATOR, PasswordRoute
-from api.routes.dependencies import Parts, parts_of
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView, parse_value, value_text
 

@@ -9,11 +9,9 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, read_filters, submit
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.dashboard.pages import lead_back, refusal_page, render
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow

@@ -12,9 +12,8 @@ from starlette.responses import Response
 from api.dashboard import words
 from api.dashboard.forms import read_filters, read_query
 from api.dashboard.pages import address, render
-from api.guards import PasswordRoute
+from api.guards import PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import parts_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
 from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, add_sums, sum_by_day, sum_by_key

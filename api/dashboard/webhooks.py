@@ -8,11 +8,9 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormText, TextForm, submit
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import OPERATOR, PasswordRoute
+from api.dashboard.pages import lead_back, refusal_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from fastapi import Response, status
 from pydantic import model_validator
 
-from api.guards import OPERATOR
-from api.routes.dependencies import Parts
+from api.guards import OPERATOR, Parts
 from api.routes.operation_router import OperationAPIRouter
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, JobSelection, check_edits

@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from api.guards import OPERATOR
+from api.guards import OPERATOR, Number, Parts
 from api.parts import ApiParts
-from api.routes.dependencies import Number, Parts
 from api.routes.operation_router import OperationAPIRouter
 from maestro.domain.conversations.views import ConversationDetail, MessageView, json_export_parts, markdown_export_parts
 from maestro.domain.skills.views import SkillDetail

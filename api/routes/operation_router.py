@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute
 from api.parts import ApiParts
-from api.routes.dependencies import Parts
 
 ACTOR = "actor"
 

@@ -12,8 +12,7 @@ from starlette.responses import StreamingResponse
 
 from api.credentials import signed_request
 from api.errors import InvalidRequest
-from api.guards import OPERATOR, SignatureRoute, request_access
-from api.routes.dependencies import Number, Parts
+from api.guards import OPERATOR, Number, Parts, SignatureRoute, request_access
 from api.routes.operation_router import OperationAPIRouter
 from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
 from maestro.domain.people.views import AuditFilter

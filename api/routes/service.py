@@ -17,8 +17,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
 from api.errors import InvalidRequest
-from api.guards import OPERATOR, SCHEMES, OpenRoute, PasswordRoute
-from api.routes.dependencies import Parts, chat_of
+from api.guards import OPERATOR, SCHEMES, OpenRoute, Parts, PasswordRoute, chat_of
 from connectors.base import IdentityRole
 from maestro.domain.agent_chat import HUMAN, Post
 from maestro.domain.health import METRICS_TYPE, Liveness, Readiness

@@ -9,10 +9,8 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import OPERATOR, PasswordRoute
-from api.routes.dependencies import Parts, parts_of
+from api.dashboard.pages import lead_back, refusal_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, MemoryScope, Permission
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail

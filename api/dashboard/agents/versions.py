@@ -9,10 +9,8 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.agents.pages import AGENT_PAGE
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import lead_back, render
-from api.dashboard.refusals import refusal_page
-from api.guards import OPERATOR, PasswordRoute
-from api.routes.dependencies import Number, Parts, parts_of
+from api.dashboard.pages import lead_back, refusal_page, render
+from api.guards import OPERATOR, Number, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken
 from maestro.domain.agents.edits import Rollback
 from maestro.domain.agents.views import diff_field_lines

@@ -11,11 +11,9 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_query, without_empty
 from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
-from api.dashboard.pages import address, lead_back, render
-from api.guards import OPERATOR, PasswordRoute
-from api.live import not_modified
+from api.dashboard.pages import address, lead_back, not_modified, render
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
-from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.batch_preview import BatchPreview

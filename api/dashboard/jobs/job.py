@@ -11,10 +11,8 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
-from api.guards import PasswordRoute
-from api.live import not_modified
-from api.routes.dependencies import Number, Parts
+from api.dashboard.pages import not_modified, render
+from api.guards import Number, Parts, PasswordRoute
 from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound

@@ -11,11 +11,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.dashboard.forms import moment_with_zone
-from api.dashboard.pages import address, render
+from api.dashboard.pages import address, not_modified, render
 from api.dashboard.words import clock
-from api.guards import PasswordRoute
-from api.live import not_modified
-from api.routes.dependencies import Parts
+from api.guards import Parts, PasswordRoute
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read

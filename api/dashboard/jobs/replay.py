@@ -9,8 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import submit_async, without_empty
 from api.dashboard.jobs.job import PAGE, missing_job_page, read_job
 from api.dashboard.pages import lead_back, render
-from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
-from api.routes.dependencies import Parts, parts_of
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of

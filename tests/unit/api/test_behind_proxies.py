@@ -3,9 +3,8 @@
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from api.guards import COOKIE, OpenRoute
+from api.guards import COOKIE, OpenRoute, Parts
 from api.parts import GuardSettings
-from api.routes.dependencies import Parts
 from maestro.domain.network import TrustedProxies
 from tests.support.api_client import OTHER_ADDRESS, PASSWORD, SIGNING_KEY, app_of, client
 from tests.support.job_rows import JobRows

@@ -10,10 +10,8 @@ from fastapi import APIRouter, FastAPI, Request
 from sqlalchemy import event
 from starlette.responses import Response
 
-from api.dashboard.pages import render
-from api.guards import PasswordRoute
-from api.live import not_modified
-from api.routes.dependencies import Parts
+from api.dashboard.pages import not_modified, render
+from api.guards import Parts, PasswordRoute
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 
