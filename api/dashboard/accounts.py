@@ -7,13 +7,13 @@ from functools import cache
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormText, TextForm, submit
+from api.dashboard.forms import FormAPIRouter, FormText, TextForm, submit
 from api.dashboard.pages import lead_back, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.guards import OPERATOR, Parts, parts_of
 from api.parts import ApiParts
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
@@ -27,6 +27,10 @@ from maestro.domain.llm.usage_views import MOST, UsageQuery
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import PairingStatus
 from maestro.domain.people.views import InvitationView, PairingApproval, pairing_view, person_view
+from maestro.operations.accounts import AccountOperations
+from maestro.operations.clients import ClientOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.people import PeopleOperations
 from maestro.store.transaction import Transaction
 
 PAGE = "/accounts"
@@ -34,7 +38,23 @@ LISTED = 100
 """The most refused pairings, users and channels that the page lists; the commands and the API list all."""
 SECRET = "secret_"  # noqa: S105 - the prefix of form fields that hold secrets
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+ACTIVE, DISABLED = AccountChange(status=AccountStatus.ACTIVE), AccountChange(status=AccountStatus.DISABLED)
+
+router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, AccountsPageState(problem=error)))
+router.serve_form("/enable", "accounts", AccountOperations.change, "enabled", change=ACTIVE)
+router.serve_form("/disable", "accounts", AccountOperations.change, "disabled", change=DISABLED)
+router.serve_form("/remove", "accounts", AccountOperations.remove, "removed")
+router.serve_form(
+    "/connectors/enable", "connectors", ConnectorOperations.change, "enabled", change=ConnectorChange(enabled=True)
+)
+router.serve_form(
+    "/connectors/disable", "connectors", ConnectorOperations.change, "disabled", change=ConnectorChange(enabled=False)
+)
+router.serve_form("/connectors/remove", "connectors", ConnectorOperations.remove, "removed")
+router.serve_form("/connectors/open-channel", "connectors", ConnectorOperations.enable_channel, "opened")
+router.serve_form("/pairings/refuse", "people", PeopleOperations.refuse, "refused")
+router.serve_form("/people/remove", "people", PeopleOperations.remove, "forgotten")
+router.serve_form("/clients/remove", "clients", ClientOperations.remove, "removed")
 
 FormFlag = Annotated[bool, Form()]
 
@@ -184,26 +204,6 @@ def change_account(
     )
 
 
-@router.post("/enable")
-def enable_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Enable an account, and clear its rate limits and cool-downs."""
-    change = AccountChange(status=AccountStatus.ACTIVE)
-    return _submit(request, "enabled", lambda: parts.accounts.change(name, change, OPERATOR))
-
-
-@router.post("/disable")
-def disable_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Disable an account, so that no model call uses it."""
-    change = AccountChange(status=AccountStatus.DISABLED)
-    return _submit(request, "disabled", lambda: parts.accounts.change(name, change, OPERATOR))
-
-
-@router.post("/remove")
-def remove_account(request: Request, parts: Parts, name: FormText) -> Response:
-    """Remove an account with its API key."""
-    return _submit(request, "removed", lambda: parts.accounts.remove(name, OPERATOR))
-
-
 @router.post("/connectors/add")
 def add_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm, Form()]) -> Response:
     """Add a connector, which connects at once, and redirect to the list."""
@@ -230,32 +230,6 @@ def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorFo
     return _submit(request, "changed", operation, state)
 
 
-@router.post("/connectors/enable")
-def enable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
-    """Enable a connector, so that it connects again."""
-    change = ConnectorChange(enabled=True)
-    return _submit(request, "enabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
-
-
-@router.post("/connectors/disable")
-def disable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
-    """Disable a connector, so that it neither receives nor sends."""
-    change = ConnectorChange(enabled=False)
-    return _submit(request, "disabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
-
-
-@router.post("/connectors/remove")
-def remove_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
-    """Remove a connector with its secrets."""
-    return _submit(request, "removed", lambda: parts.connectors.remove(platform, account, OPERATOR))
-
-
-@router.post("/connectors/open-channel")
-def open_channel(request: Request, parts: Parts, platform: FormText, account: FormText, channel: FormText) -> Response:
-    """Send again to a channel that was disabled because its platform refused messages there."""
-    return _submit(request, "opened", lambda: parts.connectors.enable_channel(platform, account, channel, OPERATOR))
-
-
 @router.post("/pairings/approve")
 def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
     """Give a user access, as a user or as an owner, and notify the user."""
@@ -264,23 +238,11 @@ def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: Fo
     return _submit(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
 
 
-@router.post("/pairings/refuse")
-def refuse_pairing(request: Request, parts: Parts, pairing: FormText) -> Response:
-    """Refuse a user access, without a notification."""
-    return _submit(request, "refused", lambda: parts.people.refuse(pairing, OPERATOR))
-
-
 @router.post("/pairings/invite")
 def create_invitation(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
     """Create a pairing code, and show it this once."""
     invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
     return _render_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
-
-
-@router.post("/people/remove")
-def remove_person(request: Request, parts: Parts, person: FormText) -> Response:
-    """Remove a user's access; the user's next message is already refused."""
-    return _submit(request, "forgotten", lambda: parts.people.remove(person, OPERATOR))
 
 
 @router.post("/clients/add")
@@ -299,12 +261,6 @@ def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Fo
         lambda: parts.clients.change(form.name, read(ClientChange, form.fields("name")), OPERATOR),
         AccountsPageState("client", editing=True, client=form),
     )
-
-
-@router.post("/clients/remove")
-def remove_client(request: Request, parts: Parts, name: FormText) -> Response:
-    """Remove a client that no agent, channel or job refers to."""
-    return _submit(request, "removed", lambda: parts.clients.remove(name, OPERATOR))
 
 
 _NO_OPEN_FORM = AccountsPageState()

@@ -1,14 +1,17 @@
-"""Helpers of the pages: read filters from an address and fields from a form, and apply a form."""
+"""Reads filters from an address and fields from a form, and applies forms to operations."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import Parameter, Signature, signature
 from typing import Annotated, TypeVar
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from api.dashboard.pages import lead_back
+from api.guards import OPERATOR, Parts, PasswordRoute
 from maestro.domain.agents.edits import MAX_REASON
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -77,6 +80,42 @@ async def submit_async(
     except MaestroError as error:
         return await asyncio.to_thread(refused, error)
     return done(result)
+
+
+class FormAPIRouter(APIRouter):
+    """The routes of a page, among them forms that an operation carries out as it is.
+
+    ``show_problem`` returns the page with an error and gets the fields of the form; ``item`` is the path of the page
+    below ``prefix``.
+    """
+
+    def __init__(self, prefix: str, show_problem: Callable[..., Response], item: str = "") -> None:
+        super().__init__(route_class=PasswordRoute, include_in_schema=False, prefix=prefix)
+        self._show_problem = show_problem
+        self._page = prefix + item
+
+    def serve_form(
+        self, path: str, noun: str, operation: Callable[..., object], done: str = "", **fixed: object
+    ) -> None:
+        """Carry out an operation of the field ``noun`` of ``ApiParts``, and redirect to the page, which shows ``done``.
+
+        The form and the path give the operation's parameters as texts, except the actor and those that are ``fixed``.
+        """
+        names = [name for name in list(signature(operation).parameters)[1:] if name not in {"actor", *fixed}]
+
+        def endpoint(request: Request, parts: Parts, **fields: str) -> Response:
+            return submit(
+                lambda: operation(getattr(parts, noun), **fields, **fixed, actor=OPERATOR),
+                lambda _: lead_back(self._page.format(**fields), done=done),
+                lambda error: self._show_problem(request, error, **fields),
+            )
+
+        annotations = {"request": Request, "parts": Parts}
+        annotations |= {name: str if f"{{{name}}}" in path else FormText for name in names}
+        endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # inspect.signature reads it first
+            [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations.items()]
+        )
+        self.add_api_route(path, endpoint, methods=["POST"])
 
 
 def moment_with_zone(text: str) -> str:

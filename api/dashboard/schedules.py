@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import (
+    FormAPIRouter,
     FormText,
     TextForm,
     moment_with_zone,
@@ -17,7 +18,7 @@ from api.dashboard.forms import (
     without_empty,
 )
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, parts_of
 from api.parts import ApiParts
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -37,7 +38,7 @@ from maestro.domain.schedules.views import (
     ScheduleState,
     ScheduleView,
 )
-from maestro.operations.schedules import ScheduleQuery
+from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 PAGE = "/schedules"
 HERE = "schedules"
@@ -46,7 +47,11 @@ FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
 """Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, _SchedulePageState(problem=error)))
+router.serve_form("/run", "schedules", ScheduleOperations.run_now)
+router.serve_form("/pause", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=False))
+router.serve_form("/resume", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=True))
+router.serve_form("/remove", "schedules", ScheduleOperations.remove)
 
 
 class ScheduleForm(TextForm):
@@ -128,30 +133,6 @@ def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm
     return render(request, "schedule-times.html", times=_next_times(parts, form))
 
 
-@router.post("/run")
-def run_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
-    """Start a run of a schedule now, and redirect to the list, which links to its job."""
-    return _submit(request, lambda: parts.schedules.run_now(ref, OPERATOR))
-
-
-@router.post("/pause")
-def pause_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
-    """Pause a schedule, and redirect to the list."""
-    return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
-
-
-@router.post("/resume")
-def resume_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
-    """Resume a schedule, and redirect to the list."""
-    return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
-
-
-@router.post("/remove")
-def remove_schedule(request: Request, parts: Parts, ref: FormText) -> Response:
-    """Remove a schedule, and redirect to the list."""
-    return _submit(request, lambda: parts.schedules.remove(ref, OPERATOR))
-
-
 def _next_times(parts: ApiParts, form: ScheduleForm) -> _NextTimes:
     fields = {"schedule": form.schedule, "timezone": form.timezone, "jitter_seconds": form.jitter_seconds}
     try:
@@ -161,11 +142,11 @@ def _next_times(parts: ApiParts, form: ScheduleForm) -> _NextTimes:
         return _NextTimes(problem=str(error))
 
 
-def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm | None = None) -> Response:
+def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _render_page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
+        lambda error: _render_page(request, _SchedulePageState(form, error, open=True)),
     )
 
 

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormText, read_filters, submit
+from api.dashboard.forms import FormAPIRouter, FormText, read_filters, submit
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
-from api.parts import ApiParts
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.views import SkillChange, SkillDetail, SkillTrial, SkillTrialRequest, skill_page
+from maestro.operations.skills import SkillOperations
 
 PAGE = "/skills"
 HERE = "skills"
@@ -42,7 +42,9 @@ Boil the water first. Tell the person how long to wait.
 """
 """The example text in the form for a new skill."""
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router = FormAPIRouter(PAGE, lambda request, error, slug: _skill_page(request, slug, error), item="/{slug}")
+router.serve_form("/{slug}/enable", "skills", SkillOperations.change, "enabled", change=SkillChange(enabled=True))
+router.serve_form("/{slug}/disable", "skills", SkillOperations.change, "disabled", change=SkillChange(enabled=False))
 
 
 class TrialForm(BaseModel):
@@ -112,32 +114,12 @@ def change_skill(request: Request, parts: Parts, slug: str, text: FormText = "")
     )
 
 
-@router.post("/{slug}/enable")
-def enable_skill(request: Request, parts: Parts, slug: str) -> Response:
-    """Enable a skill, so that messages can trigger it."""
-    return _set_enabled(request, parts, slug, enabled=True)
-
-
-@router.post("/{slug}/disable")
-def disable_skill(request: Request, parts: Parts, slug: str) -> Response:
-    """Disable a skill, so that no message triggers it."""
-    return _set_enabled(request, parts, slug, enabled=False)
-
-
 @router.post("/{slug}/remove")
 def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Delete the file of an operator's skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
         lambda _: lead_back(PAGE, done="removed"),
-        lambda error: _skill_page(request, slug, error),
-    )
-
-
-def _set_enabled(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
-    return submit(
-        lambda: parts.skills.change(slug, SkillChange(enabled=enabled), OPERATOR),
-        lambda _: lead_back(f"{PAGE}/{slug}", done="enabled" if enabled else "disabled"),
         lambda error: _skill_page(request, slug, error),
     )
 

@@ -4,23 +4,26 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormText, TextForm, submit
+from api.dashboard.forms import FormAPIRouter, FormText, TextForm, submit
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
-from api.parts import ApiParts
+from api.guards import OPERATOR, Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.webhooks.webhook import NewWebhook, WebhookChange, WebhookWithSecret
+from maestro.operations.webhooks import WebhookOperations
 
 PAGE = "/webhooks"
 PAGE_SIZE = 25
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, _WebhookPageState(problem=error)))
+router.serve_form("/enable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=True))
+router.serve_form("/disable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=False))
+router.serve_form("/remove", "webhooks", WebhookOperations.remove)
 
 
 class WebhookForm(TextForm):
@@ -92,36 +95,6 @@ def rotate_secret(request: Request, parts: Parts, path: FormText) -> Response:
     return submit(
         lambda: parts.webhooks.rotate(path, OPERATOR),
         lambda made: _render_page(request, _WebhookPageState(made=made)),
-        lambda error: _render_page(request, _WebhookPageState(problem=error)),
-    )
-
-
-@router.post("/enable")
-def enable_webhook(request: Request, parts: Parts, path: FormText) -> Response:
-    """Enable a webhook, and redirect to the list."""
-    return _set_enabled(request, parts, path, enabled=True)
-
-
-@router.post("/disable")
-def disable_webhook(request: Request, parts: Parts, path: FormText) -> Response:
-    """Disable a webhook, and redirect to the list."""
-    return _set_enabled(request, parts, path, enabled=False)
-
-
-@router.post("/remove")
-def remove_webhook(request: Request, parts: Parts, path: FormText) -> Response:
-    """Remove a webhook, and redirect to the list."""
-    return submit(
-        lambda: parts.webhooks.remove(path, OPERATOR),
-        lambda _: lead_back(PAGE),
-        lambda error: _render_page(request, _WebhookPageState(problem=error)),
-    )
-
-
-def _set_enabled(request: Request, parts: ApiParts, path: str, *, enabled: bool) -> Response:
-    return submit(
-        lambda: parts.webhooks.change(path, WebhookChange(enabled=enabled), OPERATOR),
-        lambda _: lead_back(PAGE),
         lambda error: _render_page(request, _WebhookPageState(problem=error)),
     )
 
