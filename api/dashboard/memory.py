@@ -1,7 +1,6 @@
 """The page of an agent's memory: search, change and delete its facts and states."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -48,7 +47,7 @@ EMPTY_CONTENT: Mapping[str, object] = {
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class MemoryForm(BaseModel):
+class MemoryForm(BaseModel, frozen=True):
     """The form of the memory page; ``number`` is the id of the fact to change, empty for a new one."""
 
     number: str = ""
@@ -73,19 +72,13 @@ class MemoryForm(BaseModel):
         return read(StateChange, {"value": self.value.strip(), "place": self.place})
 
 
-@dataclass(frozen=True)
-class _MemoryPageState:
-    """The entered text of the page's forms, and the result of the form that was sent."""
-
-    form: MemoryForm = field(default_factory=MemoryForm)
-    problem: MaestroError | None = None
-    done: str = ""
+_EMPTY_FORM = MemoryForm()
 
 
 @router.get("")
 def show_memory(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
     """Show the memory of an agent; without a name, of the first agent."""
-    return _render_page(request, agent, _MemoryPageState(done=done))
+    return _render_page(request, agent, notice=NOTICES.get(done, ""))
 
 
 @router.post("/facts")
@@ -137,18 +130,19 @@ def clear_memory(request: Request, parts: Parts, agent: FormText) -> Response:
 
 
 def _submit(
-    request: Request, slug: str, operation: Callable[[], object], done: str, form: MemoryForm | None = None
+    request: Request, slug: str, operation: Callable[[], object], done: str, form: MemoryForm = _EMPTY_FORM
 ) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
-        lambda error: _render_page(request, slug, _MemoryPageState(form or MemoryForm(), error)),
+        lambda error: _render_page(request, slug, form, error),
     )
 
 
-def _render_page(request: Request, slug: str, state: _MemoryPageState) -> HTMLResponse:
-    problem, filters = state.problem, read_filters(request, FILTERS)
-    cursors = read_filters(request, ("cursor", "kept"))
+def _render_page(
+    request: Request, slug: str, form: MemoryForm = _EMPTY_FORM, problem: MaestroError | None = None, notice: str = ""
+) -> HTMLResponse:
+    filters, cursors = read_filters(request, FILTERS), read_filters(request, ("cursor", "kept"))
     with parts_of(request).store.view() as tx:
         slugs = tx.agents.slugs()
         chosen = slug or next(iter(slugs), "")
@@ -166,11 +160,11 @@ def _render_page(request: Request, slug: str, state: _MemoryPageState) -> HTMLRe
         slugs=slugs,
         slug=chosen,
         filters=filters,
-        form=state.form,
+        form=form,
         most=FACTS,
         categories=tuple(FactCategory),
         problem=problem,
-        notice=NOTICES.get(state.done, ""),
+        notice=notice,
         **content,
     )
 

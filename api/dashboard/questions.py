@@ -1,7 +1,5 @@
 """The page of questions and approvals: first the open ones, then those answered or expired."""
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -23,51 +21,43 @@ MINUTE = "%Y-%m-%d %H:%M"
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-@dataclass(frozen=True)
-class _AnswerForm:
-    """The entered answer, and the number of its question."""
-
-    number: int = 0
-    words: str = ""
-
-
-_NO_ANSWER = _AnswerForm()
-
-
 @router.get("")
 def show_questions(request: Request, parts: Parts) -> Response:
     """List the open questions, and below them the closed ones."""
     # The current minute is part of the page's ETag, because a question expires without a commit.
-    return not_modified(request, f"{parts.clock():{MINUTE}}") or _render_page(request, _NO_ANSWER)
+    return not_modified(request, f"{parts.clock():{MINUTE}}") or _render_page(request)
 
 
 @router.post("/answer")
 def answer_question(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
     """Answer a question with a text, and redirect to the list."""
-    return _answer(request, parts, _AnswerForm(number, words))
+    return _answer(request, parts, number, words)
 
 
 @router.post("/approve")
 def approve_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Approve a tool call, and redirect to the list."""
-    return _answer(request, parts, _AnswerForm(number), approves=True)
+    return _answer(request, parts, number, approves=True)
 
 
 @router.post("/refuse")
 def refuse_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
     """Refuse a tool call, and redirect to the list."""
-    return _answer(request, parts, _AnswerForm(number), approves=False)
+    return _answer(request, parts, number, approves=False)
 
 
-def _answer(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: bool | None = None) -> Response:
+def _answer(
+    request: Request, parts: ApiParts, number: int, words: str = "", *, approves: bool | None = None
+) -> Response:
     return submit(
-        lambda: parts.questions.settle(form.number, form.words or None, approves, OPERATOR),
+        lambda: parts.questions.settle(number, words or None, approves, OPERATOR),
         lambda question: lead_back(PAGE, settled=question.id),
-        lambda error: _render_page(request, form, error),
+        lambda error: _render_page(request, number, words, error),
     )
 
 
-def _render_page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
+def _render_page(request: Request, number: int = 0, words: str = "", problem: MaestroError | None = None) -> Response:
+    """Return the page; ``words`` is the refused answer to the question with this number."""
     questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
     if reading:  # the address of a form that was refused has no filter
@@ -84,7 +74,8 @@ def _render_page(request: Request, form: _AnswerForm, problem: MaestroError | No
         statuses=SETTLED,
         chosen=query.status,
         first=query.cursor is None,
-        form=form,
+        answered=number,
+        words=words,
         problem=problem,
         done=request.query_params.get("settled", "") if reading else "",
         address=link(request, settled=None) if reading else PAGE,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Form, Query, Request
@@ -47,7 +47,7 @@ FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
 """Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
-router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, _SchedulePageState(problem=error)))
+router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, problem=error))
 router.serve_form("/run", "schedules", ScheduleOperations.run_now)
 router.serve_form("/pause", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=False))
 router.serve_form("/resume", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=True))
@@ -76,35 +76,16 @@ class ScheduleForm(TextForm):
         return {**super().fields("ref", *left_out), "script": _parse_script(self.script)}
 
 
-@dataclass(frozen=True)
-class _NextTimes:
-    """The next times of the entered schedule, or the error in it."""
-
-    preview: SchedulePreview | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class _SchedulePageState:
-    """The entered text of the form, and the result of the form that was sent."""
-
-    form: ScheduleForm = field(default_factory=ScheduleForm)
-    problem: MaestroError | None = None
-    notice: str = ""
-    times: _NextTimes | None = None
-    open: bool = False
-
-
 @router.get("")
 def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
     """List the schedules, with an empty form, or with the form filled from the schedule ``edit``."""
     if not edit:
-        return _render_page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
+        return _render_page(request, notice=NOTICES.get(done, ""))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
-    return _render_page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
+    return _render_page(request, _form_of_schedule(schedule))
 
 
 @router.post("")
@@ -124,7 +105,7 @@ def change_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
     """Show the next times of the entered schedule, without saving it, for browsers without scripts."""
-    return _render_page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
+    return _render_page(request, form, times=_next_times(parts, form))
 
 
 @router.get("/times")
@@ -133,24 +114,32 @@ def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm
     return render(request, "schedule-times.html", times=_next_times(parts, form))
 
 
-def _next_times(parts: ApiParts, form: ScheduleForm) -> _NextTimes:
+def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
+    """Return the next times of the entered schedule, or the error in it."""
     fields = {"schedule": form.schedule, "timezone": form.timezone, "jitter_seconds": form.jitter_seconds}
     try:
         stripped = {name: text.strip() for name, text in fields.items()}
-        return _NextTimes(parts.schedules.preview(read(SchedulePreviewRequest, stripped)))
+        return parts.schedules.preview(read(SchedulePreviewRequest, stripped))
     except MaestroError as error:
-        return _NextTimes(problem=str(error))
+        return str(error)
 
 
 def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _render_page(request, _SchedulePageState(form, error, open=True)),
+        lambda error: _render_page(request, form, error),
     )
 
 
-def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
+def _render_page(
+    request: Request,
+    form: ScheduleForm | None = None,
+    problem: MaestroError | None = None,
+    notice: str = "",
+    times: SchedulePreview | str = "",
+) -> HTMLResponse:
+    """Return the page, with the form open if it is given."""
     parts, reading = parts_of(request), request.method == "GET"
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None
@@ -160,7 +149,7 @@ def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
         query = {**without_empty(filters), "limit": PAGE_SIZE, "cursor": cursor}
         page = parts.schedules.list(read(ScheduleQuery, query))
     except InvalidEdit as error:
-        page, state = SchedulePage(items=(), next=None), _SchedulePageState(problem=error)
+        page, form, problem, notice = SchedulePage(items=(), next=None), None, error, ""
     return render(
         request,
         "schedules.html",
@@ -173,8 +162,11 @@ def _render_page(request: Request, state: _SchedulePageState) -> HTMLResponse:
         filtered=any(filters.values()),
         kinds=tuple(ScheduleKind),
         states=tuple(ScheduleState),
-        state=state,
-        problem=state.problem,
+        form=form or ScheduleForm(),
+        open=form is not None,
+        problem=problem,
+        notice=notice,
+        times=times,
     )
 
 

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated
 
@@ -57,18 +56,6 @@ class SettingForm(SettingsQuery):
     version: int | None = None
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """The result of a change: the key, the entered text, and the error if the change was refused."""
-
-    key: str = ""
-    value: str = ""
-    problem: MaestroError | None = None
-
-
-_NO_CHANGE = _Outcome()
-
-
 @router.get("")
 def show_settings(request: Request, query: Annotated[SettingsQuery, Query()]) -> Response:
     """List the settings that pass the filter."""
@@ -92,9 +79,7 @@ def _change_setting(request: Request, form: SettingForm, value: Callable[[], Jso
     return submit(
         lambda: settings.change({form.key: value()}, form.version, OPERATOR),
         lambda _: lead_back(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
-        lambda error: _render_page(
-            request, form.model_copy(update={"edit": form.key}), _Outcome(form.key, form.value, error)
-        ),
+        lambda error: _render_page(request, form.model_copy(update={"edit": form.key}), form, error),
     )
 
 
@@ -106,7 +91,9 @@ def _parse_value(page: SettingsPage, form: SettingForm) -> JsonValue:
     return parse_value(setting, form.value) if setting.changes == LIVE else form.value
 
 
-def _render_page(request: Request, query: SettingsQuery, outcome: _Outcome = _NO_CHANGE) -> Response:
+def _render_page(
+    request: Request, query: SettingsQuery, refused: SettingForm | None = None, problem: MaestroError | None = None
+) -> Response:
     page = parts_of(request).settings.page()
     listed = [setting for setting in page.items if query.matches(setting)]
     # Without a filter, the unchanged settings of a platform are hidden, and only their number is shown.
@@ -120,9 +107,9 @@ def _render_page(request: Request, query: SettingsQuery, outcome: _Outcome = _NO
         total=len(page.items),
         page=page,
         query=query,
-        outcome=outcome,
-        problem=outcome.problem,
-        beside_field=outcome.key in live,
+        refused=refused,
+        problem=problem,
+        beside_field=refused is not None and refused.key in live,
         changed=live.get(query.changed),
         origins=ORIGINS,
         value_text=value_text,

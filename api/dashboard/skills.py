@@ -1,7 +1,6 @@
 """The pages of skills: the list with invalid files and a test message, and one skill with its file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Form, Request
@@ -47,29 +46,20 @@ router.serve_form("/{slug}/enable", "skills", SkillOperations.change, "enabled",
 router.serve_form("/{slug}/disable", "skills", SkillOperations.change, "disabled", change=SkillChange(enabled=False))
 
 
-class TrialForm(BaseModel):
+class TrialForm(BaseModel, frozen=True):
     """A message with which to test the triggers of skills, and the agent."""
 
     message: str = ""
     agent: str = ""
 
 
-@dataclass(frozen=True)
-class _TrialState:
-    """The entered test message with the skills that it would trigger, or the error."""
-
-    form: TrialForm = field(default_factory=TrialForm)
-    result: SkillTrial | None = None
-    problem: MaestroError | None = None
-
-
-_NO_TRIAL = _TrialState()
+_NO_TRIAL = TrialForm()
 
 
 @router.get("")
 def show_skills(request: Request, done: str = "") -> HTMLResponse:
     """List the skills by slug, and the invalid files."""
-    return _list_page(request, _NO_TRIAL, NOTICES.get(done, ""))
+    return _list_page(request, notice=NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
@@ -77,8 +67,8 @@ def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form(
     """Show which skills a message would trigger, and why not the others, without calling a model."""
     return submit(
         lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
-        lambda result: _list_page(request, _TrialState(form, result)),
-        lambda error: _list_page(request, _TrialState(form, problem=error)),
+        lambda result: _list_page(request, form, result),
+        lambda error: _list_page(request, form, problem=error),
     )
 
 
@@ -133,7 +123,13 @@ def _file_content(text: str) -> bytes:
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
-def _list_page(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
+def _list_page(
+    request: Request,
+    form: TrialForm = _NO_TRIAL,
+    trial: SkillTrial | None = None,
+    problem: MaestroError | None = None,
+    notice: str = "",
+) -> HTMLResponse:
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
@@ -152,8 +148,9 @@ def _list_page(request: Request, trial: _TrialState, notice: str = "") -> HTMLRe
         sources=SOURCES,
         states=STATES,
         agents=agents,
+        form=form,
         trial=trial,
-        problem=trial.problem,
+        problem=problem,
         notice=notice,
     )
 

@@ -1,7 +1,5 @@
 """The pages of agents: the list, the form for a new agent, and one agent with its channels and latest actions."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -196,30 +194,19 @@ class ChannelForm(BaseModel):
         return {**self.model_dump(), **texts, "busy": texts["busy"] or None}
 
 
-@dataclass(frozen=True)
-class _AgentPageState:
-    """The entered text of the page's forms, and the result of the form that was sent."""
-
-    form: AgentForm | None = None
-    channel: ChannelForm = field(default_factory=ChannelForm)
-    problem: MaestroError | None = None
-    done: str = ""
-
-
 @router.get(f"{AGENT_PAGE}/{{slug}}")
-def show_agent(request: Request, slug: str, done: str = "") -> HTMLResponse:
+def show_agent(request: Request, slug: str) -> HTMLResponse:
     """Show an agent."""
-    return _render_page(request, slug, _AgentPageState(done=done))
+    return _render_page(request, slug)
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}")
 def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
-    return _submit(
-        request,
-        slug,
+    return submit(
         lambda: parts.agents.change(slug, read(AgentChange, form.changed_fields()), OPERATOR, reason_of(form.reason)),
-        _AgentPageState(form, done="saved"),
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="saved"),
+        lambda error: _render_page(request, slug, error, form),
     )
 
 
@@ -233,11 +220,10 @@ def change_agent_status(
 ) -> Response:
     """Pause, resume or archive an agent."""
     change = AgentChange(status=status, force=force)
-    return _submit(
-        request,
-        slug,
+    return submit(
         lambda: parts_of(request).agents.change(slug, change, OPERATOR, reason_of(reason)),
-        _AgentPageState(done=status),
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=status),
+        lambda error: _render_page(request, slug, error),
     )
 
 
@@ -247,36 +233,38 @@ def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
         lambda _: lead_back(AGENTS_PAGE),
-        lambda error: _render_page(request, slug, _AgentPageState(problem=error)),
+        lambda error: _render_page(request, slug, error),
     )
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels")
 def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
     """Bind a channel to an agent."""
-    return _submit(
-        request,
-        slug,
+    return submit(
         lambda: parts.bindings.add(read(BoundChannel, {**channel.fields(), "agent": slug}), OPERATOR),
-        _AgentPageState(channel=channel, done="bound"),
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="bound"),
+        lambda error: _render_page(request, slug, error, channel=channel),
     )
 
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels/remove")
 def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
     """Remove the binding of a channel to an agent."""
-    return _submit(request, slug, lambda: parts.bindings.remove(number, OPERATOR), _AgentPageState(done="freed"))
-
-
-def _submit(request: Request, slug: str, operation: Callable[[], object], state: _AgentPageState) -> Response:
     return submit(
-        operation,
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=state.done),
-        lambda error: _render_page(request, slug, replace(state, problem=error)),
+        lambda: parts.bindings.remove(number, OPERATOR),
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="freed"),
+        lambda error: _render_page(request, slug, error),
     )
 
 
-def _render_page(request: Request, slug: str, state: _AgentPageState) -> HTMLResponse:
+def _render_page(
+    request: Request,
+    slug: str,
+    problem: MaestroError | None = None,
+    form: AgentForm | None = None,
+    channel: ChannelForm | None = None,
+) -> HTMLResponse:
+    """Return the page of an agent, with the forms as they were entered if they were refused."""
     parts = parts_of(request)
     try:
         agent = parts.agents.show(slug)
@@ -288,13 +276,13 @@ def _render_page(request: Request, slug: str, state: _AgentPageState) -> HTMLRes
         request,
         "agent.html",
         agent=agent,
-        form=state.form or form_of_agent(agent),
+        form=form or form_of_agent(agent),
         edits=parts.agents.versions(slug, EDITS),
         actions=actions,
         clients=[client.name for client in parts.clients.list().items],
-        channel=state.channel,
-        problem=state.problem,
-        notice=NOTICES.get(state.done, ""),
+        channel=channel or ChannelForm(),
+        problem=problem,
+        notice=NOTICES.get(request.query_params.get("done", ""), ""),
         scopes=tuple(MemoryScope),
         lines=LINES,
         permissions=tuple(Permission),

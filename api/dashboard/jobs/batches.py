@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import read_query, without_empty
+from api.dashboard.forms import read_query, submit, without_empty
 from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
 from api.dashboard.pages import address, lead_back, not_modified, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
-from api.parts import ApiParts
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
-from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
 from maestro.operations.batches import BatchQuery, ItemQuery
@@ -103,28 +100,20 @@ class JobSelectionForm(BaseModel):
 SelectionForm = Annotated[JobSelectionForm, Form()]
 
 
-@dataclass(frozen=True)
-class _BatchPlan:
-    """The preview of a batch, or the error that makes the batch impossible."""
-
-    forecast: BatchPreview | None = None
-    problem: MaestroError | None = None
-
-
 @router.post("/replay/preview")
-def preview_batch(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
+def preview_batch(request: Request, form: SelectionForm) -> HTMLResponse:
     """Show what a batch would do with the selected jobs, without changing anything."""
-    return _confirmation_page(request, form, _plan_batch(parts, form))
+    return _confirmation_page(request, form)
 
 
 @router.post("/replay")
 def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response:
     """Start a batch and redirect to it; an error is shown beside a new preview."""
-    try:
-        batch = parts.batches.begin(form.request(), OPERATOR)
-    except MaestroError as error:
-        return _confirmation_page(request, form, _BatchPlan(_plan_batch(parts, form).forecast, error))
-    return lead_back(f"{BATCHES}/{batch.id}")
+    return submit(
+        lambda: parts.batches.begin(form.request(), OPERATOR),
+        lambda batch: lead_back(f"{BATCHES}/{batch.id}"),
+        lambda error: _confirmation_page(request, form, error),
+    )
 
 
 @router.get("/batches")
@@ -155,33 +144,32 @@ def show_batch(request: Request, batch_id: str, state: str = "", cursor: str = "
 @router.post("/batches/{batch_id}/stop")
 def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
     """Let a batch start no further jobs, and redirect to it."""
-    try:
-        parts.batches.stop(batch_id, OPERATOR)
-    except MaestroError as error:
-        return _batch_page(request, batch_id, {"state": "", "cursor": ""}, error)
-    return lead_back(f"{BATCHES}/{batch_id}")
+    return submit(
+        lambda: parts.batches.stop(batch_id, OPERATOR),
+        lambda _: lead_back(f"{BATCHES}/{batch_id}"),
+        lambda error: _batch_page(request, batch_id, {"state": "", "cursor": ""}, error),
+    )
 
 
 def _refresh_ms(*batches: BatchView) -> int:
     return BUSY_REFRESH_MS if any(batch.ended_at is None or batch.open for batch in batches) else IDLE_REFRESH_MS
 
 
-def _plan_batch(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
+def _confirmation_page(request: Request, form: JobSelectionForm, problem: MaestroError | None = None) -> HTMLResponse:
+    """Return a preview of the batch, with the error that refused the batch or makes it impossible."""
+    parts, forecast = parts_of(request), None
     try:
-        return _BatchPlan(parts.batches.forecast(form.request()))
+        forecast = parts.batches.forecast(form.request())
     except MaestroError as error:
-        return _BatchPlan(problem=error)
-
-
-def _confirmation_page(request: Request, form: JobSelectionForm, plan: _BatchPlan) -> HTMLResponse:
-    with parts_of(request).store.view() as tx:
+        problem = problem or error
+    with parts.store.view() as tx:
         agents = [agent.slug for agent in tx.agents.active()]
     return render(
         request,
         "jobs-confirm.html",
         form=form,
-        forecast=plan.forecast,
-        problem=plan.problem,
+        forecast=forecast,
+        problem=problem,
         agents=agents,
         origin=form.origin(),
     )
