@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,7 +13,6 @@ from api.guards import VIEWER, PasswordRoute
 from maestro.domain.errors import NotFound
 
 PAGE = "/docs"
-HERE = "docs"
 MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
@@ -32,146 +30,93 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class TypeWord:
-    """One word of a type's description; ``model`` is the name of the model to link to, empty for plain text."""
-
-    text: str
-    model: str = ""
-
-
-@dataclass(frozen=True)
-class ValueField:
-    """A field of a model, or a parameter of an operation; ``place`` is path or query, empty for a field."""
-
-    name: str
-    types: Sequence[TypeWord]
-    required: bool
-    note: Markup
-    place: str = ""
-
-
-@dataclass(frozen=True)
-class ApiAnswer:
-    """A response of an operation; the status ``default`` stands for every error."""
-
-    status: str
-    words: str
-    types: Sequence[TypeWord]
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An HTTP method on a path; ``anchor`` is the operation's id on its page."""
-
-    anchor: str
-    method: str
-    path: str
-    group: str
-    words: Markup
-    parameters: Sequence[ValueField]
-    body: Sequence[TypeWord]
-    answers: Sequence[ApiAnswer]
-    security: Sequence[str]
-    viewer: bool
-
-
-@dataclass(frozen=True)
-class ApiModel:
-    """A model that operations take or return: its fields, or the values of an enumeration."""
-
-    name: str
-    words: Markup
-    fields: Sequence[ValueField]
-    choices: Sequence[str]
-
-
 @router.get("")
 def show_reference(request: Request) -> HTMLResponse:
     """List every operation, by group."""
-    groups: dict[str, list[Operation]] = {}
-    for operation in _read_operations(request.app.openapi()):
-        groups.setdefault(operation.group, []).append(operation)
+    groups: dict[str, list[Schema]] = {}
+    for operation in _list_operations(request.app.openapi()):
+        groups.setdefault(operation["tags"][0], []).append(operation)
     home = f"{request.url.scheme}://{request.headers['host']}"
-    return render(request, "reference.html", groups=groups, home=home)
+    return render(request, "reference.html", groups=groups, home=home, markup=_render_markup)
 
 
 @router.get("/{group}")
 def show_group(request: Request, group: str) -> HTMLResponse:
     """Show the operations of a group, and the models that they take and return."""
     schema = request.app.openapi()
-    operations = [operation for operation in _read_operations(schema) if operation.group == group]
+    operations = [operation for operation in _list_operations(schema) if operation["tags"][0] == group]
     if not operations:
         raise NotFound(f"the API has no group {group}")
-    models = _read_models(schema["components"]["schemas"], operations)
-    return render(request, "reference-group.html", group=group, operations=operations, models=models)
+    return render(
+        request,
+        "reference-group.html",
+        group=group,
+        operations=operations,
+        models=_find_models(schema["components"]["schemas"], operations),
+        markup=_render_markup,
+        type_of=_describe_type,
+        types_of=_describe_content,
+        meaning_of=_describe_value,
+    )
 
 
-def _read_operations(schema: Schema) -> Iterator[Operation]:
-    for path, methods in schema["paths"].items():
-        for method, operation in methods.items():
-            body = operation.get("requestBody", {}).get("content", {})
-            yield Operation(
-                anchor=f"{method}-{re.sub('[^a-z0-9]+', '-', path.lower()).strip('-')}",
-                method=method.upper(),
-                path=path,
-                group=operation.get("tags", ["other"])[0],
-                words=_render_markup(operation.get("description") or operation.get("summary", "")),
-                parameters=[
-                    _field(parameter["name"], parameter["schema"], bool(parameter.get("required")), parameter["in"])
-                    for parameter in operation.get("parameters", ())
-                ],
-                body=[word for content in body.values() for word in _types(content.get("schema", {}))],
-                answers=[_answer(status, answer) for status, answer in sorted(operation.get("responses", {}).items())],
-                security=sorted({scheme for schemes in operation.get("security", ()) for scheme in schemes}),
-                viewer=bool(operation.get(VIEWER)),
-            )
+def _list_operations(schema: Schema) -> Sequence[Schema]:
+    """Return every operation with its method, path and security schemes, and the anchor of its section."""
+    return [
+        {
+            **operation,
+            "method": method.upper(),
+            "path": path,
+            "anchor": f"{method}-{re.sub('[^a-z0-9]+', '-', path.lower()).strip('-')}",
+            "security": sorted({scheme for schemes in operation.get("security", ()) for scheme in schemes}),
+            "viewer": operation.get(VIEWER),
+        }
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    ]
 
 
-def _answer(status: str, answer: Schema) -> ApiAnswer:
-    content = answer.get("content", {})
-    types = [word for kind, body in content.items() for word in (_types(body.get("schema", {})) or [TypeWord(kind)])]
-    return ApiAnswer(status, answer.get("description", ""), types)
-
-
-def _field(name: str, schema: Schema, required: bool, place: str = "") -> ValueField:
-    return ValueField(name, _types(schema), required, _describe_value(schema), place)
-
-
-def _read_models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> Sequence[ApiModel]:
+def _find_models(schemas: Schema, operations: Sequence[Schema]) -> Sequence[tuple[str, Schema]]:
     """Return the models of these operations by name, with the models of their fields."""
-    pending = [word.model for operation in operations for word in operation.body]
-    pending += [word.model for operation in operations for part in operation.parameters for word in part.types]
-    pending += [word.model for operation in operations for part in operation.answers for word in part.types]
-    models: dict[str, ApiModel] = {}
+    models: dict[str, Schema] = {}
+    pending = list(_model_names(operations))
     while pending:
         name = pending.pop()
-        if name and name not in models:
-            models[name] = _read_model(name, schemas[name])
-            pending += [word.model for field in models[name].fields for word in field.types]
-    return [models[name] for name in sorted(models)]
+        if name not in models:
+            models[name] = schemas[name]
+            pending += _model_names(schemas[name])
+    return sorted(models.items())
 
 
-def _read_model(name: str, schema: Schema) -> ApiModel:
-    required = schema.get("required", ())
-    fields = [_field(field, value, field in required) for field, value in schema.get("properties", {}).items()]
-    return ApiModel(name, _render_markup(schema.get("description", "")), fields, list(map(str, schema.get("enum", ()))))
+def _model_names(value: object) -> Iterator[str]:
+    """Yield the names of the models to which a part of the OpenAPI document refers."""
+    if isinstance(value, Mapping):
+        if "$ref" in value:
+            yield value["$ref"].removeprefix(MODEL_REFERENCE)
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _model_names(each)
 
 
-def _types(schema: Schema) -> list[TypeWord]:
-    """Return a type as words, such as ``list of`` and the name of a model."""
+def _describe_content(part: Schema) -> Markup:
+    """Return the types of a body or a response."""
+    return Markup(" ").join(_describe_type(body.get("schema", {})) for body in part.get("content", {}).values())
+
+
+def _describe_type(schema: Schema) -> Markup:
+    """Return a type in words, such as ``list of`` and a link to a model."""
     if "$ref" in schema:
-        name = str(schema["$ref"]).removeprefix(MODEL_REFERENCE)
-        return [TypeWord(name, name)]
+        return Markup('<a href="#{0}">{0}</a>').format(schema["$ref"].removeprefix(MODEL_REFERENCE))
     if alternatives := schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf"):
-        return [word for each in alternatives for word in (TypeWord("or"), *_types(each))][1:]
+        return Markup(" or ").join(map(_describe_type, alternatives))
     if schema.get("type") == "array":
-        return [TypeWord("list of"), *_types(schema.get("items", {}))]
+        return Markup("list of ") + _describe_type(schema.get("items", {}))
     if isinstance(schema.get("additionalProperties"), Mapping):
-        return [TypeWord("map of"), *_types(schema["additionalProperties"])]
+        return Markup("map of ") + _describe_type(schema["additionalProperties"])
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
-        return [TypeWord(" or ".join(f'"{choice}"' for choice in choices))]
-    return [TypeWord(str(schema.get("format") or schema.get("type") or "any JSON"))]
+        return escape(" or ".join(f'"{choice}"' for choice in choices))
+    return escape(schema.get("format") or schema.get("type") or "any JSON")
 
 
 def _describe_value(schema: Schema) -> Markup:
