@@ -15,15 +15,12 @@ from maestro.domain.connectors import ConnectorView
 from maestro.domain.health import OK
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.accounts import AccountState, AccountStatus, AccountView, account_view
-from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
+from maestro.domain.llm.budgets import BudgetScope
 from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import (
     DAY,
     HOUR,
-    AnswerTimes,
-    FailureKind,
     PageOrigin,
-    WorkOverview,
     group_failures,
     list_exposures,
     measure_answer_times,
@@ -42,26 +39,6 @@ ACCOUNTS = "/accounts#accounts"
 BROKEN = (ConnectorState.FAILED, ConnectorState.DEGRADED)
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
-
-
-@dataclass(frozen=True)
-class _Figures:
-    """The figures of the overview; ``open_pairings`` counts users who wait for access.
-
-    ``closed_channels`` counts the channels to which a platform refused to send.
-    """
-
-    work: WorkOverview
-    hour: AnswerTimes
-    day: AnswerTimes
-    failures: Sequence[FailureKind]
-    failed: int
-    accounts: Sequence[AccountView]
-    spent: SpendingLevel
-    questions: int
-    open_pairings: int
-    agents: int
-    closed_channels: int
 
 
 @dataclass(frozen=True)
@@ -86,68 +63,73 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
     if response := not_modified(request, *version):
         return response
     with parts.store.view() as tx:
-        figures = _read_figures(tx)
+        limits = tx.llm.accounts.limits()
+        accounts = [account_view(account, limits) for account in tx.llm.accounts.all()]
+        failures = tx.system.overview.failures(tx.now - DAY)
+        figures, closed_channels = _read_figures(tx), len(tx.bots.channels.disabled_channels())
     settings = {setting.key: setting.value for setting in parts.settings.page().items}
     budget = settings["budgets.dayUsd"]
     connectors = parts.connectors.list().items
     return render(
         request,
         "overview.html",
+        **figures,
         problems=[
             *(OpenProblem(part, state) for part, state in checks.items() if state != OK),
-            *_find_problems(figures, connectors),
+            *_find_failures(len(failures), connectors, closed_channels),
+            *_find_account_problems(accounts),
         ],
         checks=checks,
-        figures=figures,
+        failures=group_failures(failures),
         ends=ENDS,
         kinds=KINDS,
         budget=budget if isinstance(budget, int | float) else 0,
         connectors=connectors,
-        limited=[account for account in figures.accounts if account.state is not AccountState.ACTIVE],
+        any_account=bool(accounts),
+        limited=[account for account in accounts if account.state is not AccountState.ACTIVE],
         exposures=list(list_exposures(settings, PageOrigin(request.url.hostname or "", request.url.scheme == "https"))),
         temporal_ui_url=parts.jobs.temporal.ui_url,
     )
 
 
-def _read_figures(tx: Transaction) -> _Figures:
-    answers, failures = tx.system.overview.first_answers(tx.now - DAY), tx.system.overview.failures(tx.now - DAY)
-    limits = tx.llm.accounts.limits()
-    return _Figures(
-        work=tx.system.overview.work(tx.now - DAY),
-        hour=measure_answer_times(answers, tx.now - HOUR),
-        day=measure_answer_times(answers, tx.now - DAY),
-        failures=group_failures(failures),
-        failed=len(failures),
-        accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
-        spent=tx.llm.budgets.level((BudgetScope.DAY, "")),
-        questions=tx.jobs.questions.count_waiting(MOST_QUESTIONS),
-        open_pairings=tx.users.pairings.count_pending(),
-        agents=len(tx.agents.active()),
-        closed_channels=len(tx.bots.channels.disabled_channels()),
-    )
+def _read_figures(tx: Transaction) -> Mapping[str, object]:
+    """Read the figures of the cards; ``open_pairings`` counts users who wait for access."""
+    answers = tx.system.overview.first_answers(tx.now - DAY)
+    return {
+        "work": tx.system.overview.work(tx.now - DAY),
+        "hour": measure_answer_times(answers, tx.now - HOUR),
+        "day": measure_answer_times(answers, tx.now - DAY),
+        "spent": tx.llm.budgets.level((BudgetScope.DAY, "")),
+        "questions": tx.jobs.questions.count_waiting(MOST_QUESTIONS),
+        "open_pairings": tx.users.pairings.count_pending(),
+        "agents": len(tx.agents.active()),
+    }
 
 
-def _find_problems(figures: _Figures, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
-    """Yield the problems that users notice although every health check passes."""
-    if figures.failed:
-        count = f"{figures.failed:,} or more" if figures.failed >= SAMPLE else f"{figures.failed:,}"
+def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_channels: int) -> Iterator[OpenProblem]:
+    """Yield failures that users notice although every health check passes; a platform closed ``closed_channels``."""
+    if failed:
+        count = f"{failed:,} or more" if failed >= SAMPLE else f"{failed:,}"
         yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)
     for connector in connectors:
         if connector.enabled and connector.state in BROKEN:
             name = f"{connector.platform}/{connector.account}"
             page = f"/accounts#connector-{connector.platform}-{connector.account}"
             yield OpenProblem(name, connector.detail or connector.state, page)
-    if figures.closed_channels:
-        words = "1 channel is" if figures.closed_channels == 1 else f"{figures.closed_channels:,} channels are"
+    if closed_channels:
+        words = "1 channel is" if closed_channels == 1 else f"{closed_channels:,} channels are"
         yield OpenProblem("Closed channels", f"{words} refused by the platform, so no answer is sent there", CHANNELS)
+
+
+def _find_account_problems(accounts: Sequence[AccountView]) -> Iterator[OpenProblem]:
+    """Yield the accounts whose key is refused, and a problem if no other account can be called."""
     refused = [
         account
-        for account in figures.accounts
+        for account in accounts
         if account.status is AccountStatus.DISABLED and account.last_error == AuthenticationFailed.__name__
     ]
     for account in refused:
         words = f"{account.provider} refuses its key, so the account is not called"
         yield OpenProblem(f"Account {account.name}", words, ACCOUNTS)
-    active = any(account.state is AccountState.ACTIVE for account in figures.accounts)
-    if len(refused) < len(figures.accounts) and not active:
+    if len(refused) < len(accounts) and not any(account.state is AccountState.ACTIVE for account in accounts):
         yield OpenProblem("Accounts", "no account can be called now: each is limited or disabled", "#accounts")

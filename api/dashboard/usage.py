@@ -69,19 +69,10 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @dataclass(frozen=True)
 class PlotSeries:
-    """A series of a plot, with its colour number, from 1, and its value in each column."""
+    """A series of a plot, with its value in each column."""
 
-    colour: int
     label: str
     values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class PlotShape:
-    """The bars of one series as an SVG path."""
-
-    colour: int
-    path: str
 
 
 @dataclass(frozen=True)
@@ -103,9 +94,9 @@ class PlotLabel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of stacked columns."""
+    """A plot of stacked columns; ``shapes`` are the bars of each series as an SVG path, in the order of ``legend``."""
 
-    shapes: tuple[PlotShape, ...]
+    shapes: tuple[str, ...]
     columns: tuple[PlotColumn, ...]
     across: tuple[PlotLabel, ...]
     below: tuple[PlotLabel, ...]
@@ -119,7 +110,7 @@ class Plot:
 
 
 def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
-    """Return the largest series, each in a colour, and all others as one.
+    """Return the largest series, and all others as one.
 
     ``values`` are by column and label. A series without a value above zero is left out.
     """
@@ -133,8 +124,8 @@ def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> 
     if len(own) < len(ranked):
         groups.append((OTHERS, ranked[len(own) :]))
     return tuple(
-        PlotSeries(colour, label, tuple(sum(values.get((name, part), 0.0) for part in parts) for name in names))
-        for colour, (label, parts) in enumerate(groups, 1)
+        PlotSeries(label, tuple(sum(values.get((name, part), 0.0) for part in parts) for name in names))
+        for label, parts in groups
     )
 
 
@@ -147,15 +138,15 @@ def stacked_plot(names: Sequence[str], series: Sequence[PlotSeries], format_valu
     floors = [0.0] * len(names)
     shapes = []
     for part in series:
-        shapes.append(PlotShape(part.colour, _draw_bars(part.values, floors, scale[-1], step)))
+        shapes.append(_draw_bars(part.values, floors, scale[-1], step))
         floors = [floor + value for floor, value in zip(floors, part.values, strict=True)]
     return Plot(
         shapes=tuple(shapes),
         columns=tuple(
-            PlotColumn(_round(LEFT + index * step), _round(step), _column_text(name, index, series, format_value))
+            PlotColumn(round(LEFT + index * step, 1), round(step, 1), _column_text(name, index, series, format_value))
             for index, name in enumerate(names)
         ),
-        across=tuple(PlotLabel(_round(_y_position(value, scale[-1])), format_value(value)) for value in scale),
+        across=tuple(PlotLabel(round(_y_position(value, scale[-1]), 1), format_value(value)) for value in scale),
         below=_labels_below(names, step),
         legend=tuple(series),
     )
@@ -174,12 +165,12 @@ def axis_values(most: float) -> tuple[float, ...]:
 
 def _draw_bars(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
     """Return the bars of one series as an SVG path; ``floors`` are the sums of the series below it."""
-    width, bars = _round(step * (1 - GAP)), []
+    width, bars = round(step * (1 - GAP), 1), []
     for index, (value, floor) in enumerate(zip(values, floors, strict=True)):
         if value > 0:
             low, high = _y_position(floor, most), _y_position(floor + value, most)
-            left = _round(LEFT + index * step + step * GAP / 2)
-            bars.append(f"M{left:g} {_round(low):g}v{_round(high - low):g}h{width:g}v{_round(low - high):g}z")
+            left = round(LEFT + index * step + step * GAP / 2, 1)
+            bars.append(f"M{left:g} {round(low, 1):g}v{round(high - low, 1):g}h{width:g}v{round(low - high, 1):g}z")
     return "".join(bars)
 
 
@@ -191,7 +182,7 @@ def _labels_below(names: Sequence[str], step: float) -> tuple[PlotLabel, ...]:
     interval = max(1, math.ceil(len(names) / LABELS))
     return tuple(
         PlotLabel(
-            _round(min(LEFT + (index + 0.5) * step, WIDTH - RIGHT - EDGE)), name[YEAR:] if len(name) == DAY else name
+            round(min(LEFT + (index + 0.5) * step, WIDTH - RIGHT - EDGE), 1), name[YEAR:] if len(name) == DAY else name
         )
         for index, name in enumerate(names)
         if (len(names) - 1 - index) % interval == 0
@@ -203,10 +194,6 @@ def _column_text(name: str, index: int, series: Sequence[PlotSeries], format_val
         return f"{name}: {format_value(sum(part.values[index] for part in series))}"
     listed = [f"{part.label} {format_value(part.values[index])}" for part in series if part.values[index] > 0]
     return f"{name}: {', '.join(listed) or 'nothing'}"
-
-
-def _round(number: float) -> float:
-    return round(number, 1)
 
 
 @router.get("")
