@@ -7,13 +7,13 @@ from functools import cache
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormAPIRouter, FormText, TextForm, submit
+from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
 from api.dashboard.pages import lead_back, render
-from api.guards import OPERATOR, Parts, parts_of
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
@@ -40,21 +40,27 @@ SECRET = "secret_"  # noqa: S105 - the prefix of form fields that hold secrets
 
 ACTIVE, DISABLED = AccountChange(status=AccountStatus.ACTIVE), AccountChange(status=AccountStatus.DISABLED)
 
-router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, AccountsPageState(problem=error)))
-router.serve_form("/enable", "accounts", AccountOperations.change, "enabled", change=ACTIVE)
-router.serve_form("/disable", "accounts", AccountOperations.change, "disabled", change=DISABLED)
-router.serve_form("/remove", "accounts", AccountOperations.remove, "removed")
-router.serve_form(
-    "/connectors/enable", "connectors", ConnectorOperations.change, "enabled", change=ConnectorChange(enabled=True)
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router.routes.extend(
+    form_routes(
+        PAGE,
+        lambda request, error, **_: _render_page(request, AccountsPageState(problem=error)),
+        FormAction("/enable", "accounts", AccountOperations.change, "enabled", ACTIVE),
+        FormAction("/disable", "accounts", AccountOperations.change, "disabled", DISABLED),
+        FormAction("/remove", "accounts", AccountOperations.remove, "removed"),
+        FormAction(
+            "/connectors/enable", "connectors", ConnectorOperations.change, "enabled", ConnectorChange(enabled=True)
+        ),
+        FormAction(
+            "/connectors/disable", "connectors", ConnectorOperations.change, "disabled", ConnectorChange(enabled=False)
+        ),
+        FormAction("/connectors/remove", "connectors", ConnectorOperations.remove, "removed"),
+        FormAction("/connectors/open-channel", "connectors", ConnectorOperations.enable_channel, "opened"),
+        FormAction("/pairings/refuse", "people", PeopleOperations.refuse, "refused"),
+        FormAction("/people/remove", "people", PeopleOperations.remove, "forgotten"),
+        FormAction("/clients/remove", "clients", ClientOperations.remove, "removed"),
+    )
 )
-router.serve_form(
-    "/connectors/disable", "connectors", ConnectorOperations.change, "disabled", change=ConnectorChange(enabled=False)
-)
-router.serve_form("/connectors/remove", "connectors", ConnectorOperations.remove, "removed")
-router.serve_form("/connectors/open-channel", "connectors", ConnectorOperations.enable_channel, "opened")
-router.serve_form("/pairings/refuse", "people", PeopleOperations.refuse, "refused")
-router.serve_form("/people/remove", "people", PeopleOperations.remove, "forgotten")
-router.serve_form("/clients/remove", "clients", ClientOperations.remove, "removed")
 
 FormFlag = Annotated[bool, Form()]
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import Parameter, Signature, signature
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from fastapi import APIRouter, Form, Request
+from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -82,40 +82,47 @@ async def submit_async(
     return done(result)
 
 
-class FormAPIRouter(APIRouter):
-    """The routes of a page, among them forms that an operation carries out as it is.
+class FormAction(NamedTuple):
+    """A form that an operation of the field ``noun`` of ``ApiParts`` carries out as it is; the page shows ``done``.
 
-    ``show_problem`` returns the page with an error and gets the fields of the form; ``item`` is the path of the page
-    below ``prefix``.
+    The form and the page's path give the operation's parameters as texts, except the actor and the ``change``.
     """
 
-    def __init__(self, prefix: str, show_problem: Callable[..., Response], item: str = "") -> None:
-        super().__init__(route_class=PasswordRoute, include_in_schema=False, prefix=prefix)
-        self._show_problem = show_problem
-        self._page = prefix + item
+    path: str
+    noun: str
+    operation: Callable[..., object]
+    done: str = ""
+    change: BaseModel | None = None
 
-    def serve_form(
-        self, path: str, noun: str, operation: Callable[..., object], done: str = "", **fixed: object
-    ) -> None:
-        """Carry out an operation of the field ``noun`` of ``ApiParts``, and redirect to the page, which shows ``done``.
 
-        The form and the path give the operation's parameters as texts, except the actor and those that are ``fixed``.
-        """
-        names = [name for name in list(signature(operation).parameters)[1:] if name not in {"actor", *fixed}]
+def form_routes(page: str, show_problem: Callable[..., Response], *actions: FormAction) -> Iterator[PasswordRoute]:
+    """Yield the routes of forms on a page; ``show_problem`` returns the page with an error and gets the form's fields.
 
-        def endpoint(request: Request, parts: Parts, **fields: str) -> Response:
-            return submit(
-                lambda: operation(getattr(parts, noun), **fields, **fixed, actor=OPERATOR),
-                lambda _: lead_back(self._page.format(**fields), done=done),
-                lambda error: self._show_problem(request, error, **fields),
-            )
+    ``page`` is the path to redirect to, below which the actions are; it may have parameters.
+    """
+    for action in actions:
+        endpoint = _form_endpoint(page, show_problem, action)
+        yield PasswordRoute(page + action.path, endpoint, methods=["POST"], include_in_schema=False)
 
-        annotations = {"request": Request, "parts": Parts}
-        annotations |= {name: str if f"{{{name}}}" in path else FormText for name in names}
-        endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # inspect.signature reads it first
-            [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations.items()]
+
+def _form_endpoint(page: str, show_problem: Callable[..., Response], action: FormAction) -> Callable[..., Response]:
+    fixed: dict[str, object] = {"actor": OPERATOR, **({"change": action.change} if action.change is not None else {})}
+
+    def endpoint(request: Request, parts: Parts, **fields: str) -> Response:
+        return submit(
+            lambda: action.operation(getattr(parts, action.noun), **fields, **fixed),
+            lambda _: lead_back(page.format(**fields), done=action.done),
+            lambda error: show_problem(request, error, **fields),
         )
-        self.add_api_route(path, endpoint, methods=["POST"])
+
+    annotations: dict[str, Any] = {"request": Request, "parts": Parts}
+    for name in list(signature(action.operation).parameters)[1:]:
+        if name not in fixed:
+            annotations[name] = str if f"{{{name}}}" in page else FormText
+    endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # inspect.signature reads it first
+        [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations.items()]
+    )
+    return endpoint
 
 
 def moment_with_zone(text: str) -> str:

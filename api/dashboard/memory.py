@@ -47,7 +47,7 @@ EMPTY_CONTENT: Mapping[str, object] = {
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class MemoryForm(BaseModel, frozen=True):
+class MemoryForm(BaseModel):
     """The form of the memory page; ``number`` is the id of the fact to change, empty for a new one."""
 
     number: str = ""
@@ -70,9 +70,6 @@ class MemoryForm(BaseModel, frozen=True):
     def new_state(self) -> StateChange:
         """Return the value of a state, which is stored under its key."""
         return read(StateChange, {"value": self.value.strip(), "place": self.place})
-
-
-_EMPTY_FORM = MemoryForm()
 
 
 @router.get("")
@@ -130,7 +127,7 @@ def clear_memory(request: Request, parts: Parts, agent: FormText) -> Response:
 
 
 def _submit(
-    request: Request, slug: str, operation: Callable[[], object], done: str, form: MemoryForm = _EMPTY_FORM
+    request: Request, slug: str, operation: Callable[[], object], done: str, form: MemoryForm | None = None
 ) -> Response:
     return submit(
         operation,
@@ -140,7 +137,7 @@ def _submit(
 
 
 def _render_page(
-    request: Request, slug: str, form: MemoryForm = _EMPTY_FORM, problem: MaestroError | None = None, notice: str = ""
+    request: Request, slug: str, form: MemoryForm | None = None, problem: MaestroError | None = None, notice: str = ""
 ) -> HTMLResponse:
     filters, cursors = read_filters(request, FILTERS), read_filters(request, ("cursor", "kept"))
     with parts_of(request).store.view() as tx:
@@ -160,7 +157,7 @@ def _render_page(
         slugs=slugs,
         slug=chosen,
         filters=filters,
-        form=form,
+        form=form or MemoryForm(),
         most=FACTS,
         categories=tuple(FactCategory),
         problem=problem,

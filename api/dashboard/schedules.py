@@ -5,20 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import (
-    FormAPIRouter,
+    FormAction,
     FormText,
     TextForm,
+    form_routes,
     moment_with_zone,
     read_filters,
     submit,
     without_empty,
 )
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, parts_of
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -47,11 +48,17 @@ FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
 """Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
-router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, problem=error))
-router.serve_form("/run", "schedules", ScheduleOperations.run_now)
-router.serve_form("/pause", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=False))
-router.serve_form("/resume", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=True))
-router.serve_form("/remove", "schedules", ScheduleOperations.remove)
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router.routes.extend(
+    form_routes(
+        PAGE,
+        lambda request, error, **_: _render_page(request, problem=error),
+        FormAction("/run", "schedules", ScheduleOperations.run_now),
+        FormAction("/pause", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=False)),
+        FormAction("/resume", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=True)),
+        FormAction("/remove", "schedules", ScheduleOperations.remove),
+    )
+)
 
 
 class ScheduleForm(TextForm):

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormAPIRouter, FormText, read_filters, submit
+from api.dashboard.forms import FormAction, FormText, form_routes, read_filters, submit
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, parts_of
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow
@@ -41,19 +41,22 @@ Boil the water first. Tell the person how long to wait.
 """
 """The example text in the form for a new skill."""
 
-router = FormAPIRouter(PAGE, lambda request, error, slug: _skill_page(request, slug, error), item="/{slug}")
-router.serve_form("/{slug}/enable", "skills", SkillOperations.change, "enabled", change=SkillChange(enabled=True))
-router.serve_form("/{slug}/disable", "skills", SkillOperations.change, "disabled", change=SkillChange(enabled=False))
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router.routes.extend(
+    form_routes(
+        f"{PAGE}/{{slug}}",
+        lambda request, error, slug: _skill_page(request, slug, error),
+        FormAction("/enable", "skills", SkillOperations.change, "enabled", SkillChange(enabled=True)),
+        FormAction("/disable", "skills", SkillOperations.change, "disabled", SkillChange(enabled=False)),
+    )
+)
 
 
-class TrialForm(BaseModel, frozen=True):
+class TrialForm(BaseModel):
     """A message with which to test the triggers of skills, and the agent."""
 
     message: str = ""
     agent: str = ""
-
-
-_NO_TRIAL = TrialForm()
 
 
 @router.get("")
@@ -125,7 +128,7 @@ def _file_content(text: str) -> bytes:
 
 def _list_page(
     request: Request,
-    form: TrialForm = _NO_TRIAL,
+    form: TrialForm | None = None,
     trial: SkillTrial | None = None,
     problem: MaestroError | None = None,
     notice: str = "",
@@ -148,7 +151,7 @@ def _list_page(
         sources=SOURCES,
         states=STATES,
         agents=agents,
-        form=form,
+        form=form or TrialForm(),
         trial=trial,
         problem=problem,
         notice=notice,

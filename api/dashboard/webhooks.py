@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Form, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormAPIRouter, FormText, TextForm, submit
+from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
 from api.dashboard.pages import lead_back, refusal_page, render
-from api.guards import OPERATOR, Parts, parts_of
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
@@ -20,10 +20,16 @@ from maestro.operations.webhooks import WebhookOperations
 PAGE = "/webhooks"
 PAGE_SIZE = 25
 
-router = FormAPIRouter(PAGE, lambda request, error, **_: _render_page(request, _WebhookPageState(problem=error)))
-router.serve_form("/enable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=True))
-router.serve_form("/disable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=False))
-router.serve_form("/remove", "webhooks", WebhookOperations.remove)
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+router.routes.extend(
+    form_routes(
+        PAGE,
+        lambda request, error, **_: _render_page(request, _WebhookPageState(problem=error)),
+        FormAction("/enable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=True)),
+        FormAction("/disable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=False)),
+        FormAction("/remove", "webhooks", WebhookOperations.remove),
+    )
+)
 
 
 class WebhookForm(TextForm):
