@@ -14,8 +14,7 @@ from api.routes.operation_router import OperationAPIRouter
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, JobSelection, check_edits
 from maestro.domain.jobs.job import JobEdits
-from maestro.domain.jobs.preview import ReplayPreview
-from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
 from maestro.domain.values import Value
 from maestro.operations.batches import BatchOperations
 from maestro.operations.jobs import JobOperations, ReplayReference

@@ -12,8 +12,7 @@ from maestro.domain.context.views import RecordedCallView, recorded_call_view
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
-from maestro.domain.jobs.preview import ReplayPreview
-from maestro.domain.jobs.replay import ReplayMode, new_restart, new_what_if
+from maestro.domain.jobs.replay import ReplayMode, ReplayPreview, new_restart, new_what_if
 from maestro.domain.jobs.views import CallPage, JobDetail, JobPage, call_view, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId

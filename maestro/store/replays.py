@@ -3,8 +3,15 @@
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of, is_background
-from maestro.domain.jobs.preview import ReplayEvidence, ReplayPreview, build_preview
-from maestro.domain.jobs.replay import ReplayMode, edits_refusal, effective_edits, replay_refusal
+from maestro.domain.jobs.replay import (
+    ReplayEvidence,
+    ReplayMode,
+    ReplayPreview,
+    build_preview,
+    edits_refusal,
+    effective_edits,
+    replay_refusal,
+)
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 

@@ -9,8 +9,7 @@ import pytest_asyncio
 
 from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.job import Job, JobEdits, JobKind
-from maestro.domain.jobs.preview import ReplayPreview
-from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
 from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.domain.messages import Address
 from maestro.store.replays import preview_replay

@@ -9,8 +9,7 @@ import pytest_asyncio
 
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import JobEdits
-from maestro.domain.jobs.preview import ReplayPreview
-from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
 from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.store.replays import preview_replay
 from tests.support.instance import Instance, running_instance

@@ -13,8 +13,7 @@ from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of
-from maestro.domain.jobs.preview import END, START
-from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.replay import END, START, ReplayMode
 from maestro.domain.jobs.steps import purpose_of
 from maestro.store.replays import preview_replay
 from maestro.store.transaction import Transaction

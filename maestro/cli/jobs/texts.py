@@ -16,7 +16,7 @@ from maestro.cli.framework.output import (
 from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
-from maestro.domain.jobs.preview import ReplayPreview
+from maestro.domain.jobs.replay import ReplayPreview
 from maestro.domain.jobs.views import excerpt
 from maestro.domain.llm.prompts import Role
 

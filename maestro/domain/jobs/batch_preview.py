@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.filters import pattern_of
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
-from maestro.domain.jobs.preview import END, START
-from maestro.domain.jobs.replay import edits_refusal, is_script, replay_refusal
+from maestro.domain.jobs.replay import END, START, edits_refusal, is_script, replay_refusal
 from maestro.domain.jobs.steps import OPTIONAL, next_step
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose

@@ -1,11 +1,32 @@
-"""The rules of replays: which jobs may be resumed or restarted (docs/invariants.md: resume)."""
+"""The rules of replays, and their previews: the next step, the cost and repeated effects (docs/invariants.md: resume)."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from maestro.domain.jobs.job import Job, JobEdits, JobStatus, edits_of, is_background
+from pydantic import ConfigDict
+
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryPurpose, DeliveryState
+from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep, edits_of, is_background
+from maestro.domain.jobs.steps import StepKind, finished_results, kind_of, next_step, numbers_of, retried_steps
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.messages import Address
+from maestro.domain.tags.actions import Action, ActionState
+from maestro.domain.tags.grammar import TagName
+from maestro.domain.tools import ToolRun, ToolState
+from maestro.domain.values import View
+
+START = "start"
+"""The step of a preview for a job that starts from the beginning."""
+
+END = "end"
+"""The step of a preview for a job with every step done, so that it only has to be closed."""
+
+SENDING = (StepKind.DELIVER, END)
+"""The steps after which no model call, tool call or action follows."""
 
 
 class ReplayMode(StrEnum):
@@ -130,3 +151,200 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 def what_if_input(what_if: Job, job: Job) -> Job:
     """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
     return Job(**job.model_dump() | what_if.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))
+
+
+class EffectKind(StrEnum):
+    """The kind of an effect that is visible outside of the job."""
+
+    SEND = "send"
+    ACTION = "action"
+    TASK = "task"
+    TOOL = "tool"
+    STEP = "step"
+
+
+class Effect(View):
+    """An effect of a replay; ``again``: it happened before, ``count`` times; ``kept``: it stays and is not repeated."""
+
+    kind: EffectKind
+    text: str
+    count: int
+    again: bool = False
+    kept: bool = False
+
+
+class ReplayPreview(View):
+    """A preview of a replay: its effects and its cost if it began now.
+
+    If the replay is not ``possible``, ``problem`` is the reason, and the other fields are empty. The job would continue
+    at ``step``, which is start for a new job, and keep the results of the ``kept`` steps. ``modelCalls`` are certain;
+    with ``more``, others may follow, depending on the model's answers. ``firstCalls`` is the number of calls that were
+    answered before, for ``firstCostUsd``; ``costUsd`` is the cost of the certain calls, estimated from that. Costs are
+    null when unknown.
+    """
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+    mode: ReplayMode
+    possible: bool
+    problem: str = ""
+    step: str = ""
+    kept: tuple[str, ...] = ()
+    model_calls: int = 0
+    more: bool = False
+    cost_usd: float | None = 0.0
+    first_calls: int = 0
+    first_cost_usd: float | None = None
+    effects: tuple[Effect, ...] = ()
+    edits: JobEdits | None = None
+
+
+@dataclass(frozen=True)
+class ReplayEvidence:
+    """The rows of a job that a replay repeats, with the numbers of its tasks: ``withheld`` and started ones."""
+
+    job: Job
+    steps: Sequence[JobStep] = ()
+    calls: Sequence[LLMCall] = ()
+    deliveries: Sequence[Delivery] = ()
+    actions: Sequence[Action] = ()
+    tools: Sequence[ToolRun] = ()
+    withheld: int = 0
+    tasks: int = 0
+
+    @property
+    def chunks(self) -> Sequence[Delivery]:
+        """The chunks of the answer, sent or not."""
+        return [chunk for chunk in self.deliveries if chunk.purpose is DeliveryPurpose.ANSWER or self.job.notice]
+
+    @property
+    def answered(self) -> Sequence[LLMCall]:
+        """The model calls with a stored answer."""
+        return [call for call in self.calls if call.state is CallState.ANSWERED]
+
+
+def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
+    """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
+    effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
+        ReplayMode.RESUME: _resume_effects,
+        ReplayMode.RESTART: _restart_effects,
+        ReplayMode.WHAT_IF: _what_if_effects,
+    }
+    first_cost, cost = _total_cost(evidence.answered), None
+    if mode is ReplayMode.RESUME:
+        done = finished_results(evidence.steps)
+        # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
+        step = StepKind.DELIVER if evidence.job.status is JobStatus.COMPLETED else next_step(evidence.job, done) or END
+        calls, more = _resumed_calls(evidence, step)
+        cost = first_cost / len(evidence.answered) * calls if first_cost is not None else None
+    else:
+        done, step = {}, START
+        calls, more = (0, False) if evidence.job.notice or is_script(evidence.job) else (1, True)
+        cost = first_cost if not edits.any else None
+    return ReplayPreview(
+        mode=mode,
+        possible=True,
+        step=step,
+        kept=tuple(done),
+        model_calls=calls,
+        more=more,
+        cost_usd=cost if calls else 0.0,
+        first_calls=len(evidence.answered),
+        first_cost_usd=first_cost,
+        effects=tuple(effects[mode](evidence)),
+        edits=edits if edits.any else None,
+    )
+
+
+def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
+    """Return how many model calls a resume certainly pays for, and whether others may follow."""
+    compacts_again = StepKind.COMPACTION in retried_steps(evidence.job, finished_results(evidence.steps))
+    if evidence.job.notice or is_script(evidence.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
+        return 0, compacts_again
+    if kind_of(step) is not StepKind.MODEL:
+        return 1, True
+    (number,) = numbers_of(step)
+    stored = [call for call in evidence.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
+    # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
+    return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)
+
+
+def _total_cost(calls: Sequence[LLMCall]) -> float | None:
+    """Return the total cost of calls in US dollars; None without calls, or if the cost of one is unknown."""
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
+    return sum(costs) if calls and len(costs) == len(calls) else None
+
+
+def _resume_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    if evidence.job.status is JobStatus.COMPLETED:
+        unconfirmed = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in evidence.deliveries)
+        text = "unconfirmed parts are sent again, although the platform may have them"
+        yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
+        return
+    done = finished_results(evidence.steps)
+    step = next_step(evidence.job, done) or END
+    for optional in retried_steps(evidence.job, done):
+        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does not depend on it", count=1)
+    if step not in SENDING:
+        yield from _tool_effects(evidence.tools)
+        if step != StepKind.SHOW:
+            yield Effect(kind=EffectKind.ACTION, text="the tags of the answer are carried out", count=0)
+    if not evidence.job.what_if and step != END:
+        yield from _delivery_effects(evidence)
+    if evidence.withheld:
+        yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=evidence.withheld)
+
+
+def _tool_effects(tools: Sequence[ToolRun]) -> Iterator[Effect]:
+    for run in tools:
+        if run.state is ToolState.STARTED:
+            text = f"{run.tool} was interrupted: it is called again if the tool is safe to repeat"
+            yield Effect(kind=EffectKind.TOOL, text=text, count=run.attempts, again=True)
+        if run.state is ToolState.WAITING:
+            yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a user is asked for approval", count=1)
+
+
+def _delivery_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    """Yield the effects on the answer's chunks: those that are sent, may be sent twice, or stay."""
+    if not evidence.chunks:
+        text = "the answer is passed on to the agent that waits for it" if evidence.job.hears else "the answer is sent"
+        yield Effect(kind=EffectKind.SEND, text=text, count=1)
+        return
+    states = Counter(chunk.state for chunk in evidence.chunks)
+    doubtful = sum(states[state] for state in IN_DOUBT)
+    unsent = states[DeliveryState.PENDING] + states[DeliveryState.ABANDONED] + states[DeliveryState.FAILED]
+    if sent := states[DeliveryState.SENT]:
+        yield Effect(kind=EffectKind.SEND, text="parts that were sent stay", count=sent, kept=True)
+    if doubtful:
+        text = (
+            "unconfirmed parts are sent again if the platform can tell whether it has them, "
+            "or if the account's onAmbiguous allows it"
+        )
+        yield Effect(kind=EffectKind.SEND, text=text, count=doubtful, again=True)
+    if unsent:
+        yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)
+
+
+def _restart_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in evidence.chunks)
+    if sent:
+        text = "parts of the older answer stay in the channel; in the conversation the new answer counts"
+        yield Effect(kind=EffectKind.SEND, text=text, count=sent, kept=True)
+    yield Effect(kind=EffectKind.SEND, text="a new answer is sent", count=max(sent, 1), again=sent > 0)
+    done = Counter(action.tag for action in evidence.actions if action.state is ActionState.DONE)
+    for tag, count in done.items():
+        if tag != TagName.DELEGATE:
+            text = f"{tag} was carried out and stays; the tags of the new answer are carried out too"
+            yield Effect(kind=EffectKind.ACTION, text=text, count=count, again=True)
+    if evidence.tasks:
+        text = "tasks were passed on to other agents; the new answer may pass them on again"
+        yield Effect(kind=EffectKind.TASK, text=text, count=evidence.tasks, again=True)
+    for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
+        text = f"{tool} was called; the model may call it again"
+        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
+
+
+def _what_if_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+    for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
+        text = f"{tool} was called; it may be called again if it changes nothing"
+        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)

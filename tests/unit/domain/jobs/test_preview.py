@@ -7,8 +7,7 @@ import pytest
 
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStep, StepState
-from maestro.domain.jobs.preview import EffectKind, ReplayEvidence, ReplayPreview, build_preview
-from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.replay import EffectKind, ReplayEvidence, ReplayMode, ReplayPreview, build_preview
 from maestro.domain.jobs.steps import finished_results, next_step, retried_steps
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
