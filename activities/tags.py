@@ -24,6 +24,7 @@ from maestro.domain.conducting.conductor import (
     without_tags,
 )
 from maestro.domain.conducting.directives import (
+    normalize_slug,
     read_agent_creation,
     read_agent_update,
     read_client_creation,
@@ -244,30 +245,30 @@ def _refused_outcome(tx: Transaction, tag: Tag, by: Requester, state: ActionStat
 
 
 def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    creation = read_agent_creation(tag, by.address)
-    agent = tx.agents.create(creation.agent, by.actor, by.reason)
-    for channel in creation.channels:
+    new, channels = read_agent_creation(tag, by.address)
+    agent = tx.agents.create(new, by.actor, by.reason)
+    for channel in channels:
         tx.agents.bind_channel(agent, channel, by.actor)
-    text = f"The agent @{agent.slug} was created{_channels_text(creation.channels)}."
+    text = f"The agent @{agent.slug} was created{_channels_text(channels)}."
     return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
 def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    update = read_agent_update(tag, by.address)
-    agent = tx.agents.named(update.slug)
-    if agent.id == by.agent.id and update.change.given_fields & OWN_STANDING:
+    change, channels = read_agent_update(tag, by.address)
+    agent = tx.agents.named(normalize_slug(tag.key))
+    if agent.id == by.agent.id and change.given_fields & OWN_STANDING:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.fields(agent)
-    tx.agents.change(agent, update.change, by.actor, by.reason)
-    for channel in update.channels:
+    tx.agents.change(agent, change, by.actor, by.reason)
+    for channel in channels:
         _bind_channel(tx, agent, channel, by)
     after = tx.agents.fields(agent)
-    different = [name for name in sorted(update.change.given_fields) if getattr(before, name) != getattr(after, name)]
-    if not different and not update.channels:
+    different = [name for name in sorted(change.given_fields) if getattr(before, name) != getattr(after, name)]
+    if not different and not channels:
         tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
         return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} has these settings already.", agent.slug)
     changed = ", ".join(different) or "its channels"
-    text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(update.channels)}."
+    text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(channels)}."
     return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 

@@ -154,10 +154,7 @@ def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> boo
 
 
 def agent_fields(agent: Agent, client: str) -> AgentFields:
-    """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
-
-    The values are not validated again: an earlier release may have accepted values that this release rejects.
-    """
+    """Return an agent's fields and paying client without validation: an earlier release may have accepted them."""
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
     lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}
     return AgentFields.model_construct(

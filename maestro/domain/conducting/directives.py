@@ -4,7 +4,6 @@ import json
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
@@ -174,37 +173,20 @@ class _NewClient(NewClient):
     plan: Literal["per_task", "monthly", "prepaid"] = "per_task"
 
 
-@dataclass(frozen=True)
-class AgentCreation:
-    """An agent to create, and the channels to bind to it."""
-
-    agent: NewAgent
-    channels: tuple[NewBinding, ...]
-
-
-@dataclass(frozen=True)
-class AgentUpdate:
-    """The changes of an agent, and further channels to bind to it."""
-
-    slug: str
-    change: AgentChange
-    channels: tuple[NewBinding, ...]
-
-
-def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
-    """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit`` for invalid fields."""
+def read_agent_creation(tag: Tag, asked_in: Address) -> tuple[NewAgent, tuple[NewBinding, ...]]:
+    """Return the agent of a CREATE_AGENT tag and the channels to bind; raises ``InvalidEdit`` for invalid fields."""
     fields = _non_empty_fields(tag)
     channels = _pop_bindings(fields, asked_in)
-    return AgentCreation(read(NewAgent, _clean_slug(fields, "slug")), channels)
+    return read(NewAgent, _clean_slug(fields, "slug")), channels
 
 
-def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
-    """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit`` for invalid fields and for none."""
+def read_agent_update(tag: Tag, asked_in: Address) -> tuple[AgentChange, tuple[NewBinding, ...]]:
+    """Return the change of an UPDATE_AGENT tag and further channels; raises ``InvalidEdit``, also without fields."""
     fields = _api_values(_tag_fields(tag))
     channels = _pop_bindings(fields, asked_in)
     if not fields and not channels:
         raise InvalidEdit(f"no field to change is given; the fields are {', '.join(FIELDS[tag.name])}")
-    return AgentUpdate(normalize_slug(tag.key), read(AgentChange, fields), channels)
+    return read(AgentChange, fields), channels
 
 
 def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:

@@ -1,7 +1,4 @@
-"""Conversations, their messages, the compaction of long ones, and the removal of deleted ones.
-
-See docs/decisions.md: compaction, retention.
-"""
+"""Conversations, their messages, compaction and removal (docs/decisions.md: compaction, retention)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -126,11 +123,7 @@ class Message(MessageColumns, table=True):
 
 
 class StoredMessage(NamedTuple):
-    """A message with the columns that a prompt needs.
-
-    If ``plain_chars`` is set, the prompt shows the stored text unchanged, with this many characters; ``content`` and
-    ``job_id`` are then not loaded.
-    """
+    """A message for a prompt; if ``plain_chars`` is set, its text is unchanged, so the text and job are not loaded."""
 
     id: int
     role: Role

@@ -18,11 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ConversationFilter(Value):
-    """A filter for conversations; a field that is None does not restrict.
-
-    ``user`` is the id of the user that began the conversation, ``q`` a part of the user's name or of any message,
-    archived ones included.
-    """
+    """A filter of conversations; a field of None does not restrict it, ``q`` searches archived messages too."""
 
     agent: str | None = Field(default=None, description="only conversations of this agent")
     platform: str | None = Field(default=None, description="only conversations on this platform")
@@ -67,11 +63,7 @@ class CompactionView(View):
 
 
 class ConversationDetail(ConversationView):
-    """A conversation with its compactions, oldest first; ``archived_count`` is the number of archived messages.
-
-    ``facts_learned`` counts the stored facts from this conversation, ``open_jobs`` are the ids of jobs that have not
-    ended.
-    """
+    """A conversation with its compactions, its open jobs, and its numbers of archived messages and stored facts."""
 
     archived_count: int
     facts_learned: int
@@ -90,11 +82,7 @@ class MessageFileView(View):
 
 
 class MessageView(View):
-    """A message; ``author`` is the user's name or the slug of the agent (or delegate) that wrote it.
-
-    ``archived`` is true after a compaction removed it from prompts, ``superseded`` after a restarted job wrote a newer
-    answer.
-    """
+    """A message by a user (a name) or an agent (a slug); ``superseded``: a restarted job has answered anew."""
 
     id: int
     conversation_id: int

@@ -45,11 +45,7 @@ class BatchAction(StrEnum):
 
 
 class ItemState(StrEnum):
-    """The state of one job of a batch.
-
-    Waiting: not started yet. Begun: replayed, or its cancellation was requested. Refused: not possible, with a reason.
-    Skipped: not started, because an operator stopped the batch.
-    """
+    """The state of a job of a batch: replays and cancellations have begun, the jobs of a stopped batch are skipped."""
 
     WAITING = "waiting"
     BEGUN = "begun"
@@ -80,10 +76,9 @@ class ReplayBatch(SQLModel, table=True):
 
 
 class ReplayItem(SQLModel, table=True):
-    """A job of a batch; ``began`` is the id of the replayed or cancelled job, ``problem`` the reason of a refusal.
+    """A job of a batch at ``place``, by the queue's order; ``began`` is the replayed or cancelled job's id.
 
-    ``place`` is the position in the batch, in the order of the queue; ``lane`` is the lane of the job, empty without
-    one.
+    ``lane`` is the lane of the job, empty without one; ``problem`` is the reason of a refusal.
     """
 
     __tablename__ = "replay_items"

@@ -63,7 +63,7 @@ class PageCursor:
             moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
             created_at = MOMENT.validate_python(datetime.fromisoformat(moment))
         except ValueError:
-            raise ValueError("this is not a cursor from an earlier answer") from None
+            job_id = ""
         if not job_id:
             raise ValueError("this is not a cursor from an earlier answer")
         return cls(created_at, job_id)
@@ -127,10 +127,7 @@ class FailureCount:
 
 
 class ErrorGroup(View):
-    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for the varying parts.
-
-    ``example`` is the id of one of these jobs. A filter with the same ``error``, ``step`` and ``reason`` selects them.
-    """
+    """Failures of one kind, with ``*`` for varying parts of the reason; a filter with these values selects them."""
 
     error: str
     step: str

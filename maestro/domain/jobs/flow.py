@@ -60,12 +60,8 @@ class MediaOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        counts = (
-            (self.files, "fetched"),
-            (self.unavailable, "unavailable"),
-            (self.voices, "voice messages to transcribe"),
-        )
-        return _join_counts(*counts) or "no files"
+        voices = self.voices, "voice messages to transcribe"
+        return _join_counts((self.files, "fetched"), (self.unavailable, "unavailable"), voices) or "no files"
 
 
 class VoiceOutcome(StepOutcome):

@@ -1,7 +1,4 @@
-"""The job: one unit of work with one outcome; its id is the id of its workflow.
-
-See docs/invariants.md: steps leave rows, no silent end.
-"""
+"""The job: one unit of work with one outcome (docs/invariants.md: steps leave rows, no silent end)."""
 
 from datetime import datetime
 from enum import StrEnum

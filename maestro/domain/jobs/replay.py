@@ -1,4 +1,4 @@
-"""The rules of replays, and their previews: the next step, the cost and repeated effects (docs/invariants.md: resume)."""
+"""The rules of replays, and their previews: next step, cost and repeated effects (docs/invariants.md: resume)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -137,11 +137,7 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 
 
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return a new job that shows what this job would answer now.
-
-    The what-if has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its
-    input is read from the original job.
-    """
+    """Return a new job that only shows an answer; it has no lane, parent or schedule, so no job waits for it."""
     copied = {"kind", "priority", "inbox_id", "agent_id", "client_id", "conversation_id", "task", *Address.model_fields}
     edited = job.edits if edits is None else edits.text
     fields = job.model_dump(include=copied)

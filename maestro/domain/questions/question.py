@@ -285,11 +285,7 @@ def answer_own_lane(
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
-    """Return an operator's answer: ``words`` for a question, ``approves`` for an approval.
-
-    An operator has the rights of an owner. Raises ``Conflict`` if the question is not open, ``InvalidMessage`` if the
-    answer is of the wrong kind or too long.
-    """
+    """Return an operator's answer to a question or an approval; raises ``Conflict`` and ``InvalidMessage``."""
     answer, status = storable(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")

@@ -1,7 +1,4 @@
-"""Requests to create, change, preview and backfill schedules, with the rules shared by API, commands, tags and pages.
-
-See docs/decisions.md: schedules.
-"""
+"""Requests to create, change, preview and backfill schedules, and their rules (docs/decisions.md: schedules)."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -71,10 +68,7 @@ class NewScheduleOfKind(NewSchedule):
 
 
 class ScheduleChange(View):
-    """Changes to a schedule; a null field stays as it is, except ``script``: an explicit null removes the script.
-
-    ``enabled`` set to true also resumes a schedule that Maestro paused.
-    """
+    """Changes to a schedule; a null field stays, but a null ``script`` is removed. ``enabled`` ends any pause."""
 
     agent: Slug | None = None
     name: DisplayName | None = None

@@ -185,11 +185,7 @@ Schedule = Interval | CronTimes | Once
 
 
 def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = SHORTEST) -> Schedule:
-    """Parse a schedule expression that is written now, in a time zone.
-
-    Raises ``InvalidEdit`` with a message that names the fix: for invalid syntax, an interval shorter than ``shortest``,
-    an unknown zone, a date that never occurs, and a moment in the past.
-    """
+    """Parse an expression that is written now; raises ``InvalidEdit`` with the fix, also for a moment in the past."""
     schedule = _parse_expression(written, read_zone(zone), now, shortest)
     if isinstance(schedule, Once) and schedule.moment <= now:
         raise InvalidEdit(
@@ -263,11 +259,7 @@ def _read_length(text: str, example: str) -> timedelta:
 
 
 def _read_moment(text: str, zone: ZoneInfo) -> Once:
-    """Parse a single moment; in an hour that the clocks repeat, the first occurrence counts.
-
-    Raises ``InvalidEdit`` for invalid syntax, for a year outside 1970 to 2099, and for a local time that the clocks
-    skip.
-    """
+    """Parse a moment, the first one in a repeated hour; raises ``InvalidEdit``, also for a time the clocks skip."""
     found = _AT.fullmatch(text)
     if found is None:
         raise InvalidEdit("after at, write a date and a time, such as at 2026-12-01 09:00")

@@ -7,6 +7,7 @@ import pytest
 from maestro.domain.agents.agent import AgentStatus, Permission
 from maestro.domain.agents.edits import NewAgent, NewBinding
 from maestro.domain.conducting.directives import (
+    normalize_slug,
     read_agent_creation,
     read_agent_update,
     read_client_creation,
@@ -53,15 +54,14 @@ channels: [
 ]
 allow_users: discord:1 slack:U2
 daily_budget: 2.5"""
-    wish = read_agent_creation(written("CREATE_AGENT", body), HERE)
-    agent = wish.agent
+    agent, channels = read_agent_creation(written("CREATE_AGENT", body), HERE)
     assert (agent.slug, agent.name, agent.role, agent.description) == ("ada", "Ada L.", "coder", "Writes code")
     assert (agent.model, agent.fallbacks) == ("anthropic/claude-haiku-4-5", ("openai/gpt-4o-mini", "ollama/qwen"))
     assert (agent.tools, agent.skills) == (("calculate", "get_time"), ("code-review",))
     assert (agent.voice, agent.quirks) == ("dry", ("rhymes", "never shouts"))
     assert agent.system_prompt == "You write code.\n  Rules: be brief.\nAsk when in doubt."
     assert (agent.allow_users, agent.daily_budget_usd) == (("discord:1", "slack:U2"), 2.5)
-    assert wish.channels == (
+    assert channels == (
         NewBinding(platform="slack", channel="C1", permission=Permission.READ_ONLY, key_by_user=True),
         NewBinding(platform="discord", account="main", channel="42"),
         NewBinding(platform="discord", account="main", channel="123456789012345678"),
@@ -69,11 +69,11 @@ daily_budget: 2.5"""
 
 
 def test_what_is_left_empty_is_as_for_everybody() -> None:
-    wish = read_agent_creation(written("CREATE_AGENT", "slug: ada\nname:\ntools: null\nrole:"), HERE)
-    assert (wish.agent.name, wish.agent.role, wish.agent.tools, wish.channels) == ("", "assistant", None, ())
+    agent, channels = read_agent_creation(written("CREATE_AGENT", "slug: ada\nname:\ntools: null\nrole:"), HERE)
+    assert (agent.name, agent.role, agent.tools, channels) == ("", "assistant", None, ())
     blank = "slug: ada\nmodel: null\nclient: null\ntools:\nskills:\nallow_users:\nquirks:\ndaily_budget:\nchannels:"
-    assert read_agent_creation(written("CREATE_AGENT", blank), HERE).agent == NewAgent(slug="ada", name="")
-    change = read_agent_update(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE).change
+    assert read_agent_creation(written("CREATE_AGENT", blank), HERE)[0] == NewAgent(slug="ada", name="")
+    change = read_agent_update(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE)[0]
     assert (change.model, change.daily_budget_usd, change.tools) == ("", None, ())
     assert change.given_fields == {"model", "daily_budget_usd", "tools"}
 
@@ -82,23 +82,23 @@ def test_lists_may_be_written_without_quotation_marks() -> None:
     body = (
         "slug: ada\ntools: [calculate, 'get_time']\nquirks: [rhymes, never shouts]\nskills: []\nchannels: [here, C1, 7]"
     )
-    wish = read_agent_creation(written("CREATE_AGENT", body), HERE)
-    assert (wish.agent.tools, wish.agent.skills) == (("calculate", "get_time"), ())
-    assert wish.agent.quirks == ("rhymes", "never shouts")
-    assert [channel.channel for channel in wish.channels] == ["42", "C1", "7"]
-    [bound] = read_agent_creation(written("CREATE_AGENT", "slug: ada\nchannels: [123456]"), HERE).channels
+    agent, channels = read_agent_creation(written("CREATE_AGENT", body), HERE)
+    assert (agent.tools, agent.skills) == (("calculate", "get_time"), ())
+    assert agent.quirks == ("rhymes", "never shouts")
+    assert [channel.channel for channel in channels] == ["42", "C1", "7"]
+    [bound] = read_agent_creation(written("CREATE_AGENT", "slug: ada\nchannels: [123456]"), HERE)[1]
     assert bound.channel == "123456"
 
 
 def test_a_change_names_only_what_changes() -> None:
-    wish = read_agent_update(
+    change, channels = read_agent_update(
         written("UPDATE_AGENT", "voice: dry\nlanguage: German\nstatus: paused\nmodel:", ":@Ada"), HERE
     )
-    assert wish.slug == "ada"
-    assert wish.change.given_fields == {"voice", "language", "status", "model"}
-    assert wish.change.language == "German"
-    assert (wish.change.status, wish.change.model, wish.channels) == (AgentStatus.PAUSED, "", ())
-    assert read_agent_update(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given_fields == frozenset()
+    assert normalize_slug("@Ada") == "ada"
+    assert change.given_fields == {"voice", "language", "status", "model"}
+    assert change.language == "German"
+    assert (change.status, change.model, channels) == (AgentStatus.PAUSED, "", ())
+    assert read_agent_update(written("UPDATE_AGENT", "channels: here", ":ada"), HERE)[0].given_fields == frozenset()
 
 
 @pytest.mark.parametrize(
