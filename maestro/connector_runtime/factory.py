@@ -13,7 +13,7 @@ from maestro.domain.errors import ConfigurationError, InvalidEdit
 from maestro.domain.fields import read
 from maestro.installation.keys import SecretKeys
 from maestro.settings import Settings
-from maestro.settings.bots import ConfiguredBot, configured_bots
+from maestro.settings.connectors import BotSettings
 
 
 @dataclass(frozen=True)
@@ -21,32 +21,32 @@ class ConnectorFactory:
     """A factory for the connectors of bots; a bot's configuration takes precedence over its row."""
 
     keys: SecretKeys
-    configured: Mapping[tuple[str, str], ConfiguredBot]
+    configured: Mapping[tuple[str, str], BotSettings]
 
     @classmethod
     def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
         """Return the factory of a process, with the bots in its settings."""
-        return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
+        return cls(keys, {(bot.platform, bot.account): bot for bot in settings.connectors.enabled_bots()})
 
     def instance(self, row: BotInstance) -> Instance:
         """Return the options and the decrypted secrets of a bot.
 
         Raises ``ConfigurationError`` for a bot that cannot be connected; the message names the fix and quotes no value.
         """
-        bot = self._bot_options(row)
+        secrets, options = self._secrets_and_options(row)
         entry = platform(row.platform)
-        unknown = sorted(set(bot.secrets) - set(entry.secrets))
+        unknown = sorted(set(secrets) - set(entry.secrets))
         if unknown:
             known = ", ".join(entry.secrets)
             raise ConfigurationError(f"{row.place}: unknown secret {', '.join(unknown)}; the known ones are {known}")
         try:
-            options = read(entry.options, bot.options)
+            checked = read(entry.options, options)
         except InvalidEdit as error:
             raise ConfigurationError(f"{row.place}: {error}") from None
-        first = next((bot.secrets[name] for name in entry.secrets if name in bot.secrets), SecretStr(""))
+        first = next((secrets[name] for name in entry.secrets if name in secrets), SecretStr(""))
         token = first.get_secret_value()
         digest = self.keys.fingerprint(row.platform, token) if token else ""
-        instance = Instance(row.account, bot.secrets, options, digest)
+        instance = Instance(row.account, secrets, checked, digest)
         problem = entry.complete(instance)
         if problem is not None:
             raise ConfigurationError(f"{row.place}: {problem}")
@@ -65,13 +65,12 @@ class ConnectorFactory:
         secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
         return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
 
-    def _bot_options(self, row: BotInstance) -> ConfiguredBot:
+    def _secrets_and_options(self, row: BotInstance) -> tuple[Mapping[str, SecretStr], Mapping[str, object]]:
         if not row.configured:
-            secrets = {name: self.keys.reveal(encrypted) for name, encrypted in row.stored_secrets.items()}
-            return ConfiguredBot(row.platform, row.account, "", secrets, row.option_values)
+            return {name: self.keys.reveal(text) for name, text in row.stored_secrets.items()}, row.option_values
         bot = self.configured.get((row.platform, row.account))
         if bot is None:
             raise ConfigurationError(
                 f"{row.place} belongs to a configuration file that this process did not read; start it with that file"
             )
-        return bot
+        return bot.secrets, bot.options

@@ -20,11 +20,11 @@ from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
-from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount, last4
 from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
-from maestro.installation.keys import SecretKeys, existing_keys, last4
+from maestro.installation.keys import SecretKeys, existing_keys
 from maestro.llm.accounts import account_of_row
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.key_check import KeyCheck, KeyStatus, check_key
@@ -34,7 +34,6 @@ from maestro.llm.translation import base_url
 from maestro.settings import PROVIDER_VARIABLES, AccountSettings, Settings, found_accounts, variable_of
 from maestro.settings.accounts import account_of, models_of, real_accounts
 from maestro.settings.addresses import endpoint_of
-from maestro.settings.bots import configured_bots
 from maestro.store.inspection import stored_accounts
 from temporal.diagnosis import diagnose
 from temporal.dispatcher import Queues
@@ -80,7 +79,7 @@ def queue_names(settings: Settings) -> list[str]:
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
     with suppress(ConfigurationError):  # `check_bots` reports a platform without a connector
-        connectors += [(bot.platform, bot.account) for bot in configured_bots(settings)]
+        connectors += [(bot.platform, bot.account) for bot in settings.connectors.enabled_bots()]
     return [queues.main, queues.llm, *(queues.connector(*connector) for connector in connectors)]
 
 
@@ -135,7 +134,7 @@ def check_bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Seq
     """Return a diagnosis for each bot in the store, and for each that the configuration will add."""
     try:
         factory = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
-        configured = configured_bots(subject.settings)
+        configured = subject.settings.connectors.enabled_bots()
     except ConfigurationError as error:
         return [broken("connectors", str(error), "Install the package that connects it, or correct the name.")]
     statuses = {(status.platform, status.account): status for status in reported}

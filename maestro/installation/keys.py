@@ -14,16 +14,13 @@ from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.accounts import StoredKey
+from maestro.domain.llm.accounts import StoredKey, last4
 from maestro.installation.data_folder import FileLock
 from maestro.operations.inputs import EncryptSecret
 from maestro.settings import Settings
 from maestro.settings.sources import ENVIRONMENT, FILE, References
 
 SEALED = "sealed:"
-VISIBLE_CHARACTERS = 4
-"""Number of last characters of a key that pages show, if the key is long enough to stay secret."""
-LONG_ENOUGH = 16
 
 KEY_BYTES = 32
 
@@ -89,11 +86,6 @@ def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretK
     """Return the secrets' encryption without creating a key; without a key file no secret can be decrypted."""
     path = encryption_file(settings)
     return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
-
-
-def last4(key: str) -> str:
-    """Return the last characters of a key for display, empty for a short key."""
-    return key[-VISIBLE_CHARACTERS:] if len(key) >= LONG_ENOUGH else ""
 
 
 def signing_key(settings: Settings) -> bytes:

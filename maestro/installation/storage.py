@@ -15,16 +15,14 @@ from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
 from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
 from maestro.domain.fields import read
-from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount
+from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, last4
 from maestro.domain.llm.budgets import NewClient
-from maestro.domain.llm.models import api_name
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.values import Value
 from maestro.installation.data_folder import DataFolder, FileLock, close_to_others
-from maestro.installation.keys import SecretKeys, last4, signing_key_file
+from maestro.installation.keys import SecretKeys, signing_key_file
 from maestro.settings import AccountSettings, AgentSettings, ChannelSettings, ClientSettings, Settings
-from maestro.settings.accounts import account_of, without_login
-from maestro.settings.bots import configured_bots
+from maestro.settings.accounts import columns_of
 from maestro.store.engine.schema import check, revision
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
@@ -75,7 +73,7 @@ def enter(tx: Transaction, settings: Settings) -> None:
             tx.agents.unbind(binding)
     web_agent = _require_agent(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
     tx.agents.set_configured_agent("web", DEFAULT_ACCOUNT, web_agent)
-    bots = {(bot.platform, bot.account): bot.agent for bot in configured_bots(settings)}
+    bots = {(bot.platform, bot.account): bot.agent for bot in settings.connectors.enabled_bots()}
     tx.bots.set_configured(
         {
             bot: _require_agent(tx, slug, f"the connector {'/'.join(bot)} names").id if slug else None
@@ -214,22 +212,11 @@ def enter_accounts(
 
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
     key = settings.api_key.get_secret_value()
-    account = account_of(settings)
     return ModelAccount(
-        name=account.name,
-        type=account.type,
-        provider=account.provider,
-        model=account.model,
-        models=" ".join(api_name(settings.provider, model) for model in settings.models),
-        base_url=without_login(account.base_url),
-        home_dir=account.home_dir,
-        priority=account.priority,
+        **columns_of(settings),
         source=source,
-        fingerprint=keys.fingerprint(account.provider, account.base_url, account.home_dir, key),
+        fingerprint=keys.fingerprint(settings.provider, settings.base_url, settings.home_dir, key),
         last4=last4(key),
-        requests_per_minute=account.requests_per_minute,
-        tokens_per_minute=account.tokens_per_minute,
-        concurrency=account.concurrency,
         created_at=now,
         updated_at=now,
     )

@@ -39,19 +39,20 @@ def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> lis
 
 def account_of(settings: AccountSettings) -> Account:
     """Convert an account of the configuration for model calls."""
-    return Account(
-        name=settings.name,
-        provider=settings.provider,
-        model=api_name(settings.provider, settings.model),
-        type=AccountType(settings.type),
-        api_key=settings.api_key,
-        base_url=settings.base_url,
-        home_dir=settings.home_dir,
-        priority=settings.priority,
-        requests_per_minute=settings.requests_per_minute,
-        tokens_per_minute=settings.tokens_per_minute,
-        concurrency=settings.concurrency,
-    )
+    fields = settings.model_dump(by_alias=False, exclude={"models"})
+    model = api_name(settings.provider, settings.model)
+    return Account(**{**fields, "type": AccountType(settings.type), "model": model})
+
+
+def columns_of(settings: AccountSettings) -> dict[str, Any]:
+    """Return the table columns of an account, without those of its key."""
+    return {
+        **settings.model_dump(by_alias=False, exclude={"api_key"}),
+        "type": AccountType(settings.type),
+        "model": api_name(settings.provider, settings.model),
+        "models": " ".join(api_name(settings.provider, model) for model in settings.models),
+        "base_url": without_login(settings.base_url),
+    }
 
 
 def without_login(address: str) -> str:
@@ -68,7 +69,7 @@ def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table columns of an account; raises ``ConfigurationError``, which names the invalid key."""
+    """Return the table columns of an account that an operator adds; raises ``ConfigurationError``, which names the invalid key."""
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
@@ -78,9 +79,7 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
             "baseUrl: a user name and a password in the address would be shown; leave them out, or write "
             "the account into llm.accounts of the configuration"
         )
-    models = " ".join(api_name(entry.provider, model) for model in entry.models)
-    converted = {"type": AccountType(entry.type), "model": api_name(entry.provider, entry.model), "models": models}
-    return {**entry.model_dump(by_alias=False, exclude={"status", "api_key"}), **converted}
+    return columns_of(entry)
 
 
 def describe_unknown_window(model: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import JsonValue, SecretStr
 from pydantic_core import PydanticUndefined
 
 from maestro.domain.errors import InvalidEdit, NeedsRestart
+from maestro.domain.llm.accounts import last4
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
@@ -26,9 +27,6 @@ from maestro.store.store import Store
 
 SET = "set"
 PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
-VISIBLE_CHARACTERS = 4
-LONG_ENOUGH = 16
-"""The fewest characters of a secret of which the end is shown."""
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
@@ -69,7 +67,7 @@ def secret_hint(secret: str) -> str:
     """Return a hint by which operators recognise a secret: the end of a long secret, else ``set``."""
     if not secret:
         return ""
-    return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
+    return f"...{last4(secret)}" if last4(secret) else SET
 
 
 def read_value(settings: Settings, key: Key) -> Any:

@@ -27,7 +27,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.installation.keys import SecretKeys
-from maestro.settings.bots import ConfiguredBot
+from maestro.settings.connectors import BotSettings
 from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
@@ -80,7 +80,8 @@ class Bench:
                 """Make one."""
                 return Line(instance, bench.script)
 
-        configured = ConfiguredBot("discord", "ours", "", {"token": SecretStr("token-of-the-configuration")}, {})
+        secrets = {"token": SecretStr("token-of-the-configuration")}
+        configured = BotSettings(platform="discord", account="ours", secrets=secrets)
         self.keeper = BotKeeper(store, Makes(KEYS, {("discord", "ours"): configured}), self._context, self._man)
 
     def put(self, account: str, change: Callable[[BotInstance], None]) -> None:

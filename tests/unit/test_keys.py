@@ -6,8 +6,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.accounts import StoredKey
-from maestro.installation.keys import SecretKeys, last4, open_keys
+from maestro.domain.llm.accounts import StoredKey, last4
+from maestro.installation.keys import SecretKeys, open_keys
 from maestro.settings import Settings
 
 KEY = "sk-KEY-SECRET-23-and-more"

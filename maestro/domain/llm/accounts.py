@@ -129,6 +129,11 @@ class StoredKey:
     last4: str = ""
 
 
+def last4(secret: str) -> str:
+    """Return the last characters of a secret for display, empty for a secret that is too short to show any."""
+    return secret[-4:] if len(secret) >= 16 else ""
+
+
 AccountModel = tuple[int, str]
 """The id of an account and one of its models, or ``WHOLE_ACCOUNT``."""
 

@@ -11,7 +11,6 @@ from connectors.options import Instance
 from connectors.platforms import platform, platforms
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import survey_settings
-from maestro.settings.bots import configured_bots
 from tests.support.memory_context import MemoryContext
 
 PACKAGE = """
@@ -65,7 +64,7 @@ def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
     )
     bots = [{"platform": "paper", "account": "desk", "secrets": {"pen": "blue"}, "options": {"size": "A3"}}]
     settings = survey_settings(None, {}, {"connectors.bots": bots}).settings
-    [bot] = configured_bots(settings)
+    [bot] = settings.connectors.enabled_bots()
     assert (bot.platform, bot.account, bot.options) == ("paper", "desk", {"size": "A3"})
     instance = Instance("desk", bot.secrets, found.options.model_validate(bot.options))
     with pytest.raises(ConfigurationError, match="connector paper cannot be loaded: No module named 'paper_library'"):
