@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
-from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.settings.chat import ChatSettings
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.intake.pairing import PairingRules
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
@@ -93,7 +93,7 @@ class ApiParts:
     outside: OutsideTools | None = None
     chat: AgentChat | None = None
     redact: Callable[[], Redact] = lambda: keep_text
-    budgets: Callable[[], DailyBudgets] = DailyBudgets
+    budgets: Callable[[], BudgetSettings] = lambda: BudgetSettings(day_usd=0)
 
     def __post_init__(self) -> None:
         """Build the operations that need only the store and at most one other part."""

@@ -20,7 +20,6 @@ from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import (
     DAY,
     HOUR,
-    PageOrigin,
     group_failures,
     list_exposures,
     measure_answer_times,
@@ -87,7 +86,7 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
         connectors=connectors,
         any_account=bool(accounts),
         limited=[account for account in accounts if account.state is not AccountState.ACTIVE],
-        exposures=list(list_exposures(settings, PageOrigin(request.url.hostname or "", request.url.scheme == "https"))),
+        exposures=list(list_exposures(settings, request.url.hostname or "", secure=request.url.scheme == "https")),
         temporal_ui_url=parts.jobs.temporal.ui_url,
     )
 

@@ -228,9 +228,9 @@ def show_usage(request: Request) -> Response:
 def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
     with parts.store.view() as tx:
         period = query.period(tx.llm.budgets.today)
-        usage = tx.llm.usage.parts(by, period, query.scope)
+        usage = tx.llm.usage.parts(by, period, query)
         days = sum_by_day(usage)
-        totals = add_sums("", days), tx.llm.usage.total(period.preceding_period, query.scope)
+        totals = add_sums("", days), tx.llm.usage.total(period.preceding_period, query)
         jobs = LatencyQuery(**query.model_dump(include=set(JOB_FILTERS), exclude_none=True))
         return {
             "days": usage_page(days[: ROWS + 1], ROWS, period, totals),

@@ -7,7 +7,7 @@ from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
 from maestro.bootstrap.operations import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
+from maestro.bootstrap.rules import build_chat, build_redaction, pairing_rules
 from maestro.bootstrap.tools import tool_names
 from maestro.chat import ChatService
 from maestro.domain.health import ProcessHealth
@@ -69,7 +69,7 @@ def api_parts(
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
         pairing=live.of(pairing_rules),
-        budgets=live.of(daily_budgets),
+        budgets=live.of(lambda settings: settings.budgets),
         outside=OutsideTools(store, chat, live.of(lambda settings: settings.questions)),
         chat=AgentChat(chat, live.of(lambda settings: settings.chat)) if chat is not None else None,
     )

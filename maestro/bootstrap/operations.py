@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from maestro.bootstrap.flow import queues, run_settings
-from maestro.bootstrap.rules import daily_budgets
 from maestro.installation.keys import SecretKeys
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.jobs import JobOperations, TemporalAddress
@@ -39,9 +38,9 @@ def build_job_operations(
     store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]
 ) -> JobOperations:
     """Return the operations on jobs; ``wake`` notifies the dispatcher of this process, if it has one."""
-    budgets = live.of(daily_budgets)
+    budgets = live.of(lambda settings: settings.budgets)
     address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
-    return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().fallback_model)
+    return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().cheaper_model)
 
 
 def build_schedule_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:

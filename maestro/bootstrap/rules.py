@@ -9,7 +9,6 @@ from datetime import timedelta
 from activities.routing import AnswerRules
 from maestro.chat import ChatService
 from maestro.domain.agents.agent import BusyMode
-from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.redaction import SecretScanner
 from maestro.intake import IntakeRules
@@ -44,18 +43,6 @@ def _access_rules(settings: Settings) -> AccessRules:
     sections = settings.connectors.sections.items()
     policies = {"web": settings.web.dm_policy, **{name: section.dm_policy for name, section in sections}}
     return AccessRules(frozenset(settings.owner.ids), {name: DmPolicy(policy) for name, policy in policies.items()})
-
-
-def daily_budgets(settings: Settings) -> DailyBudgets:
-    """Return the daily budgets; the fallback model is empty unless ``budgets.onLimit`` is ``fallback``."""
-    budgets = settings.budgets
-    return DailyBudgets(
-        day_usd=budgets.day_usd,
-        agent_usd=budgets.agent_day_usd,
-        client_usd=budgets.client_day_usd,
-        conversation_usd=budgets.conversation_day_usd,
-        fallback_model=budgets.fallback_model if budgets.on_limit == "fallback" else "",
-    )
 
 
 def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:

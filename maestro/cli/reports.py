@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands, Fields, InputOptions, QueryOptions, TextCursor, build_input
 from maestro.cli.framework.operations import OperationCommands, open_context
 from maestro.cli.framework.options import Given
@@ -63,7 +62,7 @@ def show_usage(
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
     query = build_input(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
     with open_context(given) as at:
-        usage = UsageOperations(at.store, lambda: daily_budgets(at.live.current()))
+        usage = UsageOperations(at.store, lambda: at.live.current().budgets)
         if as_csv:
             lines = usage.export_latency(build_input(LatencyQuery, **filters)) if latency else usage.export(query)
             typer.echo("".join(lines), nl=False)

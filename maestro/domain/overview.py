@@ -85,14 +85,6 @@ class WorkOverview:
 
 
 @dataclass(frozen=True)
-class PageOrigin:
-    """The host name by which a browser reached a page, and whether the connection is encrypted."""
-
-    host: str
-    secure: bool
-
-
-@dataclass(frozen=True)
 class ExposureWarning:
     """A security warning about settings that let others log in, listen or spend, with the keys that fix it."""
 
@@ -115,14 +107,17 @@ def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
     return sorted(kinds, key=lambda kind: kind.count, reverse=True)
 
 
-def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> Iterator[ExposureWarning]:
-    """Yield the security warnings; ``settings`` are the current values by key."""
+def list_exposures(settings: Mapping[str, JsonValue], host: str, *, secure: bool) -> Iterator[ExposureWarning]:
+    """Yield the security warnings; ``settings`` are the current values by key.
+
+    ``host`` is the name by which a browser reached the page, ``secure`` tells whether its connection is encrypted.
+    """
     if not settings["webui.password"]:
         yield ExposureWarning(
             "No password is set: every user of this machine that reaches this port has operator rights.",
             ("webui.password",),
         )
-    if not reached.secure and not is_local(reached.host):
+    if not secure and not is_local(host):
         yield ExposureWarning(
             "This page is sent over plain HTTP, so others can read the password on the network. Put a proxy "
             "with a TLS certificate in front, and set its address.",

@@ -7,8 +7,6 @@ from pydantic import Field
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.memory.views import (
-    LIMIT,
-    MOST,
     FactChange,
     FactFilter,
     FactView,
@@ -27,7 +25,7 @@ Scope = Annotated[str, Field(max_length=2_000)]
 class MemoryQuery(FactFilter):
     """A filter of facts and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
-    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    limit: int = Field(default=100, ge=1, le=1000)
     cursor: int | None = Field(default=None, ge=1, le=LARGEST)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from maestro.domain.llm.budgets import BudgetPage, DailyBudgets
+from maestro.domain.llm.budgets import BudgetPage
+from maestro.domain.llm.usage import UsageRequest
 from maestro.domain.llm.usage_views import (
     MOST_LINES,
     LatencyPage,
@@ -23,6 +24,7 @@ from maestro.domain.people.views import (
     audit_rows,
     position_of,
 )
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.texts import csv_lines
 from maestro.store.store import Store
 
@@ -61,7 +63,7 @@ class AuditOperations:
 class UsageOperations:
     """The operations on usage; ``budgets`` returns the current daily budgets."""
 
-    def __init__(self, store: Store, budgets: Callable[[], DailyBudgets] = DailyBudgets) -> None:
+    def __init__(self, store: Store, budgets: Callable[[], BudgetSettings] = lambda: BudgetSettings(day_usd=0)) -> None:
         self._store = store
         self._budgets = budgets
 
@@ -73,7 +75,8 @@ class UsageOperations:
     def export(self, table: UsageTable) -> Iterator[str]:
         """Return up to 100,000 sums of usage as the lines of a CSV file."""
         with self._store.view() as tx:
-            sums = tx.llm.usage.sums(table.table_request(tx.llm.budgets.today), MOST_LINES)
+            request = UsageRequest(table.by, table.period(tx.llm.budgets.today), table)
+            sums = tx.llm.usage.sums(request, MOST_LINES)
         return usage_csv(table.by, sums)
 
     def latency(self, query: LatencyQuery) -> LatencyPage:

@@ -69,7 +69,7 @@ def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table columns of an account that an operator adds; raises ``ConfigurationError``, which names the invalid key."""
+    """Return the table columns of an added account; raises ``ConfigurationError``, which names the invalid key."""
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:

@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.budgets import DailyBudgets, NewClient
+from maestro.domain.llm.budgets import NewClient
 from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.settings.llm import BudgetSettings
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.usage_rows import answered, failed, use
@@ -208,7 +209,8 @@ async def test_how_long_each_step_took_and_the_same_as_a_file(rows: JobRows, htt
 
 async def test_how_far_each_budget_is_used_and_when_it_starts_anew(rows: JobRows) -> None:
     rows.clock.go(days=-1)
-    budgets = DailyBudgets(day_usd=0.6, agent_usd=0.5, conversation_usd=3, fallback_model="ollama/llama3")
+    limits = {"day_usd": 0.6, "agent_day_usd": 0.5, "conversation_day_usd": 3}
+    budgets = BudgetSettings(**limits, fallback_model="ollama/llama3", on_limit="fallback")
     async with client(app_of(rows, budgets=lambda: budgets), auth=BASIC) as http:
         page = (await http.get("/api/usage/budgets")).json()
     assert [(one["scope"], one["name"], one["share"], one["state"]) for one in page["items"]] == [

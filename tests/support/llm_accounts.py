@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.llm.errors import LLMFailure, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.llm.accounts import AccountBook, WindowOf
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, Keep, ReplayGuard, write_no_further_rows
@@ -110,8 +110,8 @@ def replay_guard(store: Store, inner: LLMClient, keep: Keep = write_no_further_r
 
 
 def reader(
-    store: Store, accounts: AccountBook | None = None, budgets: DailyBudgets | None = None, *, chat: bool = True
+    store: Store, accounts: AccountBook | None = None, budgets: BudgetSettings | None = None, *, chat: bool = True
 ) -> CallReader:
     """Return what reads the snapshots of calls; without a book, in a process that has no keys."""
     known = accounts or AccountBook(store, [], SecretStr, lambda: LADDER)
-    return CallReader(store, known, lambda: budgets or DailyBudgets(), chat=chat)
+    return CallReader(store, known, lambda: budgets or BudgetSettings(day_usd=0), chat=chat)

@@ -8,7 +8,6 @@ import pytest
 from maestro.domain.overview import (
     FailureRecord,
     FirstAnswer,
-    PageOrigin,
     group_failures,
     is_local,
     list_exposures,
@@ -27,12 +26,11 @@ SAFE: dict[str, Any] = {
     "temporal.address": "",
     "temporal.tls": False,
 }
-HERE = PageOrigin("localhost", secure=False)
 
 
-def told(reached: PageOrigin = HERE, **changes: Any) -> list[tuple[str, ...]]:
+def told(host: str = "localhost", *, secure: bool = False, **changes: Any) -> list[tuple[str, ...]]:
     settings = SAFE | {key.replace("_", "."): value for key, value in changes.items()}
-    return [one.keys for one in list_exposures(settings, reached)]
+    return [one.keys for one in list_exposures(settings, host, secure=secure)]
 
 
 def test_half_and_95_of_100_wait_no_longer() -> None:
@@ -58,7 +56,7 @@ def test_failures_of_one_kind_are_one_and_the_most_frequent_come_first() -> None
 
 def test_a_safe_maestro_is_not_warned_of() -> None:
     assert told() == []
-    assert told(PageOrigin("maestro.example", secure=True)) == []
+    assert told("maestro.example", secure=True) == []
 
 
 @pytest.mark.parametrize(
@@ -76,8 +74,8 @@ def test_what_is_open_names_the_key_that_mends_it(changes: dict[str, Any], keys:
 
 
 def test_a_password_that_can_be_read_on_the_way_is_said() -> None:
-    assert told(PageOrigin("maestro.example", secure=False)) == [("webui.trustedProxies",)]
-    assert told(PageOrigin("192.0.2.1", secure=False)) == [("webui.trustedProxies",)]
+    assert told("maestro.example", secure=False) == [("webui.trustedProxies",)]
+    assert told("192.0.2.1", secure=False) == [("webui.trustedProxies",)]
 
 
 def test_what_is_off_is_no_hole() -> None:

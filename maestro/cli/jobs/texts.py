@@ -13,12 +13,12 @@ from maestro.cli.framework.output import (
     text_lines,
     titled_table,
 )
-from maestro.domain.context.views import RecordedCallView, ToolCallView
+from maestro.domain.context.views import RecordedCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
 from maestro.domain.jobs.replay import ReplayPreview
 from maestro.domain.jobs.views import excerpt
-from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.prompts import Role, ToolCall
 
 BATCH_RESULTS = {BatchAction.RESUME: "resumed", BatchAction.RESTART: "restarted", BatchAction.CANCEL: "cancelled"}
 
@@ -173,5 +173,5 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
         yield from _tool_call_lines(answer.tool_calls)
 
 
-def _tool_call_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
+def _tool_call_lines(calls: Iterable[ToolCall]) -> Iterator[str]:
     yield from (f"  [calls {plain(call.name)} with {plain(call.arguments)}]" for call in calls)

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from maestro.domain.context.layers import LayerName, LayerSize
+from maestro.domain.context.layers import LayerSize
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
-from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, PromptMessage, Role, StoredRequest, ToolSpec
+from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, PromptMessage, Role, StoredRequest, ToolCall, ToolSpec
 from maestro.domain.messages import InboxRow
 from maestro.domain.values import View
 
@@ -36,14 +36,6 @@ class ImageView(View):
     content_type: str
 
 
-class ToolCallView(View):
-    """A tool call as the model wrote it; ``arguments`` may be invalid JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-
 class TurnView(View):
     """One message of the request; ``tokens`` are estimated.
 
@@ -57,7 +49,7 @@ class TurnView(View):
     tokens: int
     images: tuple[ImageView, ...]
     message_id: int | None
-    tool_calls: tuple[ToolCallView, ...]
+    tool_calls: tuple[ToolCall, ...]
     call_id: str
     tool: str
     cache: bool
@@ -72,20 +64,11 @@ class ToolView(View):
     parameters: JsonValue
 
 
-class LayerView(View):
-    """A layer of the prompt; ``tokens`` are estimated, ``note`` says which parts were chosen or left out."""
-
-    name: LayerName
-    characters: int
-    tokens: int
-    note: str
-
-
 class AnswerView(View):
     """The answer of the model, tags included, with its tokens and cost."""
 
     text: str
-    tool_calls: tuple[ToolCallView, ...]
+    tool_calls: tuple[ToolCall, ...]
     finish_reason: str
     model: str
     input_tokens: int
@@ -117,7 +100,7 @@ class RecordedCallView(View):
     max_output_tokens: int
     final: bool
     tokens: int
-    layers: tuple[LayerView, ...]
+    layers: tuple[LayerSize, ...]
     tools: tuple[ToolView, ...]
     messages: tuple[TurnView, ...]
     answer: AnswerView | None
@@ -135,7 +118,7 @@ def recorded_call_view(record: RecordedCall) -> RecordedCallView:
         max_output_tokens=request.max_output_tokens,
         final=request.final,
         tokens=estimate_messages(record.messages) + estimate_tools(record.tools),
-        layers=tuple(map(LayerView.model_validate, record.layers)),
+        layers=record.layers,
         tools=tuple(
             ToolView(name=tool.name, description=tool.description, parameters=json.loads(tool.parameters))
             for tool in record.tools
@@ -151,16 +134,15 @@ def _message_view(message: PromptMessage) -> TurnView:
         text=message.content,
         tokens=estimate_messages([message]),
         images=tuple(map(ImageView.model_validate, message.images)),
-        tool_calls=tuple(map(ToolCallView.model_validate, message.tool_calls)),
+        tool_calls=message.tool_calls,
         stable_characters=message.stable,
     )
 
 
 def _answer_view(call: LLMCall) -> AnswerView:
-    tool_calls = TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
     return AnswerView(
         text=call.content,
-        tool_calls=tuple(map(ToolCallView.model_validate, tool_calls)),
+        tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else (),
         **call.model_dump(
             include={"finish_reason", "model", "input_tokens", "output_tokens", "cached_tokens", "cost_usd"}
         ),

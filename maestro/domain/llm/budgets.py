@@ -1,9 +1,10 @@
 """Budgets: daily limits, reservations before a call, settlement after it; the clients that pay; views for operators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from pydantic import Field as ValueField
 from sqlmodel import Field, SQLModel
@@ -11,6 +12,7 @@ from sqlmodel import Field, SQLModel
 from maestro.domain.columns import text_of
 from maestro.domain.fields import Dollars, Name, OptionalSlug, Weight, Word
 from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Page, View
 
 DUST = 1e-9
@@ -109,20 +111,6 @@ class Payer:
 
 
 @dataclass(frozen=True)
-class DailyBudgets:
-    """The general daily limits (UTC) of each scope in US dollars; 0 for no limit.
-
-    ``fallback_model`` answers when the budget of an agent, a client or a conversation is used up; empty for none.
-    """
-
-    day_usd: float = 0.0
-    agent_usd: float = 0.0
-    client_usd: float = 0.0
-    conversation_usd: float = 0.0
-    fallback_model: str = ""
-
-
-@dataclass(frozen=True)
 class BudgetLimit:
     """The daily limit of one scope in US dollars; ``name`` is the name of its subject for operators."""
 
@@ -154,18 +142,18 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 }
 
 
-def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
+def limits_of(payer: Payer, budgets: BudgetSettings) -> tuple[BudgetLimit, ...]:
     """Return the limits that apply to the calls of a payer; the limit for all calls is first.
 
     An agent's or a client's own limit replaces the general one; a limit of 0 means no limit.
     """
-    agent = budgets.agent_usd if payer.agent_usd is None else payer.agent_usd
-    client = budgets.client_usd if payer.client_usd is None else payer.client_usd
+    agent = budgets.agent_day_usd if payer.agent_usd is None else payer.agent_usd
+    client = budgets.client_day_usd if payer.client_usd is None else payer.client_usd
     usd = {
         BudgetScope.DAY: (budgets.day_usd, ""),
         BudgetScope.AGENT: (agent, payer.agent or ""),
         BudgetScope.CLIENT: (client, payer.client or ""),
-        BudgetScope.CONVERSATION: (budgets.conversation_usd, ""),
+        BudgetScope.CONVERSATION: (budgets.conversation_day_usd, ""),
     }
     limits = (BudgetLimit(scope, subject, *usd[scope]) for scope, subject in payer.scopes)
     return tuple(limit for limit in limits if limit.usd > 0)
@@ -200,25 +188,13 @@ class BudgetState(StrEnum):
     USED_UP = "used up"
 
 
-@dataclass(frozen=True)
-class Spender:
-    """An agent or a client with its own daily budget in US dollars: None without one, 0 for no limit."""
+class Spender(NamedTuple):
+    """An agent, a client or a conversation with its own daily budget in US dollars; None without one, 0: no limit."""
 
-    id: int
+    scope: BudgetScope
+    subject: str
     name: str
-    usd: float | None
-
-
-@dataclass(frozen=True)
-class Spenders:
-    """The agents, clients and conversations that may have a budget.
-
-    ``conversations`` are the ids of those with spending today.
-    """
-
-    agents: Sequence[Spender] = ()
-    clients: Sequence[Spender] = ()
-    conversations: Sequence[str] = ()
+    usd: float | None = None
 
 
 class BudgetView(View):
@@ -253,14 +229,20 @@ class BudgetPage(View):
 
 
 def budget_page(
-    budgets: DailyBudgets, spenders: Spenders, levels: Mapping[Scope, SpendingLevel], today: date
+    budgets: BudgetSettings, spenders: Iterable[Spender], levels: Mapping[Scope, SpendingLevel], today: date
 ) -> BudgetPage:
     """Return the view of every limit in force, with the used amounts; the limits are those of ``limits_of``."""
+    general = {
+        BudgetScope.AGENT: budgets.agent_day_usd,
+        BudgetScope.CLIENT: budgets.client_day_usd,
+        BudgetScope.CONVERSATION: budgets.conversation_day_usd,
+    }
     limits = (
         BudgetLimit(BudgetScope.DAY, "", budgets.day_usd),
-        *(_spender_limit(BudgetScope.AGENT, agent, budgets.agent_usd) for agent in spenders.agents),
-        *(_spender_limit(BudgetScope.CLIENT, client, budgets.client_usd) for client in spenders.clients),
-        *(BudgetLimit(BudgetScope.CONVERSATION, id_, budgets.conversation_usd, id_) for id_ in spenders.conversations),
+        *(
+            BudgetLimit(scope, subject, general[scope] if usd is None else usd, name)
+            for scope, subject, name, usd in spenders
+        ),
     )
     return BudgetPage(
         items=tuple(
@@ -270,12 +252,8 @@ def budget_page(
         ),
         day=today,
         starts_anew_at=datetime.combine(today + timedelta(days=1), time(), UTC),
-        fallback_model=budgets.fallback_model or None,
+        fallback_model=budgets.cheaper_model or None,
     )
-
-
-def _spender_limit(scope: BudgetScope, spender: Spender, general: float) -> BudgetLimit:
-    return BudgetLimit(scope, str(spender.id), general if spender.usd is None else spender.usd, spender.name)
 
 
 def _budget_view(limit: BudgetLimit, level: SpendingLevel) -> BudgetView:

@@ -5,14 +5,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from typing import Annotated
 
+from pydantic import AfterValidator
+from pydantic import Field as ValueField
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.fields import SearchText
 from maestro.domain.llm.calls import CallState
+from maestro.domain.values import Value
 
 VOICE = "voice"
 """The purpose of a transcription of speech, which is not a call for a text."""
+
+OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
+"""A name to filter by; an empty form field means no filter."""
 
 
 class UsageRow(SQLModel, table=True):
@@ -124,19 +132,18 @@ class Period:
         return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
 
 
-@dataclass(frozen=True)
-class UsageScope:
-    """A filter of usage by names; None for all.
+class UsageScope(Value):
+    """A filter of usage by names; None does not filter.
 
-    ``model`` may be given with or without its provider.
+    ``model`` is a name with its provider, as the sums show it, or without; ``client`` a name or a slug.
     """
 
-    agent: str | None = None
-    client: str | None = None
-    account: str | None = None
-    model: str | None = None
-    purpose: str | None = None
-    platform: str | None = None
+    agent: OptionalName = ValueField(default=None, description="only the calls of this agent")
+    client: OptionalName = ValueField(default=None, description="only what this client pays for")
+    account: OptionalName = ValueField(default=None, description="only the calls of this account")
+    model: OptionalName = ValueField(default=None, description="only the calls of this model")
+    purpose: OptionalName = ValueField(default=None, description="only the calls for this purpose")
+    platform: OptionalName = ValueField(default=None, description="only the calls for this platform")
 
 
 EVERY_SCOPE = UsageScope()

@@ -4,16 +4,15 @@ import base64
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from datetime import date, timedelta
 from enum import StrEnum
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from maestro.domain.fields import SearchText
-from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRequest, UsageScope, UsageSum
+from maestro.domain.llm.usage import OptionalName, Period, UsageBy, UsageMark, UsageRequest, UsageScope, UsageSum
 from maestro.domain.texts import csv_lines
 from maestro.domain.values import Page, Value, View, readable_by
 
@@ -25,8 +24,6 @@ EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
 """The first and last allowed day: the period before an earlier one might begin before the limit of ``date``."""
 
 Day = Annotated[date, Field(ge=EARLIEST, le=LATEST)]
-OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
-"""A name to filter by; an empty form field means no filter."""
 
 SAMPLED_JOBS = 1_000
 """The most jobs in the sample of a latency query, with the same number for each day."""
@@ -57,33 +54,14 @@ class PeriodFilter(Value):
         return Period(self.since or max(until - timedelta(days=DAYS - 1), EARLIEST), until)
 
 
-class UsageFilter(PeriodFilter):
-    """A filter of usage by names and period; None does not filter.
-
-    ``model`` is a name with its provider, as the sums show it, or without; ``client`` a name or a slug.
-    """
-
-    agent: OptionalName = Field(default=None, description="only the calls of this agent")
-    client: OptionalName = Field(default=None, description="only what this client pays for")
-    account: OptionalName = Field(default=None, description="only the calls of this account")
-    model: OptionalName = Field(default=None, description="only the calls of this model")
-    purpose: OptionalName = Field(default=None, description="only the calls for this purpose")
-    platform: OptionalName = Field(default=None, description="only the calls for this platform")
-
-    @property
-    def scope(self) -> UsageScope:
-        """The names to filter by."""
-        return UsageScope(**{field.name: getattr(self, field.name) for field in fields(UsageScope)})
+class UsageFilter(UsageScope, PeriodFilter):
+    """A filter of usage by names and period."""
 
 
 class UsageTable(UsageFilter):
     """A query for a complete table of usage: the filter, and the dimension of its sums."""
 
     by: UsageBy = UsageBy.DAY
-
-    def table_request(self, today: date) -> UsageRequest:
-        """Return the request for all sums, without pages."""
-        return UsageRequest(self.by, self.period(today), self.scope)
 
 
 class UsageQuery(UsageTable):
@@ -92,10 +70,10 @@ class UsageQuery(UsageTable):
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(lambda text: decode_mark(text))] | None = None
 
-    def page_request(self, today: date) -> UsageRequest:
-        """Return the request for the sums of the page."""
+    def request(self, today: date) -> UsageRequest:
+        """Return the request for the sums of the page; ``today`` is in UTC."""
         after = decode_mark(self.cursor) if self.cursor is not None else None
-        return replace(self.table_request(today), after=after)
+        return UsageRequest(self.by, self.period(today), self, after)
 
 
 class UsageItem(View):

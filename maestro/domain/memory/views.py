@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
+from pydantic import Field as ValueField
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, Fact, FactCategory
@@ -11,8 +12,6 @@ from maestro.domain.redaction import Redact, redact_value
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
 
-LIMIT = 100
-MOST = 1000
 STATES = 1000
 """The most states in a page."""
 
@@ -29,8 +28,8 @@ def _checked_fact(text: str) -> str:
 
 
 FactText = Annotated[str, AfterValidator(_checked_fact)]
-Confidence = Annotated[float, Field(ge=0, le=1)]
-Place = Annotated[str, Field(max_length=2_000)]
+Confidence = Annotated[float, ValueField(ge=0, le=1)]
+Place = Annotated[str, ValueField(max_length=2_000)]
 
 
 class FactView(View):
@@ -79,18 +78,20 @@ class FactFilter(Value):
     """
 
     q: str | None = None
-    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
-    place: str | None = Field(default=None, description="only facts that the conversation with this key recalls")
+    category: FactCategory | None = ValueField(default=None, description="the topic; a sticky fact is in every prompt")
+    place: str | None = ValueField(default=None, description="only facts that the conversation with this key recalls")
     sticky: bool | None = None
-    source: int | None = Field(default=None, ge=1, le=LARGEST)
+    source: int | None = ValueField(default=None, ge=1, le=LARGEST)
 
 
 class NewFact(View):
     """A fact that an operator enters; its confidence is 1."""
 
     content: FactText
-    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="the topic of the fact")
-    place: Place = Field(default="", description="the key of the only conversation that recalls the fact; empty: all")
+    category: FactCategory = ValueField(default=FactCategory.USER_PREFERENCE, description="the topic of the fact")
+    place: Place = ValueField(
+        default="", description="the key of the only conversation that recalls the fact; empty: all"
+    )
 
     @property
     def fact(self) -> Fact:
@@ -104,9 +105,9 @@ class NewFact(View):
 class FactChange(View):
     """Changes to a fact; a field that is left out stays as it is."""
 
-    content: FactText | None = Field(default=None, description="the new text of the fact")
-    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
-    confidence: Confidence | None = Field(default=None, description="the confidence of the fact, from 0 to 1")
+    content: FactText | None = ValueField(default=None, description="the new text of the fact")
+    category: FactCategory | None = ValueField(default=None, description="the topic; a sticky fact is in every prompt")
+    confidence: Confidence | None = ValueField(default=None, description="the confidence of the fact, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})
@@ -115,7 +116,7 @@ class FactChange(View):
 class StateChange(View):
     """A value to store under a key."""
 
-    value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARS)]
+    value: Annotated[str, ValueField(min_length=1, max_length=MAX_VALUE_CHARS)]
     place: Place = ""
 
     def without_secrets(self, key: str, redact: Redact) -> "StateChange":

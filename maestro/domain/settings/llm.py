@@ -94,6 +94,11 @@ class BudgetSettings(Section):
     )
     fallback_model: str = live("", "the model that `onLimit` `fallback` calls, as `provider/model`")
 
+    @property
+    def cheaper_model(self) -> str:
+        """The model that answers when a budget other than that of all answers is used up; empty for none."""
+        return self.fallback_model if self.on_limit == "fallback" else ""
+
     @model_validator(mode="after")
     def _require_fallback(self) -> Self:
         if self.on_limit == "fallback" and not self.fallback_model:

@@ -17,8 +17,9 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
-from maestro.domain.llm.budgets import BudgetLimit, DailyBudgets, Payer, exceeded_limit, limits_of
+from maestro.domain.llm.budgets import BudgetLimit, Payer, exceeded_limit, limits_of
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.protocols import LLMClient
@@ -203,7 +204,7 @@ class CallReader:
 
     store: Store
     book: AccountBook
-    budgets: Callable[[], DailyBudgets]
+    budgets: Callable[[], BudgetSettings]
     _: KW_ONLY
     chat: bool
 
@@ -234,7 +235,7 @@ class CallReader:
         payer = tx.jobs.callers.payer(job_id)
         limits = limits_of(payer, budgets)
         used_up = exceeded_limit(limits, tx.jobs.callers.levels(job_id))
-        spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
+        spending = PayerBudgets(payer, limits, used_up, budgets.cheaper_model)
         if not (self.chat and receives_feed(request)):
             return CallSnapshot(roster, spending)
         unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)

@@ -19,12 +19,10 @@ from maestro.domain.llm.budgets import (
     BudgetScope,
     Client,
     ClientView,
-    DailyBudgets,
     Payer,
     Reservation,
     Scope,
     Spender,
-    Spenders,
     Spending,
     SpendingLevel,
     budget_page,
@@ -46,6 +44,7 @@ from maestro.domain.llm.usage import (
     UsageSum,
 )
 from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, insert, row_insert
 from maestro.store.jobs.related import ModelCallers
@@ -132,7 +131,7 @@ class UsageLog(Repository):
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the totals of the period and of the period before it."""
-        request = query.page_request(today)
+        request = query.request(today)
         totals = self.total(request.period, request.scope), self.total(request.period.preceding_period, request.scope)
         return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
@@ -335,7 +334,7 @@ def key_values(key: CallKey) -> dict[str, object]:
 class UsedBudgets(Budgets):
     """Budgets, with a view of how much of each is used."""
 
-    def used(self, budgets: DailyBudgets) -> BudgetPage:
+    def used(self, budgets: BudgetSettings) -> BudgetPage:
         """Return every budget that has a limit, with the amounts spent and reserved today."""
         today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
         levels = _levels_by_scope(self._session.execute(today))
@@ -350,9 +349,12 @@ class UsedBudgets(Budgets):
             for (scope, subject), level in levels.items()
             if scope is BudgetScope.CONVERSATION
         ]
-        spenders = Spenders(
-            agents=[Spender(*row) for row in self._session.execute(agents)],
-            clients=[Spender(*row) for row in self._session.execute(clients)],
-            conversations=[subject for _, subject in sorted(conversations, reverse=True)[:CONVERSATIONS]],
-        )
+        spenders = [
+            *(Spender(BudgetScope.AGENT, str(number), *row) for number, *row in self._session.execute(agents)),
+            *(Spender(BudgetScope.CLIENT, str(number), *row) for number, *row in self._session.execute(clients)),
+            *(
+                Spender(BudgetScope.CONVERSATION, subject, subject)
+                for _, subject in sorted(conversations, reverse=True)[:CONVERSATIONS]
+            ),
+        ]
         return budget_page(budgets, spenders, levels, self.today)

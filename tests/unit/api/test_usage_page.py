@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.budgets import DailyBudgets
+from maestro.domain.settings.llm import BudgetSettings
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -17,7 +17,7 @@ from tests.support.usage_rows import answered, use
 
 @pytest_asyncio.fixture
 async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(app_of(rows, budgets=lambda: DailyBudgets(day_usd=0.45)), auth=BASIC) as http:
+    async with client(app_of(rows, budgets=lambda: BudgetSettings(day_usd=0.45)), auth=BASIC) as http:
         yield http
 
 
@@ -115,7 +115,7 @@ async def test_of_many_budgets_the_fullest_are_shown(rows: JobRows) -> None:
     for number in range(40):
         add_agent(rows, f"agent-{number:02}")
     answered(rows, rows.add(agent="agent-39"), 0.5)
-    budgets = DailyBudgets(day_usd=100, agent_usd=1)
+    budgets = BudgetSettings(day_usd=100, agent_day_usd=1)
     async with client(app_of(rows, budgets=lambda: budgets), auth=BASIC) as http:
         text = await page(http)
     shown = re.findall(r'<tr data-row><th scope="row">((?:everybody|agent )[^<]*)', text)

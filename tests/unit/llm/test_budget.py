@@ -16,10 +16,11 @@ from maestro.domain.agents.edits import AgentChange
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import JobEnding, JobStatus, Wait
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import BudgetScope, ClientChange, DailyBudgets, NewClient, SpendingLevel
+from maestro.domain.llm.budgets import BudgetScope, ClientChange, NewClient, SpendingLevel
 from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import RESERVED_WAIT, Budget, Recorder
 from maestro.llm.middleware.replay import AnswerSpool
@@ -63,7 +64,7 @@ def request_for(job_id: str, model: str = "anthropic/dear") -> LLMRequest:
     return request_of(model=model).model_copy(update={"key": CallKey(job_id=job_id, number=1), "account": "anthropic"})
 
 
-def guarded(store: Store, model: LLMClient, budgets: DailyBudgets) -> Budget:
+def guarded(store: Store, model: LLMClient, budgets: BudgetSettings) -> Budget:
     """Return a model behind its budgets, with the recorder that settles."""
     estimates = Estimates(Accounts([Account("anthropic", "anthropic", "dear")]), PRICES.get)
     return Budget(
@@ -93,7 +94,7 @@ def costing(usd: float | None) -> LLMResponse:
 
 async def test_a_call_reserves_its_estimate_and_settles_what_it_cost(rows: JobRows) -> None:
     model = Held()
-    call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(request_for(rows.add())))
+    call = asyncio.create_task(guarded(rows.store, model, BudgetSettings(day_usd=1)).complete(request_for(rows.add())))
     while not model.calls:
         await settled()
     assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0, ESTIMATE)
@@ -105,7 +106,7 @@ async def test_a_call_reserves_its_estimate_and_settles_what_it_cost(rows: JobRo
 async def test_what_failover_may_come_to_is_what_is_reserved(rows: JobRows) -> None:
     model = Held()
     cheap = request_for(rows.add(), "openai/cheap")
-    call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(cheap))
+    call = asyncio.create_task(guarded(rows.store, model, BudgetSettings(day_usd=1)).complete(cheap))
     while not model.calls:
         await settled()
     assert level(rows) == SpendingLevel(0, ESTIMATE), "the dear model answers when the cheap one cannot"
@@ -116,14 +117,14 @@ async def test_what_failover_may_come_to_is_what_is_reserved(rows: JobRows) -> N
 
 async def test_a_call_is_let_through_while_anything_is_left(rows: JobRows) -> None:
     spend(rows, 0.999)
-    await guarded(rows.store, Scripted(costing(0.125)), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
+    await guarded(rows.store, Scripted(costing(0.125)), BudgetSettings(day_usd=1)).complete(request_for(rows.add()))
     assert level(rows).spent_usd == pytest.approx(1.124)
 
 
 async def test_beyond_the_limit_nobody_is_asked_and_people_are_told_why(rows: JobRows) -> None:
     spend(rows, 1)
     with pytest.raises(BudgetExceeded, match="the daily budget of all calls, 1 US dollars") as caught:
-        await guarded(rows.store, Scripted(), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
+        await guarded(rows.store, Scripted(), BudgetSettings(day_usd=1)).complete(request_for(rows.add()))
     with rows.store.view() as tx:
         midnight = datetime.combine(tx.now.date() + timedelta(days=1), time(), UTC)
     assert (caught.value.reason, caught.value.wake_at) == (WaitReason.BUDGET, midnight)
@@ -131,7 +132,7 @@ async def test_beyond_the_limit_nobody_is_asked_and_people_are_told_why(rows: Jo
 
 
 async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> None:
-    model, budgets = Held(), DailyBudgets(day_usd=ESTIMATE)
+    model, budgets = Held(), BudgetSettings(day_usd=ESTIMATE)
     call = asyncio.create_task(guarded(rows.store, model, budgets).complete(request_for(rows.add())))
     while not model.calls:
         await settled()
@@ -171,12 +172,12 @@ def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
 async def test_a_limit_ends_with_its_day(rows: JobRows) -> None:
     spend(rows, 1)
     rows.clock.go(days=1)
-    await guarded(rows.store, Scripted(costing(0.5)), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
+    await guarded(rows.store, Scripted(costing(0.5)), BudgetSettings(day_usd=1)).complete(request_for(rows.add()))
     assert level(rows) == SpendingLevel(0.5, 0)
 
 
 async def test_a_call_that_fails_gives_back_what_it_had_reserved(rows: JobRows) -> None:
-    client = guarded(rows.store, Scripted(ProviderUnavailable("down")), DailyBudgets(day_usd=1))
+    client = guarded(rows.store, Scripted(ProviderUnavailable("down")), BudgetSettings(day_usd=1))
     with pytest.raises(ProviderUnavailable):
         await client.complete(request_for(rows.add()))
     assert level(rows) == SpendingLevel()
@@ -184,7 +185,7 @@ async def test_a_call_that_fails_gives_back_what_it_had_reserved(rows: JobRows) 
 
 async def test_a_call_that_is_cancelled_gives_back_what_it_had_reserved(rows: JobRows) -> None:
     model = Held()
-    call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(request_for(rows.add())))
+    call = asyncio.create_task(guarded(rows.store, model, BudgetSettings(day_usd=1)).complete(request_for(rows.add())))
     while not model.calls:
         await settled()
     call.cancel()
@@ -196,7 +197,7 @@ async def test_a_call_that_is_cancelled_gives_back_what_it_had_reserved(rows: Jo
 @pytest.mark.parametrize("model", ["free/nothing", "x/unpriced"])
 async def test_what_is_free_or_has_no_known_price_reserves_nothing(model: str, rows: JobRows) -> None:
     held = Held()
-    client = guarded(rows.store, held, DailyBudgets(day_usd=1))
+    client = guarded(rows.store, held, BudgetSettings(day_usd=1))
     call = asyncio.create_task(client.complete(request_for(rows.add(), model)))
     while not held.calls:
         await settled()
@@ -210,13 +211,13 @@ async def test_what_is_free_or_has_no_known_price_reserves_nothing(model: str, r
 async def test_beyond_the_limit_nothing_is_answered_whatever_it_costs(model: str, rows: JobRows) -> None:
     spend(rows, 1)
     with pytest.raises(BudgetExceeded):
-        await guarded(rows.store, Scripted(), DailyBudgets(day_usd=1)).complete(request_for(rows.add(), model))
+        await guarded(rows.store, Scripted(), BudgetSettings(day_usd=1)).complete(request_for(rows.add(), model))
 
 
 async def test_without_any_limit_only_the_recorder_writes(rows: JobRows) -> None:
     changes: list[str] = []
     store = Noted(rows.store, changes)
-    await guarded(store, Scripted(costing(0.5)), DailyBudgets()).complete(request_for(rows.add()))
+    await guarded(store, Scripted(costing(0.5)), BudgetSettings(day_usd=0)).complete(request_for(rows.add()))
     assert changes == ["begin", "begin"]
 
 
@@ -237,7 +238,10 @@ class Noted(Store):
 
 async def test_beyond_an_agents_limit_the_cheaper_model_is_asked(rows: JobRows) -> None:
     spend(rows, 0.5)
-    model, budgets = Scripted(costing(0.01)), DailyBudgets(day_usd=10, agent_usd=0.5, fallback_model="openai/cheap")
+    model, budgets = (
+        Scripted(costing(0.01)),
+        BudgetSettings(day_usd=10, agent_day_usd=0.5, fallback_model="openai/cheap", on_limit="fallback"),
+    )
     request = request_for(rows.add()).model_copy(update={"fallbacks": ("anthropic/dear",)})
     await guarded(rows.store, model, budgets).complete(request)
     assert [(asked.model, asked.fallbacks, asked.exact) for asked in model.asked] == [("openai/cheap", (), True)]
@@ -246,21 +250,21 @@ async def test_beyond_an_agents_limit_the_cheaper_model_is_asked(rows: JobRows) 
 
 async def test_a_cheaper_model_that_no_account_has_is_none(rows: JobRows) -> None:
     spend(rows, 0.5)
-    budgets = DailyBudgets(agent_usd=0.5, fallback_model="gemini/cheap")
+    budgets = BudgetSettings(day_usd=0, agent_day_usd=0.5, fallback_model="gemini/cheap", on_limit="fallback")
     with pytest.raises(BudgetExceeded, match="of agent ada"):
         await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
 
 
 async def test_beyond_the_limit_of_everybody_no_cheaper_model_helps(rows: JobRows) -> None:
     spend(rows, 0.5)
-    budgets = DailyBudgets(day_usd=0.5, agent_usd=0.5, fallback_model="openai/cheap")
+    budgets = BudgetSettings(day_usd=0.5, agent_day_usd=0.5, fallback_model="openai/cheap", on_limit="fallback")
     with pytest.raises(BudgetExceeded):
         await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
 
 
 async def test_without_a_cheaper_model_an_agents_limit_refuses_only_the_agent(rows: JobRows) -> None:
     spend(rows, 0.5)
-    budgets = DailyBudgets(agent_usd=0.5)
+    budgets = BudgetSettings(day_usd=0, agent_day_usd=0.5)
     with pytest.raises(BudgetExceeded, match="of agent ada"):
         await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
     other = rows.add(agent=None)
@@ -278,7 +282,7 @@ async def calls_at_once(store: Store, jobs: list[str], usd: float = 1.0) -> list
             await settled()
             return costing(ESTIMATE)
 
-    client = guarded(store, Model(), DailyBudgets(day_usd=usd))
+    client = guarded(store, Model(), BudgetSettings(day_usd=usd))
     return await asyncio.gather(*(client.complete(request_for(job)) for job in jobs), return_exceptions=True)
 
 
@@ -340,7 +344,7 @@ def main(folder: Path, words: list[str]) -> None:
     """Be that process."""
     store = Store(folder / "maestro.db", Clock())
     if words[0] == DIES:
-        asyncio.run(guarded(store, Dies(), DailyBudgets(day_usd=1)).complete(request_for(words[1])))
+        asyncio.run(guarded(store, Dies(), BudgetSettings(day_usd=1)).complete(request_for(words[1])))
     sys.stdout.write(READY)
     sys.stdout.flush()
     sys.stdin.readline()

@@ -5,19 +5,19 @@ import pytest
 from maestro.domain.llm.budgets import (
     BudgetLimit,
     BudgetScope,
-    DailyBudgets,
     Payer,
     SpendingLevel,
     exceeded_limit,
     limits_of,
 )
+from maestro.domain.settings.llm import BudgetSettings
 
-EVERY = DailyBudgets(day_usd=10, agent_usd=4, client_usd=3, conversation_usd=1)
+EVERY = BudgetSettings(day_usd=10, agent_day_usd=4, client_day_usd=3, conversation_day_usd=1)
 PAYER = Payer(agent_id=7, agent="ada", client_id=8, client="Acme", conversation_id=9)
 DAY, AGENT = BudgetLimit(BudgetScope.DAY, "", 10), BudgetLimit(BudgetScope.AGENT, "7", 4, "ada")
 
 
-def shown(payer: Payer, budgets: DailyBudgets) -> dict[str, float]:
+def shown(payer: Payer, budgets: BudgetSettings) -> dict[str, float]:
     return {f"{limit.scope}:{limit.subject}": limit.usd for limit in limits_of(payer, budgets)}
 
 
@@ -34,12 +34,12 @@ def test_a_job_without_client_or_conversation_has_no_limit_there() -> None:
 )
 def test_a_limit_of_its_own_takes_the_place_of_the_general_one(own: dict[str, float], holds: dict[str, float]) -> None:
     payer = Payer(agent_id=7, client_id=8 if "client_usd" in own else None, **own)  # type: ignore[arg-type]
-    assert shown(payer, DailyBudgets(agent_usd=4, client_usd=3)) == holds
+    assert shown(payer, BudgetSettings(day_usd=0, agent_day_usd=4, client_day_usd=3)) == holds
 
 
 def test_zero_is_no_limit_in_either_place() -> None:
-    assert shown(Payer(agent_id=7, agent_usd=0), DailyBudgets(agent_usd=4)) == {}
-    assert shown(PAYER, DailyBudgets()) == {}
+    assert shown(Payer(agent_id=7, agent_usd=0), BudgetSettings(day_usd=0, agent_day_usd=4)) == {}
+    assert shown(PAYER, BudgetSettings(day_usd=0)) == {}
 
 
 @pytest.mark.parametrize(
