@@ -25,7 +25,7 @@ from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
-from maestro.domain.people.permissions import Person
+from maestro.domain.people.people import Person
 from maestro.store.cache import CachedRows
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -15,7 +15,7 @@ from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
-from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, access_refusal
+from maestro.domain.people.people import UNKNOWN_USER_REASONS, access_refusal
 from maestro.domain.precedence import priority_of
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store

@@ -37,7 +37,7 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
 from maestro.domain.memory.memory import FactCategory, read_fact
 from maestro.domain.messages import Address
-from maestro.domain.people.permissions import access_refusal as may_not_talk
+from maestro.domain.people.people import access_refusal as may_not_talk
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, keep_text

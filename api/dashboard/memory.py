@@ -13,8 +13,7 @@ from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
-from maestro.domain.memory.memory import FactCategory
-from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.memory import FactCategory, FactChange, FactFilter, NewFact, StateChange
 from maestro.operations.memory import MemoryQuery
 from maestro.store.transaction import Transaction
 

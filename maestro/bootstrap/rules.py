@@ -9,7 +9,7 @@ from datetime import timedelta
 from activities.routing import AnswerRules
 from maestro.chat import ChatService
 from maestro.domain.agents.agent import BusyMode
-from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.domain.redaction import SecretScanner
 from maestro.intake import IntakeRules
 from maestro.intake.access import AccessControl

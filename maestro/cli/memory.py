@@ -9,7 +9,7 @@ from maestro.bootstrap.rules import build_redaction
 from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, align_rows, listing
-from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
+from maestro.domain.memory.memory import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Page
 from maestro.operations.memory import MemoryOperations, MemoryQuery

@@ -9,8 +9,7 @@ from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.agents.routing import Route, route
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, new_notice_job
 from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
-from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, access_refusal, is_unknown
+from maestro.domain.people.people import AccessRules, DmPolicy, Person, PersonId, access_refusal, is_unknown
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
 from maestro.domain.settings.jobs import RoutingSettings

@@ -20,7 +20,7 @@ from maestro.domain.messages import (
     control_word,
     pairing_code,
 )
-from maestro.domain.people.permissions import AccessRules
+from maestro.domain.people.people import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
 from maestro.domain.settings.jobs import RoutingSettings

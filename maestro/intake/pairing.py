@@ -13,6 +13,8 @@ from maestro.domain.people.people import (
     MOST_GUESSES,
     MOST_GUESSES_OF_ALL,
     MOST_PENDING,
+    UNKNOWN_USER_REASONS,
+    DmPolicy,
     Draw,
     Invitation,
     Pairing,
@@ -20,7 +22,6 @@ from maestro.domain.people.people import (
     PersonId,
     new_code,
 )
-from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.intake.access import ReceivedMessage, add_notice, new_job, new_job_id, store_dropped
 from maestro.store.transaction import Transaction

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.llm.calls import CallState
-from maestro.domain.metrics import UNDER_WAY, MetricChanges
 from maestro.store.engine.database import WriteHistory
+from maestro.store.overviews.figures import UNDER_WAY, MetricChanges
 
 MOST_WORDS = 100
 LONGEST = 80

@@ -27,9 +27,9 @@ from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.llm.budgets import BudgetScope
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import BudgetExceeded
-from maestro.domain.metrics import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
 from maestro.domain.release import release
 from maestro.metrics.labels import LabelValues, MessageMetrics, ModelCallMetrics, StoreWriteMetrics
+from maestro.store.overviews.figures import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)

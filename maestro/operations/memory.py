@@ -6,15 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from maestro.domain.columns import LARGEST
-from maestro.domain.memory.views import (
-    FactChange,
-    FactFilter,
-    FactView,
-    MemoryPage,
-    NewFact,
-    StateChange,
-    StateView,
-)
+from maestro.domain.memory.memory import FactChange, FactFilter, FactView, MemoryPage, NewFact, StateChange, StateView
 from maestro.domain.redaction import Redact
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store

@@ -1,6 +1,6 @@
 """Doors for tests: an intake without a Maestro around it, and who may come in."""
 
-from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake.access import AccessControl
 

@@ -20,7 +20,7 @@ from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, Attachment, IncomingMessage, LaneKey
-from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.access import AccessControl

@@ -18,8 +18,7 @@ from maestro.domain.llm.models import estimate, estimate_messages, estimate_tool
 from maestro.domain.llm.prompts import Role
 from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Receipt
-from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import Person
+from maestro.domain.people.people import Person, PersonId
 from maestro.domain.skills.files import SkillSource
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows

@@ -17,8 +17,7 @@ from maestro.domain.connectors import BotInstance
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, new_notice_job
 from maestro.domain.messages import AcceptedMessage, Address, Addressing, FloodState, IncomingMessage
-from maestro.domain.people.people import MOST_GUESSES
-from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.people.people import MOST_GUESSES, AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake import Intake, IntakeRules

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import AcceptedMessage, Address, InboxRow, IncomingMessage
-from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.messages import TOO_LATE, UNKNOWN
 from tests.support.job_rows import JobRows

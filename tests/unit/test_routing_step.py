@@ -12,8 +12,7 @@ from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentSta
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
+from maestro.domain.people.people import UNKNOWN_USER_REASONS, AccessRules, DmPolicy, PersonId
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake.access import AccessControl

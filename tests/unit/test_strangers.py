@@ -15,8 +15,17 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, replay_refusal
 from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, pairing_code
-from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus, PersonId
-from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
+from maestro.domain.people.people import (
+    CODE_LENGTH,
+    CODE_LETTERS,
+    MOST_GUESSES,
+    MOST_PENDING,
+    UNKNOWN_USER_REASONS,
+    AccessRules,
+    DmPolicy,
+    PairingStatus,
+    PersonId,
+)
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
 from maestro.intake.messages import GUESSING, UNKNOWN_USER_TOO_FAST

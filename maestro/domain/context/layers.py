@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import tag_rules
 from maestro.domain.llm.models import estimate
-from maestro.domain.people.permissions import Person
+from maestro.domain.people.people import Person
 from maestro.domain.texts import NAME_CHARS, plain_line, quoted
 from maestro.domain.values import Value
 

@@ -15,8 +15,7 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.budgets import Client
 from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_of
-from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner
-from maestro.domain.people.permissions import Person
+from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner, Person
 from maestro.domain.questions.question import Question
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same

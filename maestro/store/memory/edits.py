@@ -8,8 +8,18 @@ from sqlmodel import col, func, not_, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.memory.likeness import search_terms
-from maestro.domain.memory.memory import CERTAIN, Fact, FactCategory, MemoryFact, MemoryState
-from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.memory import (
+    CERTAIN,
+    STATES,
+    Fact,
+    FactCategory,
+    FactChange,
+    FactFilter,
+    MemoryFact,
+    MemoryState,
+    NewFact,
+    StateChange,
+)
 from maestro.store.memory.memory import Memory, facts_with_words
 from maestro.store.users.audit import Audit
 

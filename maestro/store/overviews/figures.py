@@ -5,30 +5,105 @@ Each query finds its rows by an index, so its cost grows with the number of chan
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, case, func, select
 from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
-from maestro.domain.deliveries import Delivery
+from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.messages import InboxRow
-from maestro.domain.metrics import (
-    UNDER_WAY,
-    CallSample,
-    ConnectorSample,
-    DeliverySample,
-    EndedJob,
-    MetricMarks,
-    OpenJobs,
-)
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import batches
+
+UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
+"""The states of a chunk that its job is still sending."""
+
+
+@dataclass(frozen=True)
+class MetricMarks:
+    """The last row of each table at a moment; a job is identified by its position, because a resume changes it."""
+
+    inbox: int
+    position: int
+    call: int
+    delivery: int
+
+
+@dataclass(frozen=True)
+class OpenJobs:
+    """The status of each job that has not ended, by position, and the creation time of the oldest pending job."""
+
+    by_position: Mapping[int, JobStatus]
+    oldest_pending: datetime | None
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """The end of a job; ``error`` is a class name, ``took`` the time from its creation, waits included."""
+
+    status: JobStatus
+    error: str
+    took: timedelta
+
+
+@dataclass(frozen=True)
+class CallSample:
+    """An attempt at a model call; ``error`` is a class name, ``cost_usd`` is None if unknown."""
+
+    id: int
+    state: CallState
+    provider: str
+    model: str
+    error: str
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class DeliverySample:
+    """A chunk and its state."""
+
+    id: int
+    state: DeliveryState
+    platform: str
+
+
+@dataclass(frozen=True)
+class ConnectorSample:
+    """The last reported state of a connector."""
+
+    platform: str
+    account: str
+    state: str
+
+
+@dataclass(frozen=True)
+class MetricChanges:
+    """The open work now, and the events since the previous collection; each event is reported once.
+
+    ``ignored`` counts by reason the messages that were ignored before a job was created. ``spending`` is the cost of
+    all calls of today (UTC), with the reservations of calls in progress.
+    """
+
+    open_jobs: OpenJobs
+    calls_open: int
+    deliveries_open: int
+    connectors: Sequence[ConnectorSample]
+    received: Mapping[str, int]
+    ignored: Mapping[str, int]
+    ended: Sequence[EndedJob]
+    calls: Sequence[CallSample]
+    deliveries: Sequence[DeliverySample]
+    spending: SpendingLevel
 
 
 class MonitoringFigures(Repository):

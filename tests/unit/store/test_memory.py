@@ -9,8 +9,18 @@ import pytest
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, Fact, FactCategory, MemoryFact
-from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.memory import (
+    MAX_FACT_CHARS,
+    MAX_STATES,
+    MAX_VALUE_CHARS,
+    Fact,
+    FactCategory,
+    FactChange,
+    FactFilter,
+    MemoryFact,
+    NewFact,
+    StateChange,
+)
 from maestro.store.memory.memory import INDEX, MOST_STICKY, Memory
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows

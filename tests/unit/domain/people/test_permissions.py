@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import Person, access_refusal, is_unknown
+from maestro.domain.people.people import Person, PersonId, access_refusal, is_unknown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = PersonId("slack", "U:1")
