@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.context import memory_scope_of
 from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.context.history import redact_messages
 from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
     Compaction,
@@ -26,7 +27,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredR
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.memory import parse_facts
 from maestro.domain.precedence import Precedence
-from maestro.domain.redaction import Redact, keep_text, redact_messages
+from maestro.domain.redaction import Redact, keep_text
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

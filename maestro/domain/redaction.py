@@ -3,15 +3,13 @@
 See docs/decisions.md: redaction.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import re2  # type: ignore[import-untyped]  # re2 has no type hints
-
-from maestro.domain.llm.prompts import PromptMessage
 
 REDACTED = "[redacted]"
 """The mark in place of a secret."""
@@ -179,20 +177,3 @@ def redact_value(redact: Redact, key: str, value: str) -> str:
     """Return a value without secrets; it is scanned together with its key, which may mark it as a secret."""
     redacted, prefix = redact(f"{key}: {value}"), f"{key}: "
     return redacted.removeprefix(prefix) if redacted.startswith(prefix) else redact(value)
-
-
-def redact_messages(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
-    """Return the messages of a prompt without secrets.
-
-    A changed message loses its ``message_id``, because its text differs from the stored message.
-    """
-    return tuple(_redact_message(message, redact) for message in messages)
-
-
-def _redact_message(message: PromptMessage, redact: Redact) -> PromptMessage:
-    calls = tuple(call.model_copy(update={"arguments": redact(call.arguments)}) for call in message.tool_calls)
-    content = redact(message.content)
-    if content == message.content and calls == message.tool_calls:
-        return message
-    stable = message.stable if content[: message.stable] == message.content[: message.stable] else 0
-    return message.model_copy(update={"content": content, "tool_calls": calls, "message_id": None, "stable": stable})

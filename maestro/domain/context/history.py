@@ -13,6 +13,7 @@ from maestro.domain.conversations.conversation import MessageColumns, StoredMess
 from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut_to_tokens, estimate, shorten_to_tokens
 from maestro.domain.llm.prompts import ComposedTurn, ImageRef, PromptMessage, Role, ToolCall
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
+from maestro.domain.redaction import Redact
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 
 QUOTED_CHARS = 500
@@ -327,3 +328,20 @@ def _round_messages(tool_round: ToolRound, results: Sequence[ToolResult]) -> Ite
     yield PromptMessage(role=Role.ASSISTANT, content=tool_round.content, tool_calls=tool_round.calls)
     for call, result in zip(tool_round.calls, results, strict=True):
         yield PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
+
+
+def redact_messages(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
+    """Return the messages of a prompt without secrets.
+
+    A changed message loses its ``message_id``, because its text differs from the stored message.
+    """
+    return tuple(_redact_message(message, redact) for message in messages)
+
+
+def _redact_message(message: PromptMessage, redact: Redact) -> PromptMessage:
+    calls = tuple(call.model_copy(update={"arguments": redact(call.arguments)}) for call in message.tool_calls)
+    content = redact(message.content)
+    if content == message.content and calls == message.tool_calls:
+        return message
+    stable = message.stable if content[: message.stable] == message.content[: message.stable] else 0
+    return message.model_copy(update={"content": content, "tool_calls": calls, "message_id": None, "stable": stable})

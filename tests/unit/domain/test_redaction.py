@@ -2,8 +2,9 @@
 
 import pytest
 
+from maestro.domain.context.history import redact_messages
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.domain.redaction import REDACTED, ScanRules, keep_text, redact_messages, redact_value, redactor
+from maestro.domain.redaction import REDACTED, ScanRules, keep_text, redact_value, redactor
 from tests.support.scanning import SECRET, Marker, without
 
 
