@@ -208,10 +208,7 @@ def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None)
 def connector_page(
     bots: Sequence[BotInstance], agents: Mapping[int, str], reported: Sequence[ConnectorStatus]
 ) -> ConnectorPage:
-    """Return the view of all connectors.
-
-    The web connector has no row among ``bots``; it is shown as configured.
-    """
+    """Return the view of all connectors. The web connector has no row among ``bots``; it is shown as configured."""
     statuses = {(status.platform, status.account): status for status in reported}
     rows = {(bot.platform, bot.account): bot for bot in bots}
     for platform, account in statuses.keys() - rows.keys():

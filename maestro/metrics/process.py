@@ -1,10 +1,14 @@
-"""All metrics of one process in the text format of Prometheus, including those that are read from the store."""
+"""All metrics of one process in the text format of Prometheus, including those that are read from the store.
 
-import platform
+The values of labels are limited, because Prometheus keeps each new series for weeks.
+"""
+
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from platform import python_version
 from threading import Lock
 
 import structlog
@@ -21,15 +25,17 @@ from prometheus_client import (
     generate_latest,
 )
 
+from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import Quarantined, StoreBusy
 from maestro.domain.health import OK
 from maestro.domain.jobs.job import OPEN, JobStatus
-from maestro.domain.llm.budgets import BudgetScope
+from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.release import release
-from maestro.metrics.labels import LabelValues, MessageMetrics, ModelCallMetrics, StoreWriteMetrics
-from maestro.store.overviews.figures import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
+from maestro.store.engine.database import WriteHistory
+from maestro.store.overviews.figures import UNDER_WAY, CallSample, DeliverySample, EndedJob, OpenJobs
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -38,7 +44,34 @@ ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 """The upper limits of the histogram's buckets for the duration of a step, in seconds."""
 
+MOST_WORDS = 100
+LONGEST = 80
+"""The most characters of a label's value; a longer name is cut."""
+OTHER = "other"
+UNKNOWN = "unknown"
+
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class MetricChanges:
+    """The open work now, and the events since the previous collection; each event is reported once.
+
+    ``ignored`` counts by reason the messages that were ignored before a job was created. ``spending`` is the cost of
+    all calls of today (UTC), with the reservations of calls in progress.
+    """
+
+    open_jobs: OpenJobs
+    calls_open: int
+    deliveries_open: int
+    connectors: Sequence[ConnectorStatus]
+    received: Mapping[str, int]
+    ignored: Mapping[str, int]
+    ended: Sequence[EndedJob]
+    calls: Sequence[CallSample]
+    deliveries: Sequence[DeliverySample]
+    spending: SpendingLevel
 
 
 class MetricCursor:
@@ -88,11 +121,28 @@ class MetricCursor:
         )
 
 
-class OpenJobMetrics:
-    """The instruments for open jobs."""
+class LabelValues:
+    """The values of one label: the first hundred texts; every later text becomes ``other``."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+
+    def value(self, text: str) -> str:
+        """Return the label value for a text; ``unknown`` for an empty text."""
+        value = text[:LONGEST] or UNKNOWN
+        if value in self._values or len(self._values) < MOST_WORDS:
+            self._values.add(value)
+            return value
+        return OTHER
+
+
+class JobMetrics:
+    """The instruments for jobs; ``max_pending`` returns the limit of pending jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
-        gauge = partial(Gauge, registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._max_pending = max_pending
+        self._errors = LabelValues()
         self._open = gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"])
         self._oldest = gauge(
             "maestro_jobs_oldest_pending_age_seconds",
@@ -101,24 +151,6 @@ class OpenJobMetrics:
         self._limit = gauge(
             "maestro_jobs_pending_limit", "Pending jobs beyond which new messages are refused (jobs.maxPending)."
         )
-        self._max_pending = max_pending
-
-    def update(self, jobs: OpenJobs, now: datetime) -> None:
-        """Set the number of open jobs, the age of the oldest pending job, and the limit of pending jobs."""
-        self._limit.set(self._max_pending())
-        counted = Tally(jobs.by_position.values())
-        for status in OPEN:
-            self._open.labels(status).set(counted[status])
-        age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0
-        self._oldest.set(max(age, 0))  # an age is not negative, even if the system clock was set back
-
-
-class EndedJobMetrics:
-    """The instruments for ended jobs."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        self._errors = LabelValues()
         self._ended = counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"])
         self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
         self._skipped = counter(
@@ -138,9 +170,15 @@ class EndedJobMetrics:
         self._failures.labels(self._errors.value(Quarantined.__name__))
         self._skipped.labels(self._errors.value(BudgetExceeded.__name__))
 
-    def update(self, jobs: Iterable[EndedJob]) -> None:
-        """Count the jobs by status and error, and observe the duration of completed jobs."""
-        for job in jobs:
+    def update(self, changes: MetricChanges, now: datetime) -> None:
+        """Set the figures of open jobs, count the ended jobs, and observe the duration of completed jobs."""
+        self._limit.set(self._max_pending())
+        counted, oldest = Tally(changes.open_jobs.by_position.values()), changes.open_jobs.oldest_pending
+        for status in OPEN:
+            self._open.labels(status).set(counted[status])
+        # An age is not negative, even if the system clock was set back.
+        self._oldest.set(max((now - oldest).total_seconds() if oldest else 0, 0))
+        for job in changes.ended:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
                 self._failures.labels(self._errors.value(job.error)).inc()
@@ -148,6 +186,132 @@ class EndedJobMetrics:
                 self._skipped.labels(self._errors.value(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
                 self._durations.observe(max(job.took.total_seconds(), 0))
+
+
+class ModelCallMetrics:
+    """The instruments that count rows of the ``llm_calls`` table."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._models, self._errors = LabelValues(), LabelValues()
+        self._open = gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.")
+        self._calls = counter(
+            "maestro_llm_calls",
+            "Ended attempts at model calls; interrupted: the process died, and the call is repeated.",
+            ["provider", "model", "outcome"],
+        )
+        self._failures = counter(
+            "maestro_llm_failures",
+            "Attempts at model calls that failed, by the class of their error.",
+            ["provider", "error"],
+        )
+        self._tokens = counter(
+            "maestro_llm_tokens",
+            "Tokens of answered model calls: input, output, and cached, which are input from the provider's cache.",
+            ["provider", "model", "direction"],
+        )
+        self._cost = counter(
+            "maestro_llm_cost_usd",
+            "US dollars of model calls with a known price; an interrupted call counts its estimated input.",
+            ["provider", "model", "outcome"],
+        )
+        self._spent = gauge(
+            "maestro_budget_spent_usd",
+            "US dollars that calls with a known price cost today (UTC); interrupted calls count by estimate.",
+        )
+        self._reserved = gauge("maestro_budget_reserved_usd", "US dollars that calls under way may cost at most.")
+
+    def update(self, changes: MetricChanges) -> None:
+        """Count the calls that ended; set the number of open calls, and today's spending and reservations."""
+        self._open.set(changes.calls_open)
+        self._spent.set(changes.spending.spent_usd)
+        self._reserved.set(changes.spending.reserved_usd)
+        for call in changes.calls:
+            # Provider and model come from the provider's answer, so the number of pairs is limited.
+            provider, _, model = self._models.value(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition(
+                "/"
+            )
+            site = (provider, model or provider)
+            self._calls.labels(*site, call.state).inc()
+            if call.cost_usd:
+                self._cost.labels(*site, call.state).inc(max(call.cost_usd, 0))
+            if call.state is CallState.ANSWERED:
+                self._tokens.labels(*site, "input").inc(call.input_tokens)
+                self._tokens.labels(*site, "output").inc(call.output_tokens)
+                self._tokens.labels(*site, "cached").inc(call.cached_tokens)
+            if call.state is CallState.FAILED:
+                self._failures.labels(provider, self._errors.value(call.error)).inc()
+
+
+class MessageMetrics:
+    """The instruments for rows of the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._platforms, self._reasons = LabelValues(), LabelValues()
+        self._received = counter(
+            "maestro_messages_received", "Messages received; a repeated delivery counts once.", ["platform"]
+        )
+        self._ignored = counter(
+            "maestro_messages_ignored", "Messages dropped at the intake, counted but not stored, by reason.", ["reason"]
+        )
+        self._open = gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.")
+        self._deliveries = counter(
+            "maestro_deliveries",
+            "Chunks of answers by their final state; unconfirmed: only the platform knows whether the chunk arrived.",
+            ["platform", "state"],
+        )
+        self._connectors = gauge(
+            "maestro_connector_state",
+            "The states of connectors: 1 for the state that a connector last reported.",
+            ["platform", "account", "state"],
+        )
+
+    def update(self, changes: MetricChanges) -> None:
+        """Count messages and chunks; set the number of open chunks and the states of connectors."""
+        for platform, messages in changes.received.items():
+            self._received.labels(self._platforms.value(platform)).inc(messages)
+        for reason, messages in changes.ignored.items():
+            self._ignored.labels(self._reasons.value(reason)).inc(messages)
+        self._open.set(changes.deliveries_open)
+        for chunk in changes.deliveries:
+            self._deliveries.labels(self._platforms.value(chunk.platform), chunk.state).inc()
+        self._connectors.clear()
+        for connector in changes.connectors:
+            self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
+            # Each series starts at 0 here, because Prometheus sees no increase in a series that starts at 1.
+            platform = self._platforms.value(connector.platform)
+            self._received.labels(platform)
+            for state in DeliveryState:
+                if state not in UNDER_WAY:
+                    self._deliveries.labels(platform, state)
+
+
+class StoreWriteMetrics:
+    """The instruments for the writes of this process to the store."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self._counted = WriteHistory()
+        self._succeeded = Gauge(
+            "maestro_store_last_write_timestamp_seconds",
+            "When a write of this process to the store last succeeded, in seconds since 1970; 0 before the first.",
+            registry=registry,
+        )
+        self._failures = counter(
+            "maestro_store_write_failures",
+            "Failed writes of this process: the store was locked for too long, or its disk was full.",
+        )
+        self._replaced = counter(
+            "maestro_store_writers_replaced", "Writing connections of this process that were lost and replaced."
+        )
+
+    def update(self, history: WriteHistory) -> None:
+        """Count the failures and replaced connections since the last update."""
+        self._succeeded.set(history.succeeded_at)
+        self._failures.inc(history.failures - self._counted.failures)
+        self._replaced.inc(history.replaced - self._counted.replaced)
+        self._counted = history
 
 
 class ProcessMetrics:
@@ -163,8 +327,7 @@ class ProcessMetrics:
         self._clock = clock
         self._reading = Lock()
         self._cursor = MetricCursor(store)
-        self._waiting = OpenJobMetrics(registry, max_pending)
-        self._ended = EndedJobMetrics(registry)
+        self._jobs = JobMetrics(registry, max_pending)
         self._calls = ModelCallMetrics(registry)
         self._traffic = MessageMetrics(registry)
         self._steps = Histogram(
@@ -188,7 +351,7 @@ class ProcessMetrics:
             registry=registry,
         )
         Info("maestro_build", "The versions of Maestro and Python, and the command.", registry=registry).info(
-            {"version": release(), "command": command, "python": platform.python_version()}
+            {"version": release(), "command": command, "python": python_version()}
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
@@ -210,8 +373,7 @@ class ProcessMetrics:
             self._writes.update(self._store.writes)
             try:
                 changes = self._cursor.read()
-                self._waiting.update(changes.open_jobs, self._clock())
-                self._ended.update(changes.ended)
+                self._jobs.update(changes, self._clock())
                 self._calls.update(changes)
                 self._traffic.update(changes)
             except StoreBusy as error:

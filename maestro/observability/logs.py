@@ -1,7 +1,4 @@
-"""The log: events of Maestro and of libraries in one form, without secrets.
-
-See docs/decisions.md: redaction.
-"""
+"""The log: events of Maestro and of libraries in one form, without secrets (docs/decisions.md: redaction)."""
 
 import json
 import logging

@@ -1,7 +1,4 @@
-"""The settings as operators see and change them, without secrets.
-
-See docs/decisions.md: secrets at rest.
-"""
+"""The settings as operators see and change them, without secrets (docs/decisions.md: secrets at rest)."""
 
 import json
 import re

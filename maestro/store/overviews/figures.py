@@ -15,7 +15,6 @@ from sqlmodel import col
 
 from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
-from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import ConnectorStatus
@@ -75,35 +74,6 @@ class DeliverySample:
     id: int
     state: DeliveryState
     platform: str
-
-
-@dataclass(frozen=True)
-class ConnectorSample:
-    """The last reported state of a connector."""
-
-    platform: str
-    account: str
-    state: str
-
-
-@dataclass(frozen=True)
-class MetricChanges:
-    """The open work now, and the events since the previous collection; each event is reported once.
-
-    ``ignored`` counts by reason the messages that were ignored before a job was created. ``spending`` is the cost of
-    all calls of today (UTC), with the reservations of calls in progress.
-    """
-
-    open_jobs: OpenJobs
-    calls_open: int
-    deliveries_open: int
-    connectors: Sequence[ConnectorSample]
-    received: Mapping[str, int]
-    ignored: Mapping[str, int]
-    ended: Sequence[EndedJob]
-    calls: Sequence[CallSample]
-    deliveries: Sequence[DeliverySample]
-    spending: SpendingLevel
 
 
 class MonitoringFigures(Repository):
@@ -190,12 +160,9 @@ class MonitoringFigures(Repository):
         )
         return {delivery_id for delivery_id in ids if delivery_id is not None}
 
-    def connectors(self) -> Sequence[ConnectorSample]:
+    def connectors(self) -> Sequence[ConnectorStatus]:
         """Return the last reported state of each connector."""
-        rows = self._session.execute(
-            select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
-        )
-        return [ConnectorSample(*row) for row in rows]
+        return self._session.scalars(select(ConnectorStatus)).all()
 
     def _last_key(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0

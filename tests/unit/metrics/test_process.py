@@ -15,8 +15,7 @@ from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.labels import LONGEST, MOST_WORDS, LabelValues
-from maestro.metrics.process import ProcessMetrics
+from maestro.metrics.process import LONGEST, MOST_WORDS, LabelValues, ProcessMetrics
 from maestro.store.store import Store
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.scraping import Scrape
