@@ -28,7 +28,6 @@ from api.dashboard.agents import versions as agent_versions
 from api.dashboard.jobs import batches as batch_pages
 from api.dashboard.jobs import job as job_pages
 from api.dashboard.jobs import pages as job_list
-from api.dashboard.jobs import replay as replay_pages
 from api.front import FrontDoor
 from api.guards import RequestAccess
 from api.parts import ApiParts
@@ -73,7 +72,6 @@ ROUTERS = (
     batch_pages.router,  # before job_pages, so that the path "batches" is not read as a job id
     job_list.router,
     job_pages.router,
-    replay_pages.router,
     schedules.router,
     webhooks.router,
     usage.router,
