@@ -1,16 +1,15 @@
 """The page of jobs: counts by status, a filter, and failures grouped by error."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.dashboard.forms import moment_with_zone
+from api.dashboard.forms import moment_with_zone, read_filters
 from api.dashboard.pages import address, not_modified, render
 from api.dashboard.words import clock
 from api.guards import Parts, PasswordRoute
@@ -59,66 +58,10 @@ A text search counts as idle, because it reads every message.
 """
 GROUPS_REFRESH_MS = 5_000
 """Milliseconds between two refreshes of grouped failures, which read every failure."""
-BY_ERROR = "error"
 WEB = "web"
 """The built-in web platform, which ``platforms`` does not list."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
-
-
-class JobListQuery(BaseModel):
-    """The query parameters of the page, which the job filter validates.
-
-    ``age`` is one of ``AGES``, ``group`` is ``error`` to group failures. A form sends ``at`` without a time zone.
-    """
-
-    status: tuple[str, ...] = ()
-    kind: tuple[str, ...] = ()
-    agent: str = ""
-    platform: str = ""
-    account: str = ""
-    channel: str = ""
-    priority: str = ""
-    client: str = ""
-    conversation: str = ""
-    schedule: str = ""
-    webhook: str = ""
-    error: str = ""
-    step: str = ""
-    reason: str = ""
-    batch: str = ""
-    since: str = ""
-    until: str = ""
-    at: str = ""
-    q: str = ""
-    age: str = ""
-    group: str = ""
-    cursor: str = ""
-
-    def filter(self, now: datetime) -> JobFilter:
-        """Return the job filter; raises ``InvalidEdit`` for an invalid parameter."""
-        fields: dict[str, Any] = {name: value for name, value in self._filled() if name in JobFilter.model_fields}
-        if "at" in fields:
-            fields["at"] = moment_with_zone(fields["at"])
-        if self.age in AGES:
-            fields["since"] = now - AGES[self.age]
-        return read(JobFilter, fields)
-
-    def without_field(self) -> Mapping[str, str]:
-        """Return the filters for which the form has no field."""
-        return {
-            name: str(value)
-            for name, value in self._filled()
-            if name in JobFilter.model_fields and name not in FORM_FIELDS
-        }
-
-    def _filled(self) -> Iterator[tuple[str, Any]]:
-        for name, value in self:
-            if name in LISTS:
-                if words := tuple(filter(None, value)):
-                    yield name, words
-            elif value.strip() or (name in MAY_BE_EMPTY and name in self.model_fields_set):
-                yield name, value.strip()
 
 
 def page_of(filter_: JobFilter) -> str:
@@ -184,21 +127,27 @@ class JobListing:
 
 
 @router.get("")
-def show_jobs(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
+def show_jobs(request: Request, parts: Parts) -> Response:
     """List the jobs that match a filter, newest first, or the failed ones grouped by error."""
     same = not_modified(request)
     if same is not None:
         return same
+    query: dict[str, Any] = read_filters(request, (*JobFilter.model_fields, "age", "group", "cursor"))
+    query |= {name: tuple(filter(None, request.query_params.getlist(name))) for name in LISTS}
+    empty = MAY_BE_EMPTY & request.query_params.keys()
+    fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.all())
         try:
-            listing, problem = _read_listing(tx, query), None
+            filter_ = _job_filter(fields, query["age"], tx.now)
+            listing, problem = _read_listing(tx, filter_, query["group"], query["cursor"]), None
         except MaestroError as error:
             listing, problem = JobListing(JobFilter()), error
     return render(
         request,
         "jobs.html",
         query=query,
+        besides={name: text for name, text in fields.items() if name not in FORM_FIELDS},
         listing=listing,
         problem=problem,
         agents=agents,
@@ -220,9 +169,15 @@ def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
     return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
 
-def _read_listing(tx: Transaction, query: JobListQuery) -> JobListing:
-    filter_ = query.filter(tx.now)
-    if query.group == BY_ERROR:
+def _job_filter(fields: Mapping[str, Any], age: str, now: datetime) -> JobFilter:
+    """Return the job filter of an address, in which ``at`` may lack a time zone; raises ``InvalidEdit``."""
+    at = {"at": moment_with_zone(fields["at"])} if "at" in fields else {}
+    since = {"since": now - AGES[age]} if age in AGES else {}
+    return read(JobFilter, {**fields, **at, **since})
+
+
+def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) -> JobListing:
+    if group == "error":
         filter_ = filter_.model_copy(update={"status": ()})
         return JobListing(filter_, groups=group_failures(tx.jobs.counts.failures(filter_)).items, grouped=True)
     counts = tx.jobs.counts.statuses(filter_)
@@ -230,7 +185,7 @@ def _read_listing(tx: Transaction, query: JobListQuery) -> JobListing:
         # No job matches, so the list is not queried: for a text search that would read all messages once more.
         return JobListing(filter_, counts)
     try:
-        after = PageCursor.decode(query.cursor) if query.cursor else None
+        after = PageCursor.decode(cursor) if cursor else None
     except ValueError:
         raise InvalidEdit("this page of the list does not exist; go back to the first page") from None
     outages: list[Outage] = []
