@@ -96,14 +96,7 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
 
 
 def _render_page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
-    return render(
-        request,
-        "login.html",
-        status,
-        next=_own_page(next_page),
-        problem=problem,
-        left=left,
-    )
+    return render(request, "login.html", status, next=_own_page(next_page), problem=problem, left=left)
 
 
 async def _read_login(request: Request) -> Login:

@@ -32,13 +32,7 @@ from maestro.domain.schedules.edits import (
     ScheduleKind,
     SchedulePreviewRequest,
 )
-from maestro.domain.schedules.views import (
-    BackfillView,
-    SchedulePage,
-    SchedulePreview,
-    ScheduleState,
-    ScheduleView,
-)
+from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState, ScheduleView
 from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 PAGE = "/schedules"
@@ -132,11 +126,7 @@ def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
 
 
 def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
-    return submit(
-        operation,
-        lambda _: lead_back(PAGE),
-        lambda error: _render_page(request, form, error),
-    )
+    return submit(operation, lambda _: lead_back(PAGE), lambda error: _render_page(request, form, error))
 
 
 def _render_page(
@@ -246,11 +236,4 @@ def _backfill_page(
         schedule = parts_of(request).schedules.show(ref)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
-    return render(
-        request,
-        "schedule-backfill.html",
-        schedule=schedule,
-        form=form,
-        backfill=backfill,
-        problem=problem,
-    )
+    return render(request, "schedule-backfill.html", schedule=schedule, form=form, backfill=backfill, problem=problem)

@@ -40,14 +40,7 @@ GAP = 0.25
 FormatValue = Callable[[float], str]
 
 PAGE = "/usage"
-STACKS = (
-    UsageBy.AGENT,
-    UsageBy.MODEL,
-    UsageBy.ACCOUNT,
-    UsageBy.CLIENT,
-    UsageBy.PLATFORM,
-    UsageBy.PURPOSE,
-)
+STACKS = (UsageBy.AGENT, UsageBy.MODEL, UsageBy.ACCOUNT, UsageBy.CLIENT, UsageBy.PLATFORM, UsageBy.PURPOSE)
 """The ways to group the plot of costs and the second table."""
 PERIOD_FIELDS = ("since", "until")
 FILTERS = (*PERIOD_FIELDS, *(name for name in UsageFilter.model_fields if name not in PERIOD_FIELDS))

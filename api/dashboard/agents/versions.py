@@ -49,11 +49,7 @@ def show_version(request: Request, slug: str, number: Number, against: QueryRow 
 
 @router.post(f"{HISTORY_PAGE}/{{number}}/rollback")
 def roll_back(
-    request: Request,
-    slug: str,
-    number: Number,
-    reason: FormText = "",
-    force: Annotated[bool, Form()] = False,
+    request: Request, slug: str, number: Number, reason: FormText = "", force: Annotated[bool, Form()] = False
 ) -> Response:
     """Create a new version with the content of an earlier one, and redirect to the agent."""
     rollback = Rollback(version=number, reason=reason_of(reason), force=force)

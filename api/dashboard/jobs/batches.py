@@ -165,13 +165,7 @@ def _confirmation_page(request: Request, form: JobSelectionForm, problem: Maestr
     with parts.store.view() as tx:
         agents = [agent.slug for agent in tx.agents.active()]
     return render(
-        request,
-        "jobs-confirm.html",
-        form=form,
-        forecast=forecast,
-        problem=problem,
-        agents=agents,
-        origin=form.origin(),
+        request, "jobs-confirm.html", form=form, forecast=forecast, problem=problem, agents=agents, origin=form.origin()
     )
 
 
