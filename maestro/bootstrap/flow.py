@@ -46,8 +46,8 @@ from maestro.streaming import DraftStreamer
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Observe
 from temporal.dispatcher import Queues, RunSettings
+from temporal.engine import Interceptors, WorkerParts
 from temporal.journal import Journal, StepJournal, temporal_attempt
-from temporal.worker import Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10
 PLATFORM_BASE_SECONDS = 1.0

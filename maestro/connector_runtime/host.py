@@ -15,8 +15,7 @@ from maestro.installation.data_folder import FileLock
 from maestro.settings import Settings
 from maestro.store.store import Store
 from maestro.supervision import end, first_of
-from temporal.engine import Engine
-from temporal.worker import WorkerParts
+from temporal.engine import Engine, WorkerParts
 
 LOOK_SECONDS = 1.0
 

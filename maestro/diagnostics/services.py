@@ -35,8 +35,8 @@ from maestro.settings import PROVIDER_VARIABLES, AccountSettings, Settings, foun
 from maestro.settings.accounts import account_of, models_of, real_accounts
 from maestro.settings.addresses import endpoint_of
 from maestro.store.inspection import stored_accounts
-from temporal.diagnosis import diagnose
 from temporal.dispatcher import Queues
+from temporal.namespace import diagnose
 from temporal.server_process import HOST
 
 TEMPORAL_CHECK = "Temporal"

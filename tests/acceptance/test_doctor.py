@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.health import DiagnosisLevel
-from temporal.diagnosis import diagnose
 from temporal.endpoint import Endpoint
+from temporal.namespace import diagnose
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
 from tests.support.diagnosed import Report, doctor
 from tests.support.fresh_store import fresh_store

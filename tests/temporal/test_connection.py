@@ -21,9 +21,8 @@ from temporal.client import (
     find_trouble,
     watch_connection,
 )
-from temporal.endpoint import Endpoint, Tls
-from temporal.explanations import explain
-from temporal.worker import WorkerLoop, WorkerParts
+from temporal.endpoint import Endpoint, Tls, explain
+from temporal.engine import WorkerLoop, WorkerParts
 from tests.support.instance import free_port, until
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server, tls_gate
 

@@ -16,9 +16,8 @@ from temporalio.worker import Worker
 from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import connect
-from temporal.diagnosis import diagnose
 from temporal.endpoint import Endpoint, Tls
-from temporal.namespace import SEARCH_ATTRIBUTES, ensure_search_attributes, prepare
+from temporal.namespace import SEARCH_ATTRIBUTES, diagnose, ensure_search_attributes, prepare
 from tests.support.instance import free_port
 from tests.support.temporal_gate import key_gate, port_of, temporal_server, tls_gate
 

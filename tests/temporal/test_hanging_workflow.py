@@ -12,8 +12,8 @@ from temporalio.worker import Worker
 
 from temporal.client import connect
 from temporal.endpoint import Endpoint
+from temporal.engine import production_runner
 from temporal.sdk import ActivationExecutor
-from temporal.worker import production_runner
 from tests.support.temporal_gate import temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]

@@ -180,7 +180,7 @@ async def test_a_flow_that_no_longer_fits_gives_its_job_a_new_run(
             await person.say("caught by an update")
             await person.say("after the update")
             await maestro.until("SELECT 1 FROM job_steps WHERE state = 'failed'")
-        monkeypatch.setattr("temporal.worker.WORKFLOW_TYPES", (ChangedWorkflow,))
+        monkeypatch.setattr("temporal.engine.WORKFLOW_TYPES", (ChangedWorkflow,))
         await maestro.restart()
         jobs = await maestro.ended("updated", "completed", 2)
     assert [job["run"] for job in jobs] == [2, 1]
@@ -195,7 +195,7 @@ async def test_a_flow_that_always_fails_ends_its_job_and_the_person_hears_once(
 ) -> None:
     async with running_instance(tmp_path, start=False, jobs={"reconcileSeconds": 0.1}) as maestro:
         with monkeypatch.context() as broken:
-            broken.setattr("temporal.worker.WORKFLOW_TYPES", (BrokenWorkflow,))
+            broken.setattr("temporal.engine.WORKFLOW_TYPES", (BrokenWorkflow,))
             await maestro.start()
             async with maestro.client("broken") as person:
                 await person.say("doomed")

@@ -8,7 +8,7 @@ from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from temporal.client import DATA_CONVERTER
-from temporal.worker import WORKFLOW_TYPES
+from temporal.engine import WORKFLOW_TYPES
 from tests.histories.changed import CHANGED
 from tests.histories.record import FOLDER, SCENARIOS
 

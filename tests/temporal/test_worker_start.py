@@ -10,7 +10,7 @@ from temporalio.worker import Worker
 
 from temporal.client import connect
 from temporal.endpoint import Endpoint
-from temporal.worker import production_runner, release_workflows
+from temporal.engine import production_runner, release_workflows
 from tests.support.temporal_gate import temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]

@@ -7,8 +7,7 @@ import trustme
 
 from maestro.settings import load
 from maestro.settings.addresses import endpoint_of
-from temporal.endpoint import Endpoint
-from temporal.explanations import Cause, cause_of, explain
+from temporal.endpoint import Cause, Endpoint, cause_of, explain
 
 KEY = "the-right-key"
 
