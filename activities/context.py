@@ -1,15 +1,14 @@
-"""Builds the prompt of a message from stored parts.
+"""Builds the prompt of a job from stored parts: messages, tasks, memory and the agent's persona.
 
-See docs/decisions.md: memory scope.
-"""
+See docs/decisions.md: memory scope, delegation."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from temporalio import activity
 
-from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
 from maestro.domain.agent_chat import chat_addendum
 from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.conducting.conductor import outcomes_note
@@ -17,23 +16,97 @@ from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Kn
 from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
 from maestro.domain.context.layers import Colleague, Persona, build_persona, speaker_line
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage, conversation_key
-from maestro.domain.jobs.delegations import MAX_DEPTH
+from maestro.domain.jobs.delegations import (
+    ANSWER_PERSON,
+    MAX_DEPTH,
+    TaskResult,
+    background_text,
+    continuation_text,
+    results_text,
+    task_text,
+)
 from maestro.domain.jobs.flow import ContextOutcome
-from maestro.domain.jobs.job import Job, StepRef, edits_of, model_for
+from maestro.domain.jobs.job import Job, JobStatus, StepRef, edits_of, model_for
 from maestro.domain.jobs.replay import what_if_input
 from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import Person
+from maestro.domain.schedules.expressions import read_zone
 from maestro.store.cache import CachedRows
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+EVER = sys.maxsize
+"""A message id above all that exist, for a history without a limit."""
 
 HISTORY_ROWS = 500
 
 PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 """The messages to answer, oldest first; the history, newest first; and the outcomes of the last answer's tags."""
+
+
+def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
+    """Return the user turn of a prompt without a user's message: the task of a delegate, or of a job without a user.
+
+    See docs/decisions.md: delegation, schedules.
+    """
+    if job.parent_id is None:
+        schedule = tx.background.schedules.find(job.schedule)
+        return _user_turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
+    delegator = tx.jobs.delegations.lineage(job)[1]
+    user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
+    return _user_turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
+
+
+def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
+    """Return the task and earlier answers of a delegate that continues, newest first; empty for other jobs.
+
+    The other messages of the conversation belong to the delegator: a delegate that read them would take another agent's
+    words for its own.
+    """
+    turns: list[HistoryEntry] = []
+    for ancestor in tx.jobs.delegations.lineage(job)[1:]:
+        if ancestor.has_answer:
+            turns.append(_own_answer(tx, ancestor))
+        if ancestor.task:
+            return (*turns, task_turn(tx, ancestor))
+        turns.append(results_turn(tx, ancestor))
+    return ()
+
+
+def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
+    """Return the turn with the results for a delegator, once all tasks that it waits for have ended."""
+    results = [
+        TaskResult(
+            slug=tx.agents.read(task.agent_id).slug,
+            task=task.task,
+            answer=_own_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
+            status=last.status,
+        )
+        for task, last in tx.jobs.delegations.results(job.parent_id or "")
+    ]
+    origin = tx.jobs.delegations.background_origin(job)
+    return _user_turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
+
+
+def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
+    """Return the messages before the results of a delegator's tasks, newest first."""
+    result_jobs = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
+    newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
+    return [message for message in newest if message.job_id not in result_jobs]
+
+
+def _own_answer(tx: Transaction, job: Job) -> HistoryEntry:
+    if job.answer_id is None:
+        return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
+    message = tx.conversations.message(job.answer_id)
+    return HistoryEntry(Role.ASSISTANT, message.content, message.token_estimate, message.id)
+
+
+def _user_turn(text: str) -> HistoryEntry:
+    return HistoryEntry(Role.USER, text, estimate(text))
 
 
 def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:

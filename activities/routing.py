@@ -12,7 +12,7 @@ from temporalio import activity
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
-from maestro.domain.jobs.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome, TakeUpOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
 from maestro.domain.people.people import UNKNOWN_USER_REASONS, access_refusal
@@ -170,3 +170,29 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
         tx.jobs.merged.merge([*joining, *absorbed_ids], host.id)
         tx.conversations.supersede(tx.jobs.merged.without_delivery(absorbed_ids))
     return len(joining) + len(absorbed_ids)
+
+
+class DelegationActivities:
+    """Starts the jobs of tasks."""
+
+    def __init__(self, store: Store, typing: Typing) -> None:
+        self._store = store
+        self._typing = typing
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def take_up(self, ref: StepRef) -> TakeUpOutcome:
+        """Return the agent of the task; raises ``NoAgent`` when that agent was paused meanwhile."""
+        with self._store.begin() as tx:
+            job = tx.jobs.get(ref.job_id)
+            agent = tx.agents.get(job.agent_id)
+            require_active(agent)
+            has_user = job.inbox_id is not None
+            outcome = TakeUpOutcome(
+                agent=agent.slug,
+                conversation_id=job.conversation_id or 0,
+                heard=tx.jobs.delegations.delegator(job) is not None,
+                typing=has_user and self._typing.start(job.id, job.address),
+                asked=has_user,
+                precedence=tx.jobs.precedence_of(job),
+            )
+            return tx.jobs.steps.done(ref, outcome)

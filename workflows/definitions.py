@@ -13,15 +13,13 @@ with workflow.unsafe.imports_passed_through():
     from activities.closing import ClosingActivities
     from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
-    from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
-    from activities.delegation import DelegationActivities
+    from activities.conversations import ConversationActivities, PreparationActivities, TagActivities, WhatIfActivities
     from activities.delivery import DeliveryActivities
     from activities.media import MediaActivities, VoiceActivities
     from activities.model_calls import AnsweringActivities, LLMActivities
-    from activities.routing import RoutingActivities, TypingActivities
+    from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
     from activities.schedules import ScheduleActivities, ScriptActivities
     from activities.tools import ToolActivities
-    from activities.what_if import WhatIfActivities
     from maestro.domain.deliveries import DeliveryPurpose
     from maestro.domain.jobs.flow import (
         AnswerStep,

@@ -13,17 +13,15 @@ from typing import Any
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
-from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
-from activities.delegation import DelegationActivities
+from activities.conversations import ConversationActivities, PreparationActivities, TagActivities, WhatIfActivities
 from activities.delivery import DeliveryActivities, DeliveryParts
 from activities.media import MediaActivities, VoiceActivities
 from activities.model_calls import AnsweringActivities, AnswerSteps, LLMActivities, ModelRules
 from activities.questions import AskingRules
-from activities.routing import RoutingActivities, TypingActivities
+from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScriptActivities, ScriptRules
 from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
-from activities.what_if import WhatIfActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.delegation import DelegationActivities
 from activities.questions import AskingRules, ask_question
+from activities.routing import DelegationActivities
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.flow import ToolStep
