@@ -24,8 +24,7 @@ from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
-from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.models import Models
+from maestro.bootstrap.models import Models, build_chain
 from maestro.bootstrap.rules import answer_rules, build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope

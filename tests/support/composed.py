@@ -14,8 +14,8 @@ from pathlib import Path
 from unittest import mock
 
 from connectors.base import Connector
-from maestro.bootstrap import connectors
-from maestro.bootstrap.connectors import web_config
+from maestro.bootstrap import connect
+from maestro.bootstrap.connect import web_config
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
 from maestro.chat import ChatService
@@ -78,7 +78,7 @@ class CrashingUp(Up):
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return a context that can die."""
         CrashingContext.fuse = self._fuse
-        with mock.patch.object(connectors, "StoreContext", CrashingContext):
+        with mock.patch.object(connect, "StoreContext", CrashingContext):
             return super().build_context(store, dispatcher)
 
     def server_config(self) -> ServerConfig:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.models import Models, begin_library_import, build_models
+from maestro.bootstrap.models import Models, begin_library_import, build_chain, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.rules import build_redaction
 from maestro.domain.agents.edits import NewAgent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maestro.bootstrap.connectors import web_config
+from maestro.bootstrap.connect import web_config
 from maestro.bootstrap.up import Up
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store

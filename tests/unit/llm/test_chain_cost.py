@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.models import Models
+from maestro.bootstrap.models import Models, build_chain
 from maestro.bootstrap.rules import build_redaction
 from maestro.domain.agent_chat import HUMAN
 from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
