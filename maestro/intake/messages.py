@@ -25,7 +25,7 @@ from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.domain.texts import storable
-from maestro.intake import answers, control_words, pairing
+from maestro.intake import commands, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, add_notice, new_job_id, store_dropped
 from maestro.intake.pairing import PairingRules
 from maestro.store.conversations.inbox import IntakeState
@@ -159,7 +159,7 @@ class Intake:
         content = received.message.content
         may_answer = state.asking or "#" in content  # an answer to a question of another lane has a number sign
         command = control_word(content) or pairing_code(content)
-        meant = command or (answers.read_answer(tx, received) if may_answer else None)
+        meant = command or (commands.read_answer(tx, received) if may_answer else None)
         ignored = self._ignore_reason(tx, received, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
@@ -169,7 +169,7 @@ class Intake:
             raise backlog
         job = self._handle(tx, received, meant)
         if backlog is not None:
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=commands.UNSAID))
         accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
@@ -222,7 +222,7 @@ class Intake:
 
     def _makes_room(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> bool:
         obeyed = meant is ControlWord.STOP and received.refusing_policy is None and self._refusal(tx, received) is None
-        return obeyed and control_words.can_stop(tx, received)
+        return obeyed and commands.can_stop(tx, received)
 
     def _refusal(self, tx: Transaction, received: ReceivedMessage) -> str | None:
         return self._access.refusal(tx, received.message, received.binding, received.person)
@@ -243,9 +243,9 @@ class Intake:
         if refusal is not None:
             return store_dropped(tx, received, refusal)
         return (
-            control_words.execute(tx, received, meant)
+            commands.execute_control_word(tx, received, meant)
             if isinstance(meant, ControlWord)
-            else answers.record_answer(tx, received, meant)
+            else commands.record_answer(tx, received, meant)
         )
 
     def _slow_down(self, tx: Transaction, received: ReceivedMessage, *, waits: bool) -> Job:
