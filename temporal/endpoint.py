@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 
 from temporalio.service import RPCError, TLSConfig
 
@@ -73,26 +73,79 @@ def _check_pem(text: str, setting: str, kind: str) -> None:
 
 
 class Cause(Enum):
-    """The cause why Temporal cannot be used."""
+    """The cause why Temporal cannot be used: the problem and its fix, without a full stop and without secrets."""
 
-    NOBODY_LISTENS = auto()
-    NO_SUCH_HOST = auto()
-    NO_WAY_THERE = auto()
-    SILENT = auto()
-    CUT_OFF = auto()
-    SPEAKS_PLAIN_TEXT = auto()
-    UNTRUSTED = auto()
-    WRONG_NAME = auto()
-    OUTDATED_CERTIFICATE = auto()
-    OUR_CERTIFICATE_REFUSED = auto()
-    OUR_CERTIFICATE_UNUSABLE = auto()
-    UNAUTHENTICATED = auto()
-    DENIED = auto()
-    NO_NAMESPACE = auto()
-    NOT_TEMPORAL = auto()
-    TOO_MUCH = auto()
-    NOT_READY = auto()
-    UNKNOWN = auto()
+    NOBODY_LISTENS = "Nothing listens at {at}", "start the Temporal server there, or correct temporal.address"
+    NO_SUCH_HOST = (
+        "The name {host} of temporal.address does not resolve",
+        "correct temporal.address, or the name service of this machine",
+    )
+    NO_WAY_THERE = (
+        "No network route leads from this machine to {at}",
+        "correct temporal.address, or the network and its firewalls",
+    )
+    SILENT = (
+        "Nothing answers at {at}",
+        "check that a Temporal server runs there and that no firewall blocks it, or correct temporal.address",
+    )
+    CUT_OFF = (
+        "The server at {at} accepts connections and closes them at once",
+        "have temporal.tlsCert and tlsKey made by an authority that the server trusts; if that is no Temporal server, "
+        "correct temporal.address",
+    )
+    SPEAKS_PLAIN_TEXT = (
+        "The server at {at} speaks plain text, and temporal.tls asks for TLS",
+        "set temporal.tls to false, or give temporal.address the port that speaks TLS, and start again",
+    )
+    UNTRUSTED = (
+        "The certificate of {at} is not made by an authority that this machine trusts",
+        "set temporal.tlsCa to the PEM of that authority and start again",
+    )
+    WRONG_NAME = (
+        "The certificate of {at} is made for another name",
+        "set temporal.tlsServerName to a name in that certificate, or correct temporal.address, and start again",
+    )
+    OUTDATED_CERTIFICATE = (
+        "The certificate of {at} has expired or is not valid yet",
+        "have the server's certificate renewed, or set this machine's clock",
+    )
+    OUR_CERTIFICATE_REFUSED = (
+        "The server at {at} does not accept the client certificate, or requires one",
+        "set temporal.tlsCert and tlsKey to a valid pair made by an authority that the server trusts, and start again",
+    )
+    OUR_CERTIFICATE_UNUSABLE = (
+        "temporal.tlsCert and temporal.tlsKey cannot be used together",
+        "set both to one pair in PEM form, the key without a passphrase, and start again",
+    )
+    UNAUTHENTICATED = (
+        "Temporal at {at} requires authentication ({words})",
+        "set temporal.apiKey to an API key, or temporal.tlsCert and tlsKey to a certificate, and start again",
+    )
+    DENIED = (
+        "Temporal at {at} requires authentication for namespace '{namespace}'",
+        "set temporal.apiKey, or temporal.tlsCert and tlsKey, and start again",
+    )
+    NO_NAMESPACE = (
+        "Temporal at {at} has no namespace '{namespace}'",
+        "create the namespace with `maestro init` or `temporal operator namespace create -n {namespace}`, "
+        "or correct temporal.namespace",
+    )
+    NOT_TEMPORAL = (
+        "The server at {at} is not Temporal",
+        "correct temporal.address; Temporal's own port is 7233 unless it was changed; the Web UI has another port",
+    )
+    TOO_MUCH = (
+        "Temporal at {at} limits Maestro's requests ({words})",
+        "have the limits of namespace '{namespace}' raised; Maestro slows down meanwhile",
+    )
+    NOT_READY = (
+        "Temporal at {at} is not ready ({words})",
+        "wait a moment; if the problem stays, look into the server's own log",
+    )
+    UNKNOWN = (
+        "Temporal at {at} cannot be used ({words})",
+        "check temporal.address and the other settings of temporal, and look into the server's own log",
+    )
 
 
 @dataclass(frozen=True)
@@ -153,18 +206,33 @@ def explain(error: BaseException, endpoint: Endpoint) -> str:
 def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     """Return the problem that an error stands for, and its fix."""
     cause, words = cause_of(error), _short_message(error, endpoint)
+    has_certificate = endpoint.tls is not None and bool(endpoint.tls.cert)
+    found, fix = cause.value
     if endpoint.embedded and cause in _AWAY:
-        return Trouble(
-            f"The embedded Temporal server at {endpoint.address} does not answer",
-            "`maestro up` starts and restarts the server; if that fails, see logs/temporal.log in the data folder",
+        found = "The embedded Temporal server at {at} does not answer"
+        fix = "`maestro up` starts and restarts the server; if that fails, see logs/temporal.log in the data folder"
+    elif cause is Cause.UNAUTHENTICATED and endpoint.api_key:
+        state = "says that the API key has expired" if "expired" in words.lower() else "does not accept the API key"
+        found = f"Temporal at {{at}} {state} ({{words}})"
+        fix = (
+            "create a new key, put it where temporal.apiKey is read from and restart Maestro, which reads the key at "
+            "its start; if Temporal accepts the present key again, Maestro continues by itself"
         )
-    if cause is Cause.UNAUTHENTICATED:
-        return _unauthenticated(endpoint, words)
-    if cause is Cause.DENIED:
-        return _denied(endpoint)
-    if cause is Cause.CUT_OFF:
-        return _cut_off(endpoint)
-    found, fix = _TEXTS[cause]
+    elif cause is Cause.DENIED and (endpoint.api_key or has_certificate):
+        identity = "the API key (temporal.apiKey)" if endpoint.api_key else "the certificate (temporal.tlsCert)"
+        found = "Temporal at {at} denies access to namespace '{namespace}'"
+        fix = (
+            f"allow {identity} to describe that namespace and to write in it, or correct temporal.namespace; if it has "
+            "expired, replace it and restart Maestro"
+        )
+    elif cause is Cause.CUT_OFF and not has_certificate:
+        # A TLS server does not understand plain text, and a server that requires a client certificate closes a
+        # connection without one. Both only end the call, without a reason.
+        need, setting = "TLS", "temporal.tls to true"
+        if endpoint.tls is not None:
+            need, setting = "a client certificate", "temporal.tlsCert and temporal.tlsKey"
+        advice = f"if the server requires {need}, set {setting} and start again"
+        fix = f"{advice}; if that is no Temporal server, correct temporal.address"
     facts = {"at": endpoint.address, "host": endpoint.host, "namespace": endpoint.namespace, "words": words}
     return Trouble(found.format(**facts), fix.format(**facts))
 
@@ -196,114 +264,3 @@ def _short_message(error: BaseException, endpoint: Endpoint) -> str:
     if endpoint.api_key:
         words = words.replace(endpoint.api_key, "***")
     return words[:LONGEST_WORDS] or type(error).__name__
-
-
-def _unauthenticated(endpoint: Endpoint, words: str) -> Trouble:
-    if not endpoint.api_key:
-        return Trouble(
-            f"Temporal at {endpoint.address} requires authentication ({words})",
-            "set temporal.apiKey to an API key, or temporal.tlsCert and tlsKey to a certificate, and start again",
-        )
-    state = "says that the API key has expired" if "expired" in words.lower() else "does not accept the API key"
-    return Trouble(
-        f"Temporal at {endpoint.address} {state} ({words})",
-        "create a new key, put it where temporal.apiKey is read from and restart Maestro, which reads the key at its "
-        "start; if Temporal accepts the present key again, Maestro continues by itself",
-    )
-
-
-def _denied(endpoint: Endpoint) -> Trouble:
-    if endpoint.api_key:
-        identity = "the API key (temporal.apiKey)"
-    elif endpoint.tls is not None and endpoint.tls.cert:
-        identity = "the certificate (temporal.tlsCert)"
-    else:
-        return Trouble(
-            f"Temporal at {endpoint.address} requires authentication for namespace '{endpoint.namespace}'",
-            "set temporal.apiKey, or temporal.tlsCert and tlsKey, and start again",
-        )
-    return Trouble(
-        f"Temporal at {endpoint.address} denies access to namespace '{endpoint.namespace}'",
-        f"allow {identity} to describe that namespace and to write in it, or correct temporal.namespace; if it has "
-        "expired, replace it and restart Maestro",
-    )
-
-
-def _cut_off(endpoint: Endpoint) -> Trouble:
-    """Return problem and fix for a connection that the server closes at once, probably because of TLS settings.
-
-    A TLS server does not understand plain text, and a server that requires a client certificate closes a connection
-    without one. Both only end the call, without a reason.
-    """
-    found = f"The server at {endpoint.address} accepts connections and closes them at once"
-    fix = "have temporal.tlsCert and tlsKey made by an authority that the server trusts"
-    if endpoint.tls is None:
-        fix = "if the server requires TLS, set temporal.tls to true and start again"
-    elif not endpoint.tls.cert:
-        fix = "if the server requires a client certificate, set temporal.tlsCert and temporal.tlsKey and start again"
-    return Trouble(found, fix + "; if that is no Temporal server, correct temporal.address")
-
-
-_TEXTS = {
-    Cause.NOBODY_LISTENS: (
-        "Nothing listens at {at}",
-        "start the Temporal server there, or correct temporal.address",
-    ),
-    Cause.NO_SUCH_HOST: (
-        "The name {host} of temporal.address does not resolve",
-        "correct temporal.address, or the name service of this machine",
-    ),
-    Cause.NO_WAY_THERE: (
-        "No network route leads from this machine to {at}",
-        "correct temporal.address, or the network and its firewalls",
-    ),
-    Cause.SILENT: (
-        "Nothing answers at {at}",
-        "check that a Temporal server runs there and that no firewall blocks it, or correct temporal.address",
-    ),
-    Cause.SPEAKS_PLAIN_TEXT: (
-        "The server at {at} speaks plain text, and temporal.tls asks for TLS",
-        "set temporal.tls to false, or give temporal.address the port that speaks TLS, and start again",
-    ),
-    Cause.UNTRUSTED: (
-        "The certificate of {at} is not made by an authority that this machine trusts",
-        "set temporal.tlsCa to the PEM of that authority and start again",
-    ),
-    Cause.WRONG_NAME: (
-        "The certificate of {at} is made for another name",
-        "set temporal.tlsServerName to a name in that certificate, or correct temporal.address, and start again",
-    ),
-    Cause.OUTDATED_CERTIFICATE: (
-        "The certificate of {at} has expired or is not valid yet",
-        "have the server's certificate renewed, or set this machine's clock",
-    ),
-    Cause.OUR_CERTIFICATE_REFUSED: (
-        "The server at {at} does not accept the client certificate, or requires one",
-        "set temporal.tlsCert and tlsKey to a valid pair made by an authority that the server trusts, and start again",
-    ),
-    Cause.OUR_CERTIFICATE_UNUSABLE: (
-        "temporal.tlsCert and temporal.tlsKey cannot be used together",
-        "set both to one pair in PEM form, the key without a passphrase, and start again",
-    ),
-    Cause.NO_NAMESPACE: (
-        "Temporal at {at} has no namespace '{namespace}'",
-        "create the namespace with `maestro init` or `temporal operator namespace create -n {namespace}`, "
-        "or correct temporal.namespace",
-    ),
-    Cause.NOT_TEMPORAL: (
-        "The server at {at} is not Temporal",
-        "correct temporal.address; Temporal's own port is 7233 unless it was changed; the Web UI has another port",
-    ),
-    Cause.TOO_MUCH: (
-        "Temporal at {at} limits Maestro's requests ({words})",
-        "have the limits of namespace '{namespace}' raised; Maestro slows down meanwhile",
-    ),
-    Cause.NOT_READY: (
-        "Temporal at {at} is not ready ({words})",
-        "wait a moment; if the problem stays, look into the server's own log",
-    ),
-    Cause.UNKNOWN: (
-        "Temporal at {at} cannot be used ({words})",
-        "check temporal.address and the other settings of temporal, and look into the server's own log",
-    ),
-}
