@@ -7,13 +7,12 @@ import asyncio
 import ctypes
 import functools
 import importlib
-import inspect
 import logging
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
@@ -38,13 +37,6 @@ CHECKS_PER_HANG = 2
 """How often the watchdog looks at an activation before it interrupts it."""
 THREADS = 500
 """The SDK's own limit of threads for activations; they are used once an activation has hung."""
-
-PARAMETERS = {
-    "decode_activation": ("activation", "data_converter", "decode_headers", "storage_concurrency_limit"),
-    "encode_completion": ("completion", "data_converter", "encode_headers", "storage_concurrency_limit"),
-    "create": ("instance", "context_free_dc", "workflow_context_dc", "workflow_context"),
-}
-"""The names and parameters of the SDK's functions that are replaced."""
 
 QUIET = "ERROR"
 OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
@@ -146,14 +138,14 @@ class ActivationExecutor(ThreadPoolExecutor):
     def __init__(self, hang_seconds: float = HANG_SECONDS) -> None:
         super().__init__(THREADS, thread_name_prefix="activation")
         self._watchdog = Watchdog(hang_seconds)
-        self._is_known = is_known_runtime()
+        self._is_known = version("temporalio") == SDK_VERSION
         if not self._is_known:
             log.warning("activations.in_threads", sdk=version("temporalio"), known=SDK_VERSION)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run the function in the next iteration of the running event loop.
 
-        After a hang, and with unknown versions of the SDK or Python, the function runs in a thread, as in the SDK.
+        After a hang, and with another version of the SDK, the function runs in a thread, as in the SDK.
         """
         if self._watchdog.hangs or not self._is_known:
             return super().submit(fn, *args, **kwargs)
@@ -193,24 +185,6 @@ class ActivationExecutor(ThreadPoolExecutor):
         super().shutdown(wait, cancel_futures=cancel_futures)
 
 
-def is_known_runtime() -> bool:
-    """Return whether the SDK and Python have the internals that activations on the event loop rely on."""
-    private = (asyncio, "_set_running_loop"), (sys, "_current_frames"), (ctypes.pythonapi, "PyThreadState_SetAsyncExc")
-    return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _passes_futures_on()
-
-
-def _passes_futures_on() -> bool:
-    """Return whether ``loop.run_in_executor`` returns an asyncio future unchanged."""
-    loop = asyncio.new_event_loop()
-    try:
-        future = loop.create_future()
-        return asyncio.wrap_future(cast("Future[Any]", future), loop=loop) is future
-    except (AssertionError, TypeError):
-        return False
-    finally:
-        loop.close()
-
-
 def _raise_in_thread(thread_id: int, error: type[BaseException]) -> None:
     """Raise an exception in a thread at one of its next instructions."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
@@ -230,44 +204,21 @@ def _clear_pending_hang() -> None:
 
 
 def skip_visits() -> bool:
-    """Replace functions of the SDK for the rest of the process; return False if the SDK has other functions.
+    """Replace functions of the SDK for the rest of the process; return False if the SDK has another version.
 
     The replacements visit payloads only if a codec has work to do.
     """
-    sdk = _functions_to_replace()
-    functions = [getattr(owner, name, None) for owner, name in sdk]
-    if not is_known(version("temporalio"), functions):
+    if version("temporalio") != SDK_VERSION:
         log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
         return False
-    decode, encode, create, nothing_done = cast("list[Callable[..., Any]]", functions)
-    bridge.decode_activation = _skip_needless_visits(decode, nothing_done)
-    bridge.encode_completion = _skip_needless_visits(encode, nothing_done)
-    sdk[2][0].create = staticmethod(_share_converter(create))
+    # Imported only here, because another version of the SDK may lack these private modules.
+    workflow: Any = importlib.import_module("temporalio.worker._workflow")
+    storage: Any = importlib.import_module("temporalio.converter._extstore")
+    converter, nothing_done = workflow._CommandAwareDataConverter, storage.StorageOperationMetrics
+    bridge.decode_activation = _skip_needless_visits(bridge.decode_activation, nothing_done)
+    bridge.encode_completion = _skip_needless_visits(bridge.encode_completion, nothing_done)
+    converter.create = staticmethod(_share_converter(converter.create))
     return True
-
-
-def _functions_to_replace() -> list[tuple[Any, str]]:
-    """Return the modules or classes of the SDK with the functions to replace, and the functions' names."""
-    workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
-    converter = getattr(workflow, "_CommandAwareDataConverter", None)
-    return [
-        (bridge, "decode_activation"),
-        (bridge, "encode_completion"),
-        (converter, "create"),
-        (storage, "StorageOperationMetrics"),
-    ]
-
-
-def _module(name: str) -> Any:
-    with suppress(ImportError):
-        return importlib.import_module(name)
-
-
-def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
-    """Return whether these are the functions that may be replaced; the last one creates a skipped visit's result."""
-    *replaced, nothing_done = functions
-    parameters = {each.__name__: tuple(inspect.signature(each).parameters) for each in replaced if each is not None}
-    return sdk_version == SDK_VERSION and parameters == PARAMETERS and nothing_done is not None
 
 
 def _skip_needless_visits(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from temporalio.worker._workflow import _CommandAwareDataConverter
 
 from temporal import sdk
 from temporal.client import DATA_CONVERTER
-from temporal.sdk import SDK_VERSION, is_known, skip_visits
+from temporal.sdk import SDK_VERSION, skip_visits
 
 
 class Counting(PayloadCodec):
@@ -87,20 +87,4 @@ def test_another_version_of_the_sdk_does_its_own_work(monkeypatch: pytest.Monkey
     with capture_logs() as logs:
         assert not skip_visits()
     assert bridge.decode_activation is before
-    assert [line["event"] for line in logs] == ["sdk.unknown"]
-
-
-def test_a_function_with_other_parameters_is_not_replaced() -> None:
-    def decode_activation(activation: object) -> None: ...
-
-    functions = (decode_activation, bridge.encode_completion, _CommandAwareDataConverter.create, dict)
-    assert not is_known(SDK_VERSION, functions)
-
-
-@pytest.mark.usefixtures("own")
-def test_an_sdk_without_the_private_modules_does_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is looked for where it was; nothing of it is imported when our module is."""
-    monkeypatch.setattr(sdk, "_module", lambda _: None)
-    with capture_logs() as logs:
-        assert not skip_visits()
     assert [line["event"] for line in logs] == ["sdk.unknown"]
