@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import AWAY, check_namespace, connect, connection_warnings
-from temporal.endpoint import Cause, Endpoint, cause_of, explain, trouble_of
+from temporal.endpoint import Cause, Endpoint, Trouble, cause_of, explain, trouble_of
 
 SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
 """The search attributes of workflows, all of type Keyword; the embedded server's SQLite store has room for ten."""
@@ -77,24 +77,20 @@ class Shortfall:
     """The present type of each attribute with a wrong type, as the program ``temporal`` writes types."""
 
 
-def compare_attributes(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
-    """Compare the search attributes of a namespace with those that Maestro needs."""
+async def find_shortfall(client: Client, namespace: str) -> Shortfall:
+    """Return which search attributes are missing or have another type; raises the errors of the SDK."""
+    listed = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
+    )
+    known = listed.custom_attributes
     return Shortfall(
         missing=tuple(name for name in SEARCH_ATTRIBUTES if name not in known),
         mistyped={
             name: IndexedValueType.Name(known[name]).removeprefix("INDEXED_VALUE_TYPE_").title().replace("_", "")
             for name in SEARCH_ATTRIBUTES
-            if known.get(name, KEYWORD) != KEYWORD
+            if name in known and known[name] != KEYWORD
         },
     )
-
-
-async def find_shortfall(client: Client, namespace: str) -> Shortfall:
-    """Return which search attributes are missing or have another type; raises the errors of the SDK."""
-    known = await client.operator_service.list_search_attributes(
-        ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
-    )
-    return compare_attributes(known.custom_attributes)
 
 
 async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
@@ -114,9 +110,9 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
             f"have an administrator run `{create_command(namespace)}`."
         ) from None
     if difference.mistyped:
+        trouble = mistyped_trouble(difference, namespace)
         raise TemporalUnavailable(
-            f"Namespace {namespace} has {mistyped_text(difference)}, and no message can be started: "
-            f"{mistyped_fix(difference, namespace)}."
+            f"Namespace {namespace} has {trouble.found}, and no message can be started: {trouble.fix}."
         )
     return difference.missing
 
@@ -137,20 +133,15 @@ def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -
     return f"temporal operator search-attribute create -n {namespace} {named} --type Keyword"
 
 
-def mistyped_text(difference: Shortfall) -> str:
-    """Return a text that names the attributes of another type."""
+def mistyped_trouble(difference: Shortfall, namespace: str) -> Trouble:
+    """Return the problem of search attributes with another type than Keyword, and its fix."""
     each = ", ".join(f"{name} of type {kind}" for name, kind in difference.mistyped.items())
-    return f"the search attribute {each} instead of Keyword"
-
-
-def mistyped_fix(difference: Shortfall, namespace: str) -> str:
-    """Return the text that says how to fix attributes of another type."""
-    names = tuple(difference.mistyped)
-    named = " ".join(f"--name {name}" for name in names)
+    named = " ".join(f"--name {name}" for name in difference.mistyped)
     remove = f"temporal operator search-attribute remove -n {namespace} {named} --yes"
-    return (
-        "set temporal.namespace to a namespace of Maestro's own, or replace them with "
-        f"`{remove}` and `{create_command(namespace, names)}`"
+    create = create_command(namespace, tuple(difference.mistyped))
+    return Trouble(
+        f"the search attribute {each} instead of Keyword",
+        f"set temporal.namespace to a namespace of Maestro's own, or replace them with `{remove}` and `{create}`",
     )
 
 
@@ -165,7 +156,8 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
         changes = await _prepare_namespace(client, endpoint, retention)
         added = await ensure_search_attributes(client, endpoint.namespace)
         if added:
-            await _retry_until_usable(lambda: _require_searchable(client, endpoint.namespace))
+            query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
+            await _retry_until_usable(lambda: _count_workflows(client, endpoint.namespace, query))
             changes.append(f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}.")
     except AWAY as error:
         raise TemporalUnavailable(explain(error, endpoint)) from None
@@ -209,17 +201,13 @@ async def _require_known(client: Client, namespace: str) -> None:
     """Raise an error while a part of the server does not know the namespace yet."""
     await check_namespace(client, namespace)
     await find_shortfall(client, namespace)
-    await client.workflow_service.count_workflow_executions(
-        CountWorkflowExecutionsRequest(namespace=namespace), timeout=_REQUEST_TIMEOUT
-    )
+    await _count_workflows(client, namespace)
 
 
-async def _require_searchable(client: Client, namespace: str) -> None:
-    """Raise an error while the search attributes cannot be used yet."""
-    query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
-    await client.workflow_service.count_workflow_executions(
-        CountWorkflowExecutionsRequest(namespace=namespace, query=query), timeout=_REQUEST_TIMEOUT
-    )
+async def _count_workflows(client: Client, namespace: str, query: str = "") -> None:
+    """Raise an error while workflows of the namespace cannot be found, such as by a search attribute of the query."""
+    request = CountWorkflowExecutionsRequest(namespace=namespace, query=query)
+    await client.workflow_service.count_workflow_executions(request, timeout=_REQUEST_TIMEOUT)
 
 
 async def _retry_until_usable(ask: Callable[[], Awaitable[None]]) -> None:
@@ -295,8 +283,8 @@ async def _diagnose_attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
         fix = f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`"
     else:
         if shortfall.mistyped:
-            level, found = DiagnosisLevel.BROKEN, f"there is {mistyped_text(shortfall)}"
-            fix = mistyped_fix(shortfall, endpoint.namespace)
+            trouble = mistyped_trouble(shortfall, endpoint.namespace)
+            level, found, fix = DiagnosisLevel.BROKEN, f"there is {trouble.found}", trouble.fix
         elif shortfall.missing:
             level, found = DiagnosisLevel.BROKEN, f"missing: {', '.join(shortfall.missing)}"
             fix = f"`maestro init` adds the missing ones, or `{create_command(endpoint.namespace, shortfall.missing)}`"
@@ -310,7 +298,13 @@ async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[
     except AWAY as error:
         reason = trouble_of(error, endpoint).found
         return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"the workers cannot be listed ({reason})")
-    return diagnose_pollers(queues, list(chain.from_iterable(pollers)))
+    alive = [poller for poller in chain.from_iterable(pollers) if poller.seen <= POLLER_COUNTS]
+    found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
+    if {poller.queue for poller in alive} >= set(queues):
+        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.FINE, found=found)
+    # A queue without pollers is only a note, because its process may be stopped.
+    fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
+    return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
 async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
@@ -321,16 +315,6 @@ async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> l
     answer = await client.workflow_service.describe_task_queue(request, timeout=ASK)
     now = datetime.now(UTC)
     return [Poller(queue, kind, each.identity, now - each.last_access_time.ToDatetime(UTC)) for each in answer.pollers]
-
-
-def diagnose_pollers(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
-    """Diagnose the pollers of each queue; a queue without pollers is only a note, since its process may be stopped."""
-    alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
-    found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
-    if {poller.queue for poller in alive} >= set(queues):
-        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.FINE, found=found)
-    fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
-    return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
 def _queue_text(queue: str, alive: Sequence[Poller]) -> str:
