@@ -5,8 +5,8 @@ from collections.abc import Callable
 from temporalio import activity
 from ulid import ULID
 
-from activities.routing import Typing
 from activities.schedules import pause_failing, skip_run
+from connectors.hub import TypingIndicators
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseStep, ParkStep, StatusOutcome
@@ -27,7 +27,11 @@ class ClosingActivities:
     """
 
     def __init__(
-        self, store: Store, typing: Typing, released: Callable[[], None], schedules: Callable[[], ScheduleSettings]
+        self,
+        store: Store,
+        typing: TypingIndicators,
+        released: Callable[[], None],
+        schedules: Callable[[], ScheduleSettings],
     ) -> None:
         self._store = store
         self._typing = typing

@@ -5,7 +5,7 @@ See docs/decisions.md: memory scope, delegation."""
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from temporalio import activity
 
@@ -29,7 +29,7 @@ from maestro.domain.jobs.flow import ContextOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef, edits_of, model_for
 from maestro.domain.jobs.replay import what_if_input
 from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
-from maestro.domain.llm.prompts import Role, ToolSpec
+from maestro.domain.llm.prompts import Role
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import Person
@@ -37,6 +37,7 @@ from maestro.domain.schedules.expressions import read_zone
 from maestro.store.cache import CachedRows
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.tools.registry import ToolRegistry
 
 EVER = sys.maxsize
 """A message id above all that exist, for a history without a limit."""
@@ -264,18 +265,6 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
     ]
 
 
-class ToolList(Protocol):
-    """The tools that are available."""
-
-    async def settled(self) -> None:
-        """Wait until the list of tools is known; return after a few seconds in any case."""
-        ...
-
-    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return the specifications, for the model, of the tools that an agent may call, by name."""
-        ...
-
-
 @dataclass(frozen=True)
 class ContextRules:
     """Settings: the context window of a model in tokens, the tools, and the default memory scope.
@@ -284,7 +273,7 @@ class ContextRules:
     """
 
     window: Callable[[str], int]
-    toolbox: ToolList
+    toolbox: ToolRegistry
     scope: MemoryScope
     chat: bool = False
 

@@ -18,36 +18,19 @@ from activities.chunks import (
     outgoing_content,
     store_chunks,
 )
-from activities.routing import Typing
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
-from connectors.hub import SendAction, hand_over
+from connectors.hub import ConnectorHub, SendAction, TypingIndicators, hand_over
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, keep_text
 from maestro.store.jobs.related import DependentRows
 from maestro.store.store import Store, committed, finished
 from maestro.store.transaction import Transaction
 
 LANE_POLL_SECONDS = 0.1
-
-
-class Connectors(Protocol):
-    """The connectors that run in this process."""
-
-    def holding(self, address: Address) -> Connector:
-        """Return the connector of an address's account; raises ``NotDispatched`` when another process has it."""
-        ...
-
-    def holds(self, address: Address) -> bool:
-        """Return whether this process has the connector of an address's account."""
-        ...
-
-    def report_refusal(self, address: Address, reason: str) -> None:
-        """Stop sending from an account that the platform no longer accepts."""
-        ...
 
 
 class AnswerStream(Protocol):
@@ -107,8 +90,8 @@ class DeliveryActivities:
     def __init__(
         self,
         store: Store,
-        connectors: Connectors,
-        typing: Typing,
+        connectors: ConnectorHub,
+        typing: TypingIndicators,
         released: Callable[[], None],
         parts: DeliveryParts,
     ) -> None:

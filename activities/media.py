@@ -8,8 +8,8 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.delivery import Connectors
 from connectors.base import Connector, FetchesMedia, FetchFailure, PermanentFetch
+from connectors.hub import ConnectorHub
 from maestro.domain.jobs.flow import MediaOutcome, VoiceOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import CallState
@@ -40,7 +40,7 @@ class MissingFiles:
 class MediaActivities:
     """Fetches files through the connector that received the message."""
 
-    def __init__(self, store: Store, files: MediaFolder, connectors: Connectors) -> None:
+    def __init__(self, store: Store, files: MediaFolder, connectors: ConnectorHub) -> None:
         self._store = store
         self._files = files
         self._connectors = connectors

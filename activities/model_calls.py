@@ -10,10 +10,9 @@ from typing import TypeVar
 
 from temporalio import activity
 
-from activities.context import ToolList
 from activities.conversations import GroupJournal, TagActivities
 from activities.delivery import DeliveryActivities, PreparedDelivery
-from activities.routing import Typing
+from connectors.hub import TypingIndicators
 from maestro.domain.context.history import ToolResult, build_round, build_tool_turns, limit_calls
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.flow import (
@@ -44,6 +43,7 @@ from maestro.store.jobs.related import ModelCaller
 from maestro.store.jobs.steps import OwnAttempt, StepAttempts, acting_for
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.tools.registry import ToolRegistry
 
 UNKNOWN_TOOL = "unknown"
 """The name in workflow histories of a tool that does not exist: a text that the model wrote must not appear there."""
@@ -59,7 +59,7 @@ class ModelRules:
     """
 
     max_output_tokens: int
-    toolbox: ToolList
+    toolbox: ToolRegistry
     window: Callable[[str], int]
     searched: bool = False
 
@@ -67,7 +67,9 @@ class ModelRules:
 class LLMActivities:
     """Calls the model through the middleware chain."""
 
-    def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
+    def __init__(
+        self, store: Store, llm: ReplayGuard, typing: TypingIndicators, rules: Callable[[], ModelRules]
+    ) -> None:
         self._store = store
         self.chain = llm
         self._typing = typing

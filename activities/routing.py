@@ -3,38 +3,23 @@
 See docs/decisions.md: busy agents.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from temporalio import activity
 
+from connectors.hub import TypingIndicators
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome, TakeUpOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
-from maestro.domain.messages import Address, InboxRow, IncomingMessage
+from maestro.domain.messages import InboxRow, IncomingMessage
 from maestro.domain.people.people import UNKNOWN_USER_REASONS, access_refusal
 from maestro.domain.precedence import priority_of
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-
-
-class Typing(Protocol):
-    """Starts and stops the typing indicator in the background."""
-
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Start the indicator if this process has the connector; return whether it has.
-
-        ``seen`` are the platform's ids of messages to mark as read. An indicator that is already on stays on.
-        """
-        ...
-
-    def stop(self, job_id: str) -> None:
-        """Stop the indicator of a job; does nothing without one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,7 @@ class AnswerRules:
 class RoutingActivities:
     """Routes messages by pure rules over a snapshot of the store."""
 
-    def __init__(self, store: Store, typing: Typing, rules: Callable[[], AnswerRules]) -> None:
+    def __init__(self, store: Store, typing: TypingIndicators, rules: Callable[[], AnswerRules]) -> None:
         self._store = store
         self._typing = typing
         self._rules = rules
@@ -132,7 +117,7 @@ def require_active(agent: Agent) -> None:
 class TypingActivities:
     """Starts the typing indicator where routing runs in a process without the connector."""
 
-    def __init__(self, store: Store, typing: Typing) -> None:
+    def __init__(self, store: Store, typing: TypingIndicators) -> None:
         self._store = store
         self._typing = typing
 
@@ -175,7 +160,7 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
 class DelegationActivities:
     """Starts the jobs of tasks."""
 
-    def __init__(self, store: Store, typing: Typing) -> None:
+    def __init__(self, store: Store, typing: TypingIndicators) -> None:
         self._store = store
         self._typing = typing
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
 from activities.delivery import DeliveryActivities, DeliveryParts
 from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, SendFailure, Unsettled
+from connectors.hub import ConnectorHub
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
@@ -17,6 +17,7 @@ from maestro.domain.redaction import Redact, keep_text
 from maestro.operations.jobs import replay_job
 from maestro.store.jobs.steps import OwnAttempt, acting_for
 from tests.support.job_rows import JobRows
+from tests.support.spoken import NoTyping
 
 CUT = AmbiguousSend("the connection was cut")
 NOTICE = "one. " * 20
@@ -52,26 +53,7 @@ class Platform:
             raise failure
         return Receipt(platform_message_id=f"p-{len(self.posts)}")
 
-    # What the step asks of the hub and of the typing indicators.
-
-    def holding(self, address: Address) -> Connector:
-        """Return this one."""
-        return self
-
-    def holds(self, address: Address) -> bool:
-        """It is here."""
-        return True
-
-    def report_refusal(self, address: Address, reason: str) -> None:
-        """Note that the account is refused."""
-        self.refusals.append(reason)
-
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Show nothing."""
-        return True
-
-    def stop(self, job_id: str) -> None:
-        """Show nothing."""
+    # What the step asks of streaming.
 
     async def end_streaming(self, job_id: str) -> None:
         """Show no drafts."""
@@ -118,17 +100,13 @@ class Bench:
 
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
-        steps = DeliveryActivities(
-            self.rows.store,
-            platform,
-            platform,
-            lambda: None,
-            DeliveryParts(lambda: self.redact, lambda digest: self.folder / digest, platform),
-        )
+        hub = ConnectorHub()
+        parts = DeliveryParts(lambda: self.redact, lambda digest: self.folder / digest, platform)
+        steps = DeliveryActivities(self.rows.store, hub, NoTyping(), lambda: None, parts)
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())
         try:
-            with acting_for(attempt):
+            with acting_for(attempt), hub.running(platform, platform.refusals.append):
                 asyncio.run(steps.deliver(step))
         except SendFailure as failure:
             return failure

@@ -7,6 +7,7 @@ from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities, TagActivities
 from activities.model_calls import LLMActivities, ModelRules
 from activities.tags import ActingRules
+from connectors.hub import TypingIndicators
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.jobs.flow import AnswerStep, ModelStep
 from maestro.domain.jobs.job import StepRef
@@ -16,6 +17,7 @@ from maestro.domain.messages import Address
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.replay import AnswerSpool
+from maestro.tools.registry import ToolRegistry
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
@@ -25,19 +27,22 @@ BIG, SMALL = 200_000, 8_192
 LONGEST_ANSWER = 1_000
 
 
-class OneTool:
+class OneTool(ToolRegistry):
     """A toolbox with one tool."""
 
-    async def settled(self) -> None:
-        """It is there at once."""
+    def __init__(self) -> None:
+        super().__init__([], [])
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Offer it to everybody who does not go without."""
         return (TIME,) if agent.tool_names is None else ()
 
 
-class NoTyping:
+class NoTyping(TypingIndicators):
     """Shows nobody anything."""
+
+    def __init__(self) -> None:
+        """Need no event loop."""
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         return False

@@ -15,6 +15,7 @@ from maestro.installation.storage import open_store
 from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.support.doors import open_access
+from tests.support.spoken import NoTyping
 
 ACME, GLOBEX = {"name": "Acme", "dailyBudgetUsd": 2, "weight": 5}, {"name": "Globex"}
 CODER = {"slug": "coder", "client": "Acme"}
@@ -22,15 +23,12 @@ BINDING = {"platform": "web", "channel": "code", "agent": "coder"}
 CODE = Address(platform="web", channel="code")
 
 
-class Silent:
+class Silent(NoTyping):
     """Shows no indicator."""
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         del job_id, address
         return False
-
-    def stop(self, job_id: str) -> None:
-        del job_id
 
 
 def started(folder: Path, **settings: Any) -> Store:

@@ -29,12 +29,13 @@ from maestro.store.store import Store
 from tests.support.api_client import no_temporal
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
+from tests.support.spoken import NoTyping
 
 HERE = Address(platform="web", channel="team")
 MODES = {"team": BusyMode.COLLECT, "hasty": BusyMode.INTERRUPT, "slow": BusyMode.QUEUE}
 
 
-class Silent:
+class Silent(NoTyping):
     """Types nowhere, and notes what it should acknowledge."""
 
     def __init__(self) -> None:
@@ -44,9 +45,6 @@ class Silent:
         del job_id, address
         self.seen += seen
         return True
-
-    def stop(self, job_id: str) -> None:
-        del job_id
 
 
 @dataclass

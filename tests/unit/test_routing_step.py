@@ -17,11 +17,12 @@ from maestro.domain.precedence import Priority
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.intake.access import AccessControl
 from tests.support.job_rows import MORNING, JobRows
+from tests.support.spoken import NoTyping
 
 RULES = RoutingSettings(fallback_agent="last")
 
 
-class Silent:
+class Silent(NoTyping):
     """Shows no indicator, and notes for whom it should."""
 
     def __init__(self) -> None:
@@ -32,9 +33,6 @@ class Silent:
         del address
         self.shown.append(job_id)
         return True
-
-    def stop(self, job_id: str) -> None:
-        """Do nothing."""
 
 
 @pytest.fixture
