@@ -17,7 +17,7 @@ from temporalio import activity
 
 from activities.context import ContextActivities
 from activities.questions import wait_for_person
-from activities.routing import AnswerRules, RoutingActivities, choose_answerer, require_active
+from activities.routing import RoutingActivities, choose_answerer, require_active
 from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent, payer_of
 from maestro.domain.conducting.conductor import answer_text
@@ -46,6 +46,7 @@ from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
 from maestro.domain.tags.actions import is_quotation, needs_report, normalize_texts
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
+from maestro.intake.access import AccessControl
 from maestro.store.jobs.steps import OwnAttempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -328,9 +329,9 @@ def _earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[in
 class WhatIfActivities:
     """The first and the last step of a what-if."""
 
-    def __init__(self, store: Store, rules: Callable[[], AnswerRules]) -> None:
+    def __init__(self, store: Store, access: Callable[[], AccessControl]) -> None:
         self._store = store
-        self._rules = rules
+        self._access = access
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
@@ -345,7 +346,7 @@ class WhatIfActivities:
     def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        agent, reason = choose_answerer(tx, self._rules().access, message, binding, edits_of(job).agent)
+        agent, reason = choose_answerer(tx, self._access(), message, binding, edits_of(job).agent)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         payer = payer_of(agent, binding)

@@ -4,7 +4,6 @@ See docs/decisions.md: busy agents.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from temporalio import activity
 
@@ -22,21 +21,13 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
-@dataclass(frozen=True)
-class AnswerRules:
-    """Settings of routing; ``busy`` is the mode of busy agents in channels without a setting of their own."""
-
-    access: AccessControl
-    busy: BusyMode = BusyMode.QUEUE
-
-
 class RoutingActivities:
     """Routes messages by pure rules over a snapshot of the store."""
 
-    def __init__(self, store: Store, typing: TypingIndicators, rules: Callable[[], AnswerRules]) -> None:
+    def __init__(self, store: Store, typing: TypingIndicators, access: Callable[[], AccessControl]) -> None:
         self._store = store
         self._typing = typing
-        self._rules = rules
+        self._access = access
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
@@ -57,8 +48,8 @@ class RoutingActivities:
             )
         message = next(row for row in tx.jobs.merged.answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        rules, chosen = self._rules(), edits_of(job).agent
-        agent, reason = choose_answerer(tx, rules.access, message, binding, chosen)
+        access, chosen = self._access(), edits_of(job).agent
+        agent, reason = choose_answerer(tx, access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
@@ -67,8 +58,8 @@ class RoutingActivities:
         merged = merge_waiting_jobs(
             tx,
             job,
-            busy_mode_of(binding, rules.busy),
-            lambda row: choose_answerer(tx, rules.access, row.message(), binding)[0] == agent,
+            busy_mode_of(binding, BusyMode(access.routing.busy)),
+            lambda row: choose_answerer(tx, access, row.message(), binding)[0] == agent,
         )
         rows = tx.jobs.merged.answered_messages(job) if merged else ()
         return RouteOutcome(

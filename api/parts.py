@@ -8,8 +8,8 @@ from maestro.domain.health import Health, Metrics
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.settings.chat import ChatSettings
+from maestro.domain.settings.jobs import PairingSettings
 from maestro.domain.settings.llm import BudgetSettings
-from maestro.intake.pairing import PairingRules
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
@@ -88,7 +88,7 @@ class ApiParts:
     metrics: Metrics
     web_port: int = 5070
     demo: bool = False
-    pairing: Callable[[], PairingRules] = PairingRules
+    pairing: Callable[[], PairingSettings] = PairingSettings
     clock: Clock = utc_now
     outside: OutsideTools | None = None
     chat: AgentChat | None = None

@@ -7,7 +7,7 @@ from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
 from maestro.bootstrap.operations import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.rules import build_chat, build_redaction, pairing_rules
+from maestro.bootstrap.rules import build_chat, build_redaction
 from maestro.bootstrap.tools import tool_names
 from maestro.chat import ChatService
 from maestro.domain.health import ProcessHealth
@@ -68,7 +68,7 @@ def api_parts(
         metrics=health.metrics,
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
-        pairing=live.of(pairing_rules),
+        pairing=live.of(lambda settings: settings.pairing),
         budgets=live.of(lambda settings: settings.budgets),
         outside=OutsideTools(store, chat, live.of(lambda settings: settings.questions)),
         chat=AgentChat(chat, live.of(lambda settings: settings.chat)) if chat is not None else None,

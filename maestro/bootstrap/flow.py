@@ -25,7 +25,7 @@ from activities.tools import ToolActivities, ToolRules
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.models import Models, build_chain
-from maestro.bootstrap.rules import answer_rules, build_redaction
+from maestro.bootstrap.rules import access_control, build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.steps import RetryRules
@@ -181,8 +181,8 @@ def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
     window = parts.models.table.context_window
     schedule_settings = live.of(lambda settings: settings.schedules)
     schedules = ScheduleActivities(flow.store, schedule_settings, live.of(lambda settings: settings.jobs))
-    what_if = WhatIfActivities(flow.store, live.of(answer_rules))
-    routing = RoutingActivities(flow.store, flow.typing, live.of(answer_rules))
+    what_if = WhatIfActivities(flow.store, live.of(access_control))
+    routing = RoutingActivities(flow.store, flow.typing, live.of(access_control))
     conversations = ConversationActivities(flow.store, window)
     context = ContextActivities(flow.store, live.of(partial(_context_rules, parts)))
     closing = ClosingActivities(flow.store, flow.typing, flow.released, schedule_settings)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from maestro.bootstrap.rules import daily_budgets
 from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.models import ModelTable
@@ -117,7 +116,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     live = scope.live
     estimates = Estimates(models.book, models.table.price)
     window, chat = models.table.context_window, live.start.chat.enabled
-    reader = CallReader(store, models.book, live.of(daily_budgets), chat=chat)
+    reader = CallReader(store, models.book, live.of(lambda settings: settings.budgets), chat=chat)
     llm, breaker = live.of(lambda settings: settings.llm), live.of(lambda settings: settings.llm.breaker)
     recovered = partial(wake_for_models, store, WaitReason.PROVIDER)
     changes: list[Change] = [

@@ -4,25 +4,20 @@ See docs/decisions.md: routing, access, chat sessions.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 
-from activities.routing import AnswerRules
 from maestro.chat import ChatService
-from maestro.domain.agents.agent import BusyMode
 from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.domain.redaction import SecretScanner
 from maestro.intake import IntakeRules
 from maestro.intake.access import AccessControl
-from maestro.intake.pairing import PairingRules
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.store import Store
 
 
-def answer_rules(settings: Settings) -> AnswerRules:
-    access = AccessControl(_access_rules(settings), settings.routing)
-    return AnswerRules(access, BusyMode(settings.routing.busy))
+def access_control(settings: Settings) -> AccessControl:
+    return AccessControl(_access_rules(settings), settings.routing)
 
 
 def intake_rules(settings: Settings) -> IntakeRules:
@@ -30,13 +25,8 @@ def intake_rules(settings: Settings) -> IntakeRules:
         max_pending=settings.jobs.max_pending,
         access=_access_rules(settings),
         routing=settings.routing,
-        pairing=pairing_rules(settings),
+        pairing=settings.pairing,
     )
-
-
-def pairing_rules(settings: Settings) -> PairingRules:
-    """Return how long a pairing code is valid."""
-    return PairingRules(timedelta(minutes=settings.pairing.expiry_minutes))
 
 
 def _access_rules(settings: Settings) -> AccessRules:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.rules import pairing_rules
 from maestro.cli.framework.commands import InputOptions, validate_input
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Result, listing
@@ -48,7 +47,7 @@ AsOwner = Annotated[bool, "--owner: Make the user an owner too."]
 
 
 def _operations(at: CommandContext) -> PeopleOperations:
-    return PeopleOperations(at.store, lambda: pairing_rules(at.live.current()))
+    return PeopleOperations(at.store, lambda: at.live.current().pairing)
 
 
 app = OperationCommands(PEOPLE_HELP, _operations)

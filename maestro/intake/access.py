@@ -87,12 +87,12 @@ def add_notice(tx: Transaction, job: Job, text: str) -> None:
     tx.jobs.add(new_notice_job(job, new_job_id(), text, tx.now))
 
 
+@dataclass(frozen=True)
 class AccessControl:
     """Decides about routing and access from the current rows of the store (docs/decisions.md: routing, access)."""
 
-    def __init__(self, access: AccessRules, routing: RoutingSettings) -> None:
-        self._access = access
-        self._routing = routing
+    access: AccessRules
+    routing: RoutingSettings
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return the sender of a message with the access that the store grants at this moment."""
@@ -114,21 +114,21 @@ class AccessControl:
         counts from the next message on.
         """
         person_id = sender_of(message)
-        is_owner = message.is_owner or str(person_id) in self._access.owners or is_listed()
+        is_owner = message.is_owner or str(person_id) in self.access.owners or is_listed()
         bound = binding is not None and binding.permission is Permission.FULL
         exempt = is_owner or bound or not message.is_direct
-        policy = self._access.policy(person_id.platform)
+        policy = self.access.policy(person_id.platform)
         return Person(person_id, is_owner, known=exempt or policy is DmPolicy.OPEN or is_paired())
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return the agent that answers a message, and the routing rule that chose the agent."""
-        return route(message, tx.agents.routing.snapshot(message, binding, self._routing))
+        return route(message, tx.agents.routing.snapshot(message, binding, self.routing))
 
     def refusing_policy(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None
     ) -> DmPolicy | None:
         """Return the policy that refuses a direct message of an unknown user, or None."""
-        policy = self._access.policy(message.address.platform)
+        policy = self.access.policy(message.address.platform)
         strange = message.is_direct and policy is not DmPolicy.OPEN and is_unknown(person, agent, binding)
         return policy if strange else None
 

@@ -1,6 +1,5 @@
 """Incoming messages: each waits in its lane, is executed at once, or is dropped with its reason."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -23,11 +22,10 @@ from maestro.domain.messages import (
 from maestro.domain.people.people import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
-from maestro.domain.settings.jobs import RoutingSettings
+from maestro.domain.settings.jobs import PairingSettings, RoutingSettings
 from maestro.domain.texts import storable
 from maestro.intake import commands, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, add_notice, new_job_id, store_dropped
-from maestro.intake.pairing import PairingRules
 from maestro.store.conversations.inbox import IntakeState
 from maestro.store.jobs.claims import ClaimedJob
 from maestro.store.store import Store
@@ -77,7 +75,7 @@ class IntakeRules:
     max_pending: int
     access: AccessRules = field(default_factory=AccessRules)
     routing: RoutingSettings = field(default_factory=RoutingSettings)
-    pairing: PairingRules = field(default_factory=PairingRules)
+    pairing: PairingSettings = field(default_factory=PairingSettings)
 
 
 class JobStarter(Protocol):
@@ -294,14 +292,3 @@ class Intake:
         if agent is None or self._refusal(tx, received) is not None:
             return False
         return tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
-
-
-class AccountIntake:
-    """The intake for the connector of one account: each message is committed in a thread."""
-
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
-    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message; raises what ``Intake.accept`` raises."""
-        return await asyncio.to_thread(self._intake.accept, message)

@@ -2,7 +2,6 @@
 
 import math
 import secrets
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from maestro.domain.errors import Conflict, NotFound
@@ -15,7 +14,6 @@ from maestro.domain.people.people import (
     MOST_PENDING,
     UNKNOWN_USER_REASONS,
     DmPolicy,
-    Draw,
     Invitation,
     Pairing,
     PairingStatus,
@@ -23,6 +21,7 @@ from maestro.domain.people.people import (
     new_code,
 )
 from maestro.domain.precedence import Priority
+from maestro.domain.settings.jobs import PairingSettings
 from maestro.intake.access import ReceivedMessage, add_notice, new_job, new_job_id, store_dropped
 from maestro.store.transaction import Transaction
 from maestro.store.users.access import WRONG_CODE
@@ -37,15 +36,7 @@ WRONG = (
 )
 
 
-@dataclass(frozen=True)
-class PairingRules:
-    """Settings: how long codes are valid, and the random source of their letters."""
-
-    lifetime: timedelta = timedelta(hours=1)
-    draw: Draw = secrets.choice
-
-
-def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
+def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPolicy, settings: PairingSettings) -> Job:
     """Drop the message of an unknown user; with pairing, sometimes send the user the steps to get access."""
     if policy is not DmPolicy.PAIRING:
         return store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
@@ -63,14 +54,14 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
     job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
     pairing = tx.users.pairings.add(
         Pairing(
-            code=new_code(rules.draw),
+            code=new_code(secrets.choice),
             platform=message.address.platform,
             account=message.address.account,
             channel=message.address.channel,
             user_id=message.user_id,
             user_name=message.user_name,
             created_at=tx.now,
-            expires_at=tx.now + rules.lifetime,
+            expires_at=tx.now + timedelta(minutes=settings.expiry_minutes),
             told_at=tx.now,
         )
     )
@@ -148,10 +139,11 @@ def forget(tx: Transaction, person: PersonId, actor: str) -> None:
     tx.system.audit.add(actor, "people.remove", str(person))
 
 
-def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
+def invite(tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
     """Return a new code, with which one user gets access once, and its expiry; only the code's digest is stored."""
-    code = new_code(rules.draw)
-    expires_at = tx.users.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
+    code = new_code(secrets.choice)
+    lifetime = timedelta(minutes=settings.expiry_minutes)
+    expires_at = tx.users.pairings.invite(code, lifetime, as_owner=as_owner, by=actor)
     tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
     return code, expires_at
 

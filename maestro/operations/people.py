@@ -19,18 +19,19 @@ from maestro.domain.people.views import (
     pairing_view,
     person_page,
 )
+from maestro.domain.settings.jobs import PairingSettings
 from maestro.domain.values import Value
-from maestro.intake.pairing import PairingRules, approve, forget, invite, refuse
+from maestro.intake.pairing import approve, forget, invite, refuse
 from maestro.operations.inputs import LIMIT, Limit, RowCursor
 from maestro.store.store import Store
 
 
 class PeopleOperations:
-    """The operations on users with access; ``rules`` returns the current settings of pairing."""
+    """The operations on users with access; ``settings`` returns the current settings of pairing."""
 
-    def __init__(self, store: Store, rules: Callable[[], PairingRules]) -> None:
+    def __init__(self, store: Store, settings: Callable[[], PairingSettings]) -> None:
         self._store = store
-        self._rules = rules
+        self._settings = settings
 
     def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
         """List the requests for access, newest first, with their codes."""
@@ -42,7 +43,7 @@ class PeopleOperations:
         """Create a code that gives one user access, by `/pair CODE`; the code is not shown again."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
-            code, expires_at = invite(tx, self._rules(), actor, as_owner=as_owner)
+            code, expires_at = invite(tx, self._settings(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
     def approve(self, pairing: str, actor: str, approval: PairingApproval | None = None) -> PairingView:

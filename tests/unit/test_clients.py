@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.routing import AnswerRules, RoutingActivities
+from activities.routing import RoutingActivities
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.budgets import Client, NewClient
@@ -52,7 +52,7 @@ def routed(store: Store) -> Job:
         row = tx.inbox.add(message, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **CODE.model_dump()))
         tx.jobs.steps.start(step, "choose_agent", 1)
-    RoutingActivities(store, Silent(), lambda: AnswerRules(open_access())).choose_agent(step)
+    RoutingActivities(store, Silent(), open_access).choose_agent(step)
     with store.view() as tx:
         return tx.jobs.get(step.job_id)
 

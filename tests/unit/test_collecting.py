@@ -4,13 +4,13 @@ See docs/decisions.md: busy agents.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from activities.conversations import ConversationActivities
-from activities.routing import AnswerRules, RoutingActivities
+from activities.routing import RoutingActivities
 from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
 from maestro.domain.conversations.conversation import Message
 from maestro.domain.deliveries import DeliveryPurpose
@@ -79,9 +79,7 @@ class Room:
 
     def route(self, job_id: str) -> RouteOutcome:
         """Do the first step of a job."""
-        return RoutingActivities(self.store, self.typing, lambda: AnswerRules(self.access)).choose_agent(
-            self.begun(job_id, "route")
-        )
+        return RoutingActivities(self.store, self.typing, lambda: self.access).choose_agent(self.begun(job_id, "route"))
 
     def record(self, job_id: str) -> int:
         """Do the step that records what was said; return the conversation."""
@@ -184,7 +182,8 @@ def test_the_host_fetches_what_came_with_the_others(room: Room) -> None:
 def test_a_mention_of_another_agent_is_not_collected_where_no_agent_is_bound(room: Room) -> None:
     room.channel = "unbound"
     host, other = room.say("@ada hello"), room.say("@bob hello")
-    activities = RoutingActivities(room.store, Silent(), lambda: AnswerRules(room.access, BusyMode.COLLECT))
+    access = replace(room.access, routing=RoutingSettings(busy="collect"))
+    activities = RoutingActivities(room.store, Silent(), lambda: access)
     activities.choose_agent(room.begun(host, "route"))
     assert room.asked(host) == ["@ada hello"]
     assert room.job(other).status is JobStatus.PENDING

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.routing import AnswerRules, RoutingActivities
+from activities.routing import RoutingActivities
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
@@ -70,7 +70,7 @@ def routed(rows: JobRows, said: IncomingMessage) -> tuple[RouteOutcome, Job, lis
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **said.address.model_dump()))
         tx.jobs.steps.start(step, "choose_agent", 1)
     access = AccessControl(AccessRules(frozenset({"slack:chief"}), {"web": DmPolicy.OPEN}), RULES)
-    outcome = RoutingActivities(rows.store, typing, lambda: AnswerRules(access)).choose_agent(step)
+    outcome = RoutingActivities(rows.store, typing, lambda: access).choose_agent(step)
     with rows.store.view() as tx:
         return outcome, tx.jobs.get(step.job_id), typing.shown
 

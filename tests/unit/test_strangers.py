@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -26,10 +25,10 @@ from maestro.domain.people.people import (
     PairingStatus,
     PersonId,
 )
-from maestro.domain.settings.jobs import RoutingSettings
+from maestro.domain.settings.jobs import PairingSettings, RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
 from maestro.intake.messages import GUESSING, UNKNOWN_USER_TOO_FAST
-from maestro.intake.pairing import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules
+from maestro.intake.pairing import AN_OWNER, FULL, LET_IN, REFUSED, WRONG
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -46,7 +45,6 @@ class Door:
 
     rows: JobRows
     intake: Intake
-    rules: PairingRules
     numbers: Iterator[int] = field(default_factory=count)
 
     def accept(self, content: str, user: str, channel: str = MINE, platform: str = "slack") -> AcceptedMessage:
@@ -95,7 +93,7 @@ class Door:
     def invite(self, *, as_owner: bool = False) -> str:
         """Return the code of an invitation."""
         with self.rows.store.begin() as tx:
-            return pairing.invite(tx, self.rules, "operator", as_owner=as_owner)[0]
+            return pairing.invite(tx, PairingSettings(), "operator", as_owner=as_owner)[0]
 
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
@@ -112,10 +110,9 @@ def door(tmp_path: Path) -> Iterator[Door]:
         coder = Agent(slug="coder", name="Coder", allow_users=listed, created_at=tx.now, updated_at=tx.now)
         tx.agents.put(coder)
         tx.agents.bind(AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound"))
-    pairing = PairingRules(LIFETIME, Random(7).choice)
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
-    rules = IntakeRules(LIMIT, access, RoutingSettings(messages_per_minute=MOST), pairing)
-    yield Door(rows, Intake(rows.store, lambda: rules, lambda: None), pairing)
+    rules = IntakeRules(LIMIT, access, RoutingSettings(messages_per_minute=MOST))
+    yield Door(rows, Intake(rows.store, lambda: rules, lambda: None))
     rows.store.close()
 
 
