@@ -59,17 +59,14 @@ class DeliveryParts:
 
 @dataclass(frozen=True)
 class PreparedDelivery:
-    """A delivery that holds its outbound lane; ``first`` is the first chunk to send, None when all are sent."""
+    """A delivery that holds its outbound lane; ``first`` is the first chunk to send, None when all are sent.
+
+    With ``draft_in_doubt``, nothing is sent before it is known whether the platform has the draft.
+    """
 
     connector: Connector
-    first: DueChunk | None
-
-
-@dataclass(frozen=True)
-class UnsettledDraft:
-    """A delivery that holds its outbound lane, but first has to find out whether the platform has its draft."""
-
-    connector: Connector
+    first: DueChunk | None = None
+    draft_in_doubt: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,12 +105,12 @@ class DeliveryActivities:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
         await self._stream.end_streaming(step.job_id)
         prepared = await asyncio.to_thread(self._prepare_redacted, step)
-        while not isinstance(prepared, PreparedDelivery):
-            if isinstance(prepared, UnsettledDraft):
-                await self._stream.settle(step.job_id, prepared.connector)
-            else:
+        while prepared is None or prepared.draft_in_doubt:
+            if prepared is None:
                 # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
+            else:
+                await self._stream.settle(step.job_id, prepared.connector)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return await self.send(step, prepared)
 
@@ -127,7 +124,7 @@ class DeliveryActivities:
         if self._redact() is not keep_text or not self._connectors.holds(address):
             return None
         prepared = self._prepare(step)
-        return prepared if isinstance(prepared, PreparedDelivery) and prepared.first is not None else None
+        return prepared if prepared is not None and prepared.first is not None else None
 
     async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
         """Send the chunks in order, each once, and return their number."""
@@ -168,9 +165,7 @@ class DeliveryActivities:
                 tx.deliveries.drafts.forget(step.job_id)
             return self._remaining(tx, step, connector, chunk)
 
-    def _prepare(
-        self, step: DeliverStep, redacted: OutgoingContent | None = None
-    ) -> PreparedDelivery | UnsettledDraft | None:
+    def _prepare(self, step: DeliverStep, redacted: OutgoingContent | None = None) -> PreparedDelivery | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited for the lane: its message must not be sent any more.
@@ -189,7 +184,7 @@ class DeliveryActivities:
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
                 first = self._queue.next(tx, chunks, connector)
             elif start.draft and _is_draft_in_doubt(tx, job):
-                return UnsettledDraft(connector)
+                return PreparedDelivery(connector, draft_in_doubt=True)
             else:
                 content = outgoing_content(tx, job, start) if redacted is None else redacted
                 chunks = store_chunks(tx, job, start, content, connector)
@@ -202,7 +197,7 @@ class DeliveryActivities:
                 _finish_delivery(tx, step, len(chunks))
             return PreparedDelivery(connector, first)
 
-    def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
+    def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare the delivery; a scan for secrets comes before its transaction, because a scan may take long.
 
         See docs/decisions.md: redaction.
@@ -215,7 +210,7 @@ class DeliveryActivities:
             content = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
         return self._prepare(step, content.without_secrets(redact))
 
-    def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
+    def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)

@@ -6,7 +6,6 @@ See docs/invariants.md: store is the truth.
 import asyncio
 import math
 from collections.abc import Callable
-from enum import StrEnum
 
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -20,15 +19,6 @@ from maestro.store.transaction import Transaction
 AT_ONCE = 20
 
 log = structlog.get_logger(__name__)
-
-
-class JobRepair(StrEnum):
-    """The reconciler's action for a job."""
-
-    FINE = "fine"
-    RESUMED = "resumed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
 
 
 BY_A_PERSON = {
@@ -67,22 +57,22 @@ class Reconciler:
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 
-    async def reconcile(self, client: Client) -> dict[str, JobRepair]:
-        """Compare every running job once, and return the actions."""
+    async def reconcile(self, client: Client) -> None:
+        """Compare every running job once."""
         jobs = await asyncio.to_thread(self._running_jobs)
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def repair(job: Job) -> JobRepair:
+        async def repair(job: Job) -> bool:
             async with gate:
                 return await self._repair(client, job)
 
         repairs = await asyncio.gather(*map(repair, jobs))
         await asyncio.to_thread(self._free_outbound_lanes)
-        if any(action is not JobRepair.FINE for action in repairs):
+        if any(repairs):
             self._released()
-        return {job.id: action for job, action in zip(jobs, repairs, strict=True)}
 
-    async def _repair(self, client: Client, job: Job) -> JobRepair:
+    async def _repair(self, client: Client, job: Job) -> bool:
+        """Compare a job with its workflow, and return whether the job was changed."""
         try:
             description = await client.get_workflow_handle(job.id).describe()
         except RPCError as error:
@@ -94,35 +84,35 @@ class Reconciler:
         if description.status in BY_ITSELF:
             reason = f"its workflow {description.status.name.lower()} before the job ended"
             return await asyncio.to_thread(self._resume, job, reason, RECOVERIES)
-        return JobRepair.FINE
+        return False
 
     def _running_jobs(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.running())
 
-    def _resume(self, job: Job, reason: str, limit: float = math.inf) -> JobRepair:
+    def _resume(self, job: Job, reason: str, limit: float = math.inf) -> bool:
         """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
-                return JobRepair.FINE
+                return False
             if present.recoveries >= limit:
                 _end_job(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
                 has_user = present.inbox_id is not None and not (present.notice or present.what_if)
                 if has_user and tx.jobs.delegations.delegator(present) is None:
                     tx.jobs.add(new_notice_job(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
-                return JobRepair.FAILED
+                return True
             tx.jobs.rerun(present)
             tx.system.audit.add("maestro", "job.resumed", job.id, reason)
-        return JobRepair.RESUMED
+        return True
 
-    def _close(self, job: Job, ending: JobEnding) -> JobRepair:
+    def _close(self, job: Job, ending: JobEnding) -> bool:
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
-                return JobRepair.FINE
+                return False
             _end_job(tx, present, ending)
-        return JobRepair.CANCELLED
+        return True
 
     def _free_outbound_lanes(self) -> None:
         with self._store.begin() as tx:
