@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.context import memory_scope_of
-from maestro.domain.agents.agent import MemoryScope
+from activities.context import ModelRules, memory_scope_of
 from maestro.domain.context.history import redact_messages
 from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
@@ -27,7 +26,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredR
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.memory import parse_facts
 from maestro.domain.precedence import Precedence
-from maestro.domain.redaction import Redact, keep_text
+from maestro.domain.redaction import Redact
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -56,24 +55,10 @@ class CompactionPlan:
         )
 
 
-@dataclass(frozen=True)
-class CompactionRules:
-    """Settings: the context window in tokens, the tokens of the longest answer, and the memory scope.
-
-    ``redact`` removes secrets from facts, ``redact_prompts`` from prompts.
-    """
-
-    window: Callable[[str], int]
-    max_output_tokens: int
-    memory_scope: MemoryScope
-    redact: Redact = keep_text
-    redact_prompts: Redact = keep_text
-
-
 class CompactionActivities:
     """Compacts conversations that no longer fit into the context window."""
 
-    def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
+    def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], ModelRules]) -> None:
         self._store = store
         self._llm = llm
         self._rules = rules

@@ -33,6 +33,7 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import Person
+from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.schedules.expressions import read_zone
 from maestro.store.cache import CachedRows
 from maestro.store.store import Store
@@ -266,16 +267,22 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
 
 
 @dataclass(frozen=True)
-class ContextRules:
-    """Settings: the context window of a model in tokens, the tools, and the default memory scope.
+class ModelRules:
+    """Settings of prompts, model calls and compactions: the context window of a model, and the longest answer, in tokens.
 
-    ``chat`` says whether the channel #maestro exists.
+    ``memory_scope`` is that of agents without one of their own; ``chat`` says whether the channel #maestro exists. With
+    ``scans_answers``, an answer is streamed only after all of it was scanned for secrets. ``redact`` removes secrets
+    from facts, ``redact_prompts`` from prompts.
     """
 
     window: Callable[[str], int]
     toolbox: ToolRegistry
-    scope: MemoryScope
+    max_output_tokens: int
+    memory_scope: MemoryScope = MemoryScope.AGENT
     chat: bool = False
+    scans_answers: bool = False
+    redact: Redact = keep_text
+    redact_prompts: Redact = keep_text
 
 
 class PersonaKey(NamedTuple):
@@ -293,7 +300,7 @@ class PersonaKey(NamedTuple):
 class ContextActivities:
     """Builds the prompts for the model."""
 
-    def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
+    def __init__(self, store: Store, rules: Callable[[], ModelRules]) -> None:
         self._store = store
         self._rules = rules
         self._personas: CachedRows[tuple[int | None, PersonaKey], Persona] = CachedRows()
@@ -319,7 +326,7 @@ class ContextActivities:
         window = rules.window(model_for(job, agent.model) or tx.llm.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
         rows = tx.jobs.merged.answered_messages(job)
-        prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_of(tx, job, agent, rules.scope)
+        prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_of(tx, job, agent, rules.memory_scope)
         knowledge = Knowledge(
             skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, scope_key),

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from temporalio import activity
 
+from activities.context import ModelRules
 from activities.conversations import GroupJournal, TagActivities
 from activities.delivery import DeliveryActivities, PreparedDelivery
 from connectors.hub import TypingIndicators
@@ -43,25 +44,11 @@ from maestro.store.jobs.related import ModelCaller
 from maestro.store.jobs.steps import OwnAttempt, StepAttempts, acting_for
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.tools.registry import ToolRegistry
 
 UNKNOWN_TOOL = "unknown"
 """The name in workflow histories of a tool that does not exist: a text that the model wrote must not appear there."""
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class ModelRules:
-    """Settings of a call: the tokens of the longest answer, the tools, and a model's context window in tokens.
-
-    With ``searched``, an answer is streamed only after all of it was scanned for secrets.
-    """
-
-    max_output_tokens: int
-    toolbox: ToolRegistry
-    window: Callable[[str], int]
-    searched: bool = False
 
 
 class LLMActivities:
@@ -114,7 +101,7 @@ class LLMActivities:
             agent=agent.slug,
             role=agent.role,
             what_if=job.what_if,
-            shown_every=caller.edit_interval if is_streamed(job) and not self._rules().searched else 0,
+            shown_every=caller.edit_interval if is_streamed(job) and not self._rules().scans_answers else 0,
         )
         return view.with_snapshot(request)
 

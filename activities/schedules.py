@@ -5,7 +5,6 @@ See docs/decisions.md: schedules.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pydantic import SecretStr
 from temporalio import activity
@@ -37,6 +36,7 @@ from maestro.domain.schedules.scripts import (
     read_script,
 )
 from maestro.domain.settings.jobs import JobSettings, ScheduleSettings
+from maestro.domain.settings.tools import ToolSettings
 from maestro.fetch import FetchAccess, FetchLimits, fetch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -140,20 +140,13 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
     tx.system.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
 
 
-@dataclass(frozen=True)
-class ScriptRules:
-    """Settings: hosts that scripts may call although they are not public, and the function that reads a token."""
-
-    private_hosts: frozenset[str]
-    reveal: Callable[[str], SecretStr]
-
-
 class ScriptActivities:
-    """Runs the scripts of heartbeats."""
+    """Runs the scripts of heartbeats; ``reveal`` returns a token by its reference."""
 
-    def __init__(self, store: Store, rules: Callable[[], ScriptRules]) -> None:
+    def __init__(self, store: Store, settings: Callable[[], ToolSettings], reveal: Callable[[str], SecretStr]) -> None:
         self._store = store
-        self._rules = rules
+        self._settings = settings
+        self._reveal = reveal
 
     @activity.defn
     async def run_script(self, ref: StepRef) -> ScriptOutcome:
@@ -163,9 +156,9 @@ class ScriptActivities:
         other job.
         """
         script = await asyncio.to_thread(self._read_script, ref)
-        rules = self._rules()
-        bearer = rules.reveal(script.bearer) if script.bearer else SecretStr("")
-        answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=rules.private_hosts, bearer=bearer))
+        private_hosts = frozenset(host.lower() for host in self._settings().private_hosts)
+        bearer = self._reveal(script.bearer) if script.bearer else SecretStr("")
+        answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=private_hosts, bearer=bearer))
         return await asyncio.to_thread(self._store_text, ref, script, read_response(answer.status, answer.body))
 
     def _read_script(self, ref: StepRef) -> Script:

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any
 
 from activities.closing import ClosingActivities
-from activities.compaction import CompactionActivities, CompactionRules
-from activities.context import ContextActivities, ContextRules
+from activities.compaction import CompactionActivities
+from activities.context import ContextActivities, ModelRules
 from activities.conversations import ConversationActivities, PreparationActivities, TagActivities, WhatIfActivities
 from activities.delivery import DeliveryActivities, DeliveryParts
 from activities.media import MediaActivities, VoiceActivities
-from activities.model_calls import AnsweringActivities, AnswerSteps, LLMActivities, ModelRules
+from activities.model_calls import AnsweringActivities, AnswerSteps, LLMActivities
 from activities.questions import AskingRules
 from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
-from activities.schedules import ScheduleActivities, ScriptActivities, ScriptRules
+from activities.schedules import ScheduleActivities, ScriptActivities
 from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
 from connectors.base import Connector
@@ -30,7 +30,7 @@ from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
-from maestro.installation.keys import SecretKeys, open_keys
+from maestro.installation.keys import open_keys
 from maestro.installation.storage import open_files, workspaces_folder
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
@@ -184,7 +184,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
     what_if = WhatIfActivities(flow.store, live.of(access_control))
     routing = RoutingActivities(flow.store, flow.typing, live.of(access_control))
     conversations = ConversationActivities(flow.store, window)
-    context = ContextActivities(flow.store, live.of(partial(_context_rules, parts)))
+    context = ContextActivities(flow.store, live.of(partial(_model_rules, flow.scope, parts)))
     closing = ClosingActivities(flow.store, flow.typing, flow.released, schedule_settings)
     return [
         PreparationActivities(flow.journal, routing, conversations, context).prepare,
@@ -208,41 +208,29 @@ def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
     keys, models = open_keys(live.start, read_environment()), parts.models
     transcriber = Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
     tools = ToolActivities(flow.store, parts.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
-    asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, parts)))
+    rules = live.of(partial(_model_rules, flow.scope, parts))
+    asking = LLMActivities(flow.store, llm, flow.typing, rules)
     return [
         AnsweringActivities(AnswerSteps(flow.journal, asking, tags, _delivery_activities(flow))).answer,
         asking.call_model,
-        CompactionActivities(
-            flow.store, llm, live.of(partial(_compaction_rules, flow.scope, parts))
-        ).compact_conversation,
+        CompactionActivities(flow.store, llm, rules).compact_conversation,
         tools.call_tool,
-        ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
+        ScriptActivities(flow.store, live.of(lambda settings: settings.tools), keys.reveal).run_script,
         VoiceActivities(flow.store, flow.files, transcriber, watch).transcribe,
     ]
 
 
-def _compaction_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -> CompactionRules:
-    return CompactionRules(
+def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -> ModelRules:
+    return ModelRules(
         window=parts.models.table.context_window,
+        toolbox=parts.tools,
         max_output_tokens=settings.llm.max_output_tokens,
         memory_scope=_memory_scope(settings),
+        chat=settings.chat.enabled,
+        scans_answers=scope.redact(TextKind.OUTGOING, settings) is not keep_text,
         redact=scope.redact(TextKind.MEMORY, settings),
         redact_prompts=scope.redact(TextKind.PROMPTS, settings),
     )
-
-
-def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -> ModelRules:
-    redacts = scope.redact(TextKind.OUTGOING, settings) is not keep_text
-    return ModelRules(settings.llm.max_output_tokens, parts.tools, parts.models.table.context_window, redacts)
-
-
-def _context_rules(parts: ModelParts, settings: Settings) -> ContextRules:
-    chat = settings.chat.enabled
-    return ContextRules(parts.models.table.context_window, parts.tools, _memory_scope(settings), chat)
-
-
-def _script_rules(keys: SecretKeys, settings: Settings) -> ScriptRules:
-    return ScriptRules(frozenset(host.lower() for host in settings.tools.private_hosts), keys.reveal)
 
 
 def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from activities.context import ContextActivities, ContextRules
+from activities.context import ContextActivities, ModelRules
 from activities.conversations import ConversationActivities, TagActivities
-from activities.model_calls import LLMActivities, ModelRules
+from activities.model_calls import LLMActivities
 from activities.tags import ActingRules
 from connectors.hub import TypingIndicators
 from maestro.domain.agents.agent import Agent, MemoryScope
@@ -98,7 +98,7 @@ class Spoken:
         step = ModelStep(job_id=job_id, step="model-1", number=1)
         with self.rows.store.begin() as tx:
             tx.jobs.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
-        rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: self.window)
+        rules = ModelRules(lambda _: self.window, OneTool(), LONGEST_ANSWER)
         await LLMActivities(
             self.rows.store, replay_guard(self.rows.store, recorder), NoTyping(), lambda: rules
         ).call_model(step)
@@ -129,6 +129,6 @@ class Spoken:
     def build(self, ref: StepRef) -> None:
         """Do the step that builds the prompt, as one process does it for message after message."""
         if self.scope not in self.contexts:
-            rules = ContextRules(lambda _: self.window, OneTool(), self.scope)
+            rules = ModelRules(lambda _: self.window, OneTool(), LONGEST_ANSWER, self.scope)
             self.contexts[self.scope] = ContextActivities(self.rows.store, lambda: rules)
         self.contexts[self.scope].build_context(ref)

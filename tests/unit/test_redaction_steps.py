@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from activities.chunks import OutgoingContent
-from activities.compaction import CompactionActivities, CompactionRules
+from activities.compaction import CompactionActivities
+from activities.context import ModelRules
 from activities.conversations import TagActivities
 from activities.tags import ActingRules
 from connectors.base import Idempotency
@@ -33,7 +34,7 @@ from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of
 from tests.support.scanning import SECRET, without
-from tests.support.spoken import Spoken
+from tests.support.spoken import OneTool, Spoken
 
 MEMORY = "/api/agents/ada/memory"
 
@@ -108,7 +109,7 @@ async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> No
 
 
 def compaction(rows: JobRows, inner: Scripted, prompts: Redact) -> CompactionActivities:
-    rules = CompactionRules(lambda _: 8_192, 1_000, MemoryScope.AGENT, without, prompts)
+    rules = ModelRules(lambda _: 8_192, OneTool(), 1_000, redact=without, redact_prompts=prompts)
     asking = replay_guard(rows.store, RequestChanges(recorder(rows, inner), Redaction(lambda: prompts)))
     return CompactionActivities(rows.store, asking, lambda: rules)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.model_calls import LLMActivities, ModelRules
+from activities.context import ModelRules
+from activities.model_calls import LLMActivities
 from maestro.domain.jobs.flow import ModelStep
 from maestro.domain.jobs.job import JobStatus, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
@@ -48,7 +49,7 @@ async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, status=JobStatus.RUNNING, **fields)
         tx.jobs.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
-    rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: 8_192, searched)
+    rules = ModelRules(lambda _: 8_192, OneTool(), LONGEST_ANSWER, scans_answers=searched)
     step = ModelStep(job_id=job_id, step="model-1", number=1)
     await LLMActivities(rows.store, replay_guard(rows.store, asked), NoTyping(), lambda: rules).call_model(step)
     return asked.request.shown_every
