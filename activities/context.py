@@ -268,7 +268,7 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
 
 @dataclass(frozen=True)
 class ModelRules:
-    """Settings of prompts, model calls and compactions: the context window of a model, and the longest answer, in tokens.
+    """Settings of prompts, model calls and compactions; ``window`` returns the context window of a model in tokens.
 
     ``memory_scope`` is that of agents without one of their own; ``chat`` says whether the channel #maestro exists. With
     ``scans_answers``, an answer is streamed only after all of it was scanned for secrets. ``redact`` removes secrets
