@@ -123,10 +123,7 @@ class CompactionActivities:
                 )
             )
             outcome = CompactionOutcome(
-                compaction_id=compaction.id or 0,
-                archived=len(ids),
-                facts=facts,
-                tokens_saved=compaction.tokens_saved,
+                compaction_id=compaction.id or 0, archived=len(ids), facts=facts, tokens_saved=compaction.tokens_saved
             )
             return tx.jobs.steps.done(ref, outcome)
 

@@ -50,10 +50,9 @@ class AskingRules:
 
 def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion, rules: AskingRules) -> Question:
     """Return the question of this call; on the first call, also send the question to the user."""
-    earlier = _earlier_question(tx, step)
-    if earlier is not None:
-        return earlier
-    question = _new_question(tx, job, step, rules)
+    question = _find_question(tx, job, step, rules)
+    if question.id is not None:
+        return question
     question.text, question.context = storable(draft.text), storable(draft.context)
     choices = tuple(map(storable, draft.choices))
     question.choices = choices_json(choices)
@@ -63,10 +62,9 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion,
 
 def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
     """Return the approval question of this call; on the first call, also send the question to the channel."""
-    earlier = _earlier_question(tx, step)
-    if earlier is not None:
-        return earlier
-    question = _new_question(tx, job, step, rules)
+    question = _find_question(tx, job, step, rules)
+    if question.id is not None:
+        return question
     question.tool, question.approvers = call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
     question.context = shortened(call.arguments, ARGUMENT_CHARS)
@@ -78,10 +76,9 @@ def ask_directives_approval(
 ) -> Question:
     """Return the approval question for these directives of an answer; on the first call, also send it."""
     answer_step = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
-    earlier = _earlier_question(tx, answer_step)
-    if earlier is not None:
-        return earlier
-    question = _new_question(tx, job, answer_step, rules)
+    question = _find_question(tx, job, answer_step, rules)
+    if question.id is not None:
+        return question
     question.text, question.approvers = AFTER_READING, " ".join(rules.approvers)
     texts = (f"{tag.name} {tag.key}".strip() + f"\n{shortened(tag.body, ARGUMENT_CHARS)}" for tag in directives)
     question.context = without_tags("\n\n".join(texts))
@@ -95,18 +92,17 @@ def wait_for_person(question: Question) -> WaitsForPerson:
     return error
 
 
-def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
-    """Return the question that was asked for this call, if any; a question past its deadline is marked as expired.
+def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
+    """Return the question that was asked for this call, or a new one, without an id, that the caller completes.
 
-    A question that was cancelled with its job is ignored, so that the resumed job asks again.
+    A question past its deadline is marked as expired. A question that was cancelled with its job is ignored, so that
+    the resumed job asks again.
     """
-    question = tx.jobs.questions.of_tool_call(step.job_id, step.number, step.place)
-    if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
-        question.status = QuestionStatus.EXPIRED
-    return None if question is not None and question.status is QuestionStatus.CANCELLED else question
-
-
-def _new_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
+    asked = tx.jobs.questions.of_tool_call(step.job_id, step.number, step.place)
+    if asked is not None and asked.status is QuestionStatus.OPEN and asked.expires_at <= tx.now:
+        asked.status = QuestionStatus.EXPIRED
+    if asked is not None and asked.status is not QuestionStatus.CANCELLED:
+        return asked
     first = tx.jobs.delegations.lineage(job)[-1]
     return Question(
         job_id=job.id,

@@ -53,21 +53,6 @@ class ToolRules:
 
 
 @dataclass(frozen=True)
-class ToolCallCase:
-    """A tool call to run or refuse; ``worn``: the call failed too often; ``begun``: the process died during the call.
-
-    ``parsed`` is a result where the arguments are invalid.
-    """
-
-    job: Job
-    step: ToolStep
-    call: ToolCall
-    parsed: ParsedToolCall | ToolCallResult
-    worn: bool
-    begun: bool
-
-
-@dataclass(frozen=True)
 class BegunToolCall:
     """A call that is about to run; with a ``result`` it does not run, with a ``question`` it waits for the answer."""
 
@@ -135,30 +120,36 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = has_failed_repeatedly([run for run in runs if run.number < step.number], row)
-            started = row.state is ToolState.STARTED
-            begun = self._decide_call(tx, ToolCallCase(job, step, call, parsed, worn=worn, begun=started))
+            result = parsed if isinstance(parsed, ToolCallResult) else self._refuse(job, parsed, row, worn=worn)
+            if isinstance(parsed, ToolCallResult) or result is not None:
+                begun = BegunToolCall(self._caller(tx, job, step), result=result)
+            else:
+                begun = self._ask_person(tx, job, step, call, parsed)
             runs_now = begun.result is None and begun.question is None
             tx.jobs.tool_runs.begin(row) if runs_now else tx.jobs.tool_runs.put(row)
             return begun
 
-    def _decide_call(self, tx: Transaction, case: ToolCallCase) -> BegunToolCall:
-        """Decide whether the call may run, and ask a user where approval is required."""
-        rules, parsed, caller = self._rules(), case.parsed, self._caller(tx, case.job, case.step)
-        if isinstance(parsed, ToolCallResult):
-            return BegunToolCall(caller, result=parsed)
-        tool, needs_approval = parsed.tool, case.call.name in rules.asking.approval
-        if case.worn or (case.job.what_if and (needs_approval or not tool.read_only)):
-            text = FAILED_REPEATEDLY if case.worn else NOT_MADE_IN_WHAT_IF
-            return BegunToolCall(caller, result=ToolCallResult(text, ToolState.REFUSED))
-        if case.begun and isinstance(tool, AsyncTool) and not tool.idempotent:
-            return BegunToolCall(caller, result=ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN))
+    def _refuse(self, job: Job, parsed: ParsedToolCall, row: ToolRun, *, worn: bool) -> ToolCallResult | None:
+        """Return why a call must not run, None if it may; ``worn`` says that the call has failed too often."""
+        tool, needs_approval = parsed.tool, row.tool in self._rules().asking.approval
+        if worn or (job.what_if and (needs_approval or not tool.read_only)):
+            return ToolCallResult(FAILED_REPEATEDLY if worn else NOT_MADE_IN_WHAT_IF, ToolState.REFUSED)
+        if row.state is ToolState.STARTED and isinstance(tool, AsyncTool) and not tool.idempotent:
+            return ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN)  # the process died during the call
+        return None
+
+    def _ask_person(
+        self, tx: Transaction, job: Job, step: ToolStep, call: ToolCall, parsed: ParsedToolCall
+    ) -> BegunToolCall:
+        """Return the call after asking a user, if the tool asks a question or requires approval."""
+        tool, rules, caller = parsed.tool, self._rules().asking, self._caller(tx, job, step)
         if isinstance(tool, QuestionTool):
-            question_or_failure = ask_tool(tool, parsed.arguments)
-            if isinstance(question_or_failure, ToolCallResult):
-                return BegunToolCall(caller, result=question_or_failure)
-            return _apply_question(caller, ask_question(tx, case.job, case.step, question_or_failure, rules.asking))
-        if needs_approval:
-            question = ask_approval(tx, case.job, case.step, case.call, rules.asking)
+            draft = ask_tool(tool, parsed.arguments)
+            if isinstance(draft, ToolCallResult):
+                return BegunToolCall(caller, result=draft)
+            return _apply_question(caller, ask_question(tx, job, step, draft, rules))
+        if call.name in rules.approval:
+            question = ask_approval(tx, job, step, call, rules)
             if question.status is not QuestionStatus.ANSWERED:
                 return _apply_question(caller, question)
         return BegunToolCall(caller, parsed)

@@ -95,14 +95,8 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
         yield from _other_days(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
-                date_spec, rest = _calendar_day(day), _ranges(cron.hours - hours)
-                yield replace(
-                    whole,
-                    year=date_spec.year,
-                    month=date_spec.month,
-                    day_of_month=date_spec.day_of_month,
-                    hour=rest,
-                )
+                rest = _ranges(cron.hours - hours)
+                yield replace(_calendar_day(day), minute=whole.minute, hour=rest, day_of_week=whole.day_of_week)
 
 
 def _other_days(

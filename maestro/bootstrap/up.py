@@ -17,12 +17,7 @@ from maestro.bootstrap.tools import build_tools
 from maestro.bootstrap.worker import ModelProcess
 from maestro.chat import ChatService, end_session
 from maestro.connector_runtime.context import StoreContext
-from maestro.connector_runtime.host import (
-    ConnectorHost,
-    describe_closed_ports,
-    wait_for_ports,
-    webhooks_of,
-)
+from maestro.connector_runtime.host import ConnectorHost, describe_closed_ports, wait_for_ports, webhooks_of
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
