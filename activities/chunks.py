@@ -166,11 +166,11 @@ class DueChunk:
     action: SendAction
 
 
+@dataclass(frozen=True)
 class ChunkQueue:
     """Chooses the next chunk of a delivery to send; ``path`` returns the path of a stored file by its digest."""
 
-    def __init__(self, path: Callable[[str], Path]) -> None:
-        self._path = path
+    path: Callable[[str], Path]
 
     def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
@@ -203,7 +203,7 @@ class ChunkQueue:
         return action
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
-        path = self._path(chunk.digest) if chunk.digest else None
+        path = self.path(chunk.digest) if chunk.digest else None
         # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(tx.jobs.delegations.lineage(tx.jobs.get(chunk.job_id))[-1])
         return chunk.outgoing(more=more, path=path, unasked=unasked)

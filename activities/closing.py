@@ -1,6 +1,7 @@
 """Ends a run without an answer: closes the job with its reason, or parks the job until it can continue."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from temporalio import activity
 from ulid import ULID
@@ -19,6 +20,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
+@dataclass(frozen=True)
 class ClosingActivities:
     """Closes jobs that ended without an answer, and parks jobs that have to wait.
 
@@ -26,35 +28,28 @@ class ClosingActivities:
     lanes; docs/decisions.md: failure notice, retry, questions.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        typing: TypingIndicators,
-        released: Callable[[], None],
-        schedules: Callable[[], ScheduleSettings],
-    ) -> None:
-        self._store = store
-        self._typing = typing
-        self._released = released
-        self._schedules = schedules
+    store: Store
+    typing: TypingIndicators
+    released: Callable[[], None]
+    schedules: Callable[[], ScheduleSettings]
 
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> StatusOutcome:
         """Close the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
-        self._typing.stop(step.job_id)
-        with self._store.begin() as tx:
+        self.typing.stop(step.job_id)
+        with self.store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close_job(tx, step)
-                pause_failing(tx, step.job_id, self._schedules().pause_after_failures)
+                pause_failing(tx, step.job_id, self.schedules().pause_after_failures)
             outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(step.job_id)))
-            tx.when_committed(self._released)
+            tx.when_committed(self.released)
         return outcome
 
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> StatusOutcome:
         """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
-        self._typing.stop(step.job_id)
-        with self._store.begin() as tx:
+        self.typing.stop(step.job_id)
+        with self.store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
                 reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
@@ -62,7 +57,7 @@ class ClosingActivities:
             elif not job.status.ended:
                 _park_job(tx, job, step)
             outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(job.id)))
-            tx.when_committed(self._released)
+            tx.when_committed(self.released)
         return outcome
 
 

@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -173,14 +173,16 @@ class PreparationActivities:
         return PreparationOutcome(**outcomes, milliseconds=tuple(milliseconds))
 
 
+@dataclass(frozen=True)
 class TagActivities:
-    """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
+    """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts).
 
-    def __init__(self, store: Store, rules: Callable[[], ActingRules], on_question: Callable[[], None]) -> None:
-        """``on_question`` is called when a question is ready to be sent."""
-        self._store = store
-        self._rules = rules
-        self._on_question = on_question
+    ``on_question`` is called when a question is ready to be sent.
+    """
+
+    store: Store
+    rules: Callable[[], ActingRules]
+    on_question: Callable[[], None]
 
     @activity.defn(no_thread_cancel_exception=True)
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
@@ -189,22 +191,22 @@ class TagActivities:
         An answer for a delegating agent is not sent, so that recording it completes the job. Raises ``WaitsForPerson``
         while the approval of its directives is open.
         """
-        rules = self._rules()
-        with self._store.view() as tx:
+        rules = self.rules()
+        with self.store.view() as tx:
             answer = final_answer(tx, step)
         # A scan for secrets may take long, so no transaction is open during it.
         answer = replace(answer, tags=tuple(_without_secrets(tag, rules.redact) for tag in answer.tags))
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
-                tx.when_committed(self._on_question)
+                tx.when_committed(self.on_question)
         if isinstance(outcome, Question):
             raise wait_for_person(outcome)
         return outcome
 
     def needs_scan(self, content: str) -> bool:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
-        return self._rules().redact is not keep_text and bool(parse_answer(content).tags)
+        return self.rules().redact is not keep_text and bool(parse_answer(content).tags)
 
 
 def _act_and_record(

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from temporalio import activity
@@ -46,18 +45,6 @@ class AnswerStream(Protocol):
 
 
 @dataclass(frozen=True)
-class DeliveryParts:
-    """Helpers for building a message: ``redact`` returns the function that removes secrets, as currently set.
-
-    ``path`` returns the path of a stored file by its digest; ``stream`` shows answers while the model writes them.
-    """
-
-    redact: Callable[[], Redact]
-    path: Callable[[str], Path]
-    stream: AnswerStream
-
-
-@dataclass(frozen=True)
 class PreparedDelivery:
     """A delivery that holds its outbound lane; ``first`` is the first chunk to send, None when all are sent.
 
@@ -81,36 +68,33 @@ class RemainingDelivery:
     problem: Exception | None = None
 
 
+@dataclass(frozen=True)
 class DeliveryActivities:
-    """Sends the messages of jobs."""
+    """Sends the messages of jobs.
 
-    def __init__(
-        self,
-        store: Store,
-        connectors: ConnectorHub,
-        typing: TypingIndicators,
-        released: Callable[[], None],
-        parts: DeliveryParts,
-    ) -> None:
-        self._store = store
-        self._connectors = connectors
-        self._typing = typing
-        self._released = released
-        self._redact = parts.redact
-        self._stream = parts.stream
-        self._queue = ChunkQueue(parts.path)
+    ``released`` is called when another job needs the freed outbound lane. ``redact`` returns the function that removes
+    secrets, as currently set; ``stream`` shows answers while the model writes them.
+    """
+
+    store: Store
+    connectors: ConnectorHub
+    typing: TypingIndicators
+    released: Callable[[], None]
+    redact: Callable[[], Redact]
+    queue: ChunkQueue
+    stream: AnswerStream
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        await self._stream.end_streaming(step.job_id)
+        await self.stream.end_streaming(step.job_id)
         prepared = await asyncio.to_thread(self._prepare_redacted, step)
         while prepared is None or prepared.draft_in_doubt:
             if prepared is None:
                 # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
             else:
-                await self._stream.settle(step.job_id, prepared.connector)
+                await self.stream.settle(step.job_id, prepared.connector)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return await self.send(step, prepared)
 
@@ -121,14 +105,14 @@ class DeliveryActivities:
         scanned for secrets first.
         """
         address = tx.jobs.read(step.job_id).address
-        if self._redact() is not keep_text or not self._connectors.holds(address):
+        if self.redact() is not keep_text or not self.connectors.holds(address):
             return None
         prepared = self._prepare(step)
         return prepared if prepared is not None and prepared.first is not None else None
 
     async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
         """Send the chunks in order, each once, and return their number."""
-        self._typing.stop(step.job_id)
+        self.typing.stop(step.job_id)
         remaining = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
         while (due := remaining.following) is not None:
@@ -136,12 +120,12 @@ class DeliveryActivities:
             outcome = await finished(hand_over(prepared.connector, due.chunk, due.action))
             # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
-            remaining = await committed(self._store, settle)
+            remaining = await committed(self.store, settle)
             sent += 1
         if remaining.problem is not None:
             raise remaining.problem
         if remaining.awaited:
-            self._released()
+            self.released()
         return DeliverOutcome(chunks=sent)
 
     def _settle_send(
@@ -159,7 +143,7 @@ class DeliveryActivities:
         if isinstance(outcome, SendFailure):
             self._record_failure(due, outcome)
             raise outcome
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
                 tx.deliveries.drafts.forget(step.job_id)
@@ -170,25 +154,25 @@ class DeliveryActivities:
 
         Raises ``JobEnded`` when the job was closed while it waited for the lane: its message must not be sent any more.
         """
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
             start = tx.deliveries.begin(job, step.purpose)
             if start.closed is not None:  # the platform reported at an earlier send that the channel is closed
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
-            connector = self._connectors.holding(job.address)
+            connector = self.connectors.holding(job.address)
             if not start.has_lane:
                 return None
             if start.chunks or _is_reported_by_delegator(tx, job, step):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
-                first = self._queue.next(tx, chunks, connector)
+                first = self.queue.next(tx, chunks, connector)
             elif start.draft and _is_draft_in_doubt(tx, job):
                 return PreparedDelivery(connector, draft_in_doubt=True)
             else:
                 content = outgoing_content(tx, job, start) if redacted is None else redacted
                 chunks = store_chunks(tx, job, start, content, connector)
-                first = self._queue.first(tx, chunks)
+                first = self.queue.first(tx, chunks)
             stopped = Stopped("stopped before its message was sent") if job.stop_requested else None
             problem = stopped if first is not None else late_failure(chunks)
             if problem is not None:
@@ -202,24 +186,24 @@ class DeliveryActivities:
 
         See docs/decisions.md: redaction.
         """
-        redact = self._redact()
+        redact = self.redact()
         if redact is keep_text:
             return self._prepare(step)
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
             content = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
         return self._prepare(step, content.without_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare_redacted(step)
 
     def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return a chunk to send as a new message, because its draft cannot be edited any more."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
             tx.deliveries.mark_sending(chunk.id)
@@ -232,13 +216,13 @@ class DeliveryActivities:
 
         First the delivery reports are read again, because one may have arrived since the last check.
         """
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             receipt = tx.deliveries.reports.receipt(chunk.address, chunk.key)
             if receipt is not None:
                 tx.deliveries.mark_sent(chunk.id, receipt)
                 return self._remaining(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
-            if self._queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
+            if self.queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.mark_sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._remaining(tx, step, connector, chunk)
@@ -260,7 +244,7 @@ class DeliveryActivities:
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
-        following = self._queue.next(tx, chunks_after(done, chunks), connector) if progress.unsent else None
+        following = self.queue.next(tx, chunks_after(done, chunks), connector) if progress.unsent else None
         problem = late_failure(chunks) if following is None else None
         if following is not None or problem is not None:
             return RemainingDelivery(following, problem=problem)
@@ -273,7 +257,7 @@ class DeliveryActivities:
         A chunk that the platform refuses permanently is not retried by the next job either.
         """
         chunk, scope = due.chunk, failure.scope if isinstance(failure, PermanentSend) else None
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.jobs.steps.require_newest()  # only the newest attempt may change the row of the chunk
             if due.action is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.count_repeat(chunk.id, -1)
@@ -282,7 +266,7 @@ class DeliveryActivities:
             if scope is FailureScope.CHANNEL:
                 tx.bots.channels.disable(chunk.address, str(failure))
         if scope is FailureScope.ACCOUNT:
-            self._connectors.report_refusal(chunk.address, str(failure))
+            self.connectors.report_refusal(chunk.address, str(failure))
 
 
 def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:

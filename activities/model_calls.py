@@ -51,16 +51,14 @@ UNKNOWN_TOOL = "unknown"
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
 class LLMActivities:
     """Calls the model through the middleware chain."""
 
-    def __init__(
-        self, store: Store, llm: ReplayGuard, typing: TypingIndicators, rules: Callable[[], ModelRules]
-    ) -> None:
-        self._store = store
-        self.chain = llm
-        self._typing = typing
-        self._rules = rules
+    store: Store
+    llm: ReplayGuard
+    typing: TypingIndicators
+    rules: Callable[[], ModelRules]
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
@@ -73,12 +71,12 @@ class LLMActivities:
         """
         await self.ready()
         request = await asyncio.to_thread(self._build_request, step)
-        response = await self.chain.complete(request)
+        response = await self.llm.complete(request)
         return await asyncio.to_thread(self.finish_separately, step, request, response)
 
     async def ready(self) -> None:
         """Wait until the list of tools is known; return after a few seconds in any case."""
-        await self._rules().toolbox.settled()
+        await self.rules().toolbox.settled()
 
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return the request of a call, and start the typing indicator if it is not on yet."""
@@ -86,22 +84,22 @@ class LLMActivities:
         caller = tx.jobs.callers.read(step.job_id)
         job, agent = caller.job, caller.agent
         if not job.what_if:
-            self._typing.start(job.id, job.address)
+            self.typing.start(job.id, job.address)
         request = LLMRequest(
             key=CallKey(job_id=step.job_id, number=step.number),
             platform=job.platform,
             model=model_for(job, agent.model),
             fallbacks=tuple(agent.fallbacks.split()),
             messages=self._messages(tx, caller, step),
-            tools=self._rules().toolbox.specs(agent),
+            tools=self.rules().toolbox.specs(agent),
             final=step.final,
-            max_output_tokens=self._rules().max_output_tokens,
+            max_output_tokens=self.rules().max_output_tokens,
             conversation_id=0 if job.what_if else job.conversation_id or 0,
             precedence=caller.precedence,
             agent=agent.slug,
             role=agent.role,
             what_if=job.what_if,
-            shown_every=caller.edit_interval if is_streamed(job) and not self._rules().scans_answers else 0,
+            shown_every=caller.edit_interval if is_streamed(job) and not self.rules().scans_answers else 0,
         )
         return view.with_snapshot(request)
 
@@ -114,12 +112,12 @@ class LLMActivities:
         return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **usage))
 
     def _build_request(self, step: ModelStep) -> LLMRequest:
-        with self.chain.view() as view:
+        with self.llm.view() as view:
             return self.request(view, step)
 
     def finish_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Store the usage of a call and its tool calls in a transaction of its own."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             return self.finish(tx, step, request, response)
 
     def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
@@ -127,9 +125,9 @@ class LLMActivities:
         prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
-        window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
-        tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
-        room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
+        window = self.rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
+        tools = estimate_tools(self.rules().toolbox.specs(caller.agent))
+        room = window - estimate_messages(prompt) - tools - self.rules().max_output_tokens - MARGIN
         runs, pictures = tx.jobs.tool_runs.of_job(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
         rounds = []
         for number in range(1, step.number):
@@ -153,20 +151,13 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
 
 
 @dataclass(frozen=True)
-class AnswerSteps:
-    """The model call and the steps after an answer, with their journal."""
+class AnsweringActivities:
+    """Calls the model; a final answer is recorded and sent by the same activity if no other step comes first."""
 
     journal: GroupJournal
     llm: LLMActivities
     tags: TagActivities
     delivery: DeliveryActivities
-
-
-class AnsweringActivities:
-    """Calls the model; a final answer is recorded and sent by the same activity if no other step comes first."""
-
-    def __init__(self, steps: AnswerSteps) -> None:
-        self._steps = steps
 
     @activity.defn
     async def answer(self, step: AskGroup) -> AskGroupOutcome:
@@ -176,8 +167,8 @@ class AnsweringActivities:
         takes long or belongs to another process gets an activity of its own. So do all later steps if the answer was
         stored before.
         """
-        await self._steps.llm.ready()
-        return await _AnswerAttempt(self._steps, step).run()
+        await self.llm.ready()
+        return await _AnswerAttempt(self, step).run()
 
 
 @dataclass(frozen=True)
@@ -192,7 +183,7 @@ class _CommittedAnswer:
 class _AnswerAttempt:
     """One attempt at a model call, with the work in the transaction that commits its answer."""
 
-    def __init__(self, steps: AnswerSteps, step: AskGroup) -> None:
+    def __init__(self, steps: AnsweringActivities, step: AskGroup) -> None:
         self._steps = steps
         self._model = step
         self._send = DeliverStep(job_id=step.job_id, step=StepKind.DELIVER, purpose=DeliveryPurpose.ANSWER, closes=True)

@@ -5,6 +5,7 @@ See docs/decisions.md: schedules.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pydantic import SecretStr
 from temporalio import activity
@@ -45,15 +46,13 @@ LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
 TOO_MANY_RUN = "the limit of background jobs is reached: the job starts when one of them ends"
 
 
+@dataclass(frozen=True)
 class ScheduleActivities:
     """Starts the jobs of schedules."""
 
-    def __init__(
-        self, store: Store, schedules: Callable[[], ScheduleSettings], jobs: Callable[[], JobSettings]
-    ) -> None:
-        self._store = store
-        self._schedules = schedules
-        self._jobs = jobs
+    store: Store
+    schedules: Callable[[], ScheduleSettings]
+    jobs: Callable[[], JobSettings]
 
     @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: ScheduledRun) -> RunAdmission:
@@ -61,7 +60,7 @@ class ScheduleActivities:
 
         At the limit of background jobs, the job is only stored, and the dispatcher starts it later.
         """
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             earlier = tx.jobs.find(firing.job_id)
             if earlier is not None:  # an earlier attempt has added the job
                 if earlier.status is JobStatus.RUNNING and earlier.run == 1:
@@ -70,7 +69,7 @@ class ScheduleActivities:
             planned = tx.background.schedules.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
-                _pause_failing(tx, planned, self._schedules().pause_after_failures)
+                _pause_failing(tx, planned, self.schedules().pause_after_failures)
             open_job = tx.background.runs.open_job(firing.schedule)
             reason = skip_reason(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
@@ -82,7 +81,7 @@ class ScheduleActivities:
                 return RunAdmission(begun=False, reason=reason or "")
             payer = payer_of(agent, tx.agents.binding(planned.address))
             job = new_run_job(planned, payer, firing.job_id, firing.slot)
-            is_full = tx.jobs.background_full(self._jobs().background_concurrency)
+            is_full = tx.jobs.background_full(self.jobs().background_concurrency)
             tx.background.runs.count_run(tx.jobs.add(job))
             if is_full:
                 return RunAdmission(begun=False, reason=TOO_MANY_RUN)
@@ -94,7 +93,7 @@ class ScheduleActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
         """Return the agent of a background job; raises ``NoAgent`` when that agent was paused meanwhile."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             require_active(agent)
@@ -140,13 +139,13 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
     tx.system.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
 
 
+@dataclass(frozen=True)
 class ScriptActivities:
     """Runs the scripts of heartbeats; ``reveal`` returns a token by its reference."""
 
-    def __init__(self, store: Store, settings: Callable[[], ToolSettings], reveal: Callable[[str], SecretStr]) -> None:
-        self._store = store
-        self._settings = settings
-        self._reveal = reveal
+    store: Store
+    settings: Callable[[], ToolSettings]
+    reveal: Callable[[str], SecretStr]
 
     @activity.defn
     async def run_script(self, ref: StepRef) -> ScriptOutcome:
@@ -156,13 +155,13 @@ class ScriptActivities:
         other job.
         """
         script = await asyncio.to_thread(self._read_script, ref)
-        private_hosts = frozenset(host.lower() for host in self._settings().private_hosts)
-        bearer = self._reveal(script.bearer) if script.bearer else SecretStr("")
+        private_hosts = frozenset(host.lower() for host in self.settings().private_hosts)
+        bearer = self.reveal(script.bearer) if script.bearer else SecretStr("")
         answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=private_hosts, bearer=bearer))
         return await asyncio.to_thread(self._store_text, ref, script, read_response(answer.status, answer.body))
 
     def _read_script(self, ref: StepRef) -> Script:
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             planned = tx.background.schedules.find(tx.jobs.read(ref.job_id).schedule)
         if not isinstance(planned, Heartbeat) or not planned.script:
             raise ScriptFailed("the schedule has no script any more")
@@ -170,7 +169,7 @@ class ScriptActivities:
 
     def _store_text(self, ref: StepRef, script: Script, fetched: object) -> ScriptOutcome:
         text = fill_script_template(script.template, fetched)
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             model_job = ""
             if script.condition is not None and script.condition.holds(fetched):

@@ -62,23 +62,15 @@ class BegunToolCall:
     question: Question | None = None
 
 
+@dataclass(frozen=True)
 class ToolActivities:
-    """Runs the tool calls of a model."""
+    """Runs the tool calls of a model; ``on_question`` is called when a question is ready to be sent."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: ToolRegistry,
-        rules: Callable[[], ToolRules],
-        watch: StopMonitor,
-        on_question: Callable[[], None],
-    ) -> None:
-        """``on_question`` is called when a question is ready to be sent."""
-        self._store = store
-        self._registry = registry
-        self._rules = rules
-        self._watch = watch
-        self._on_question = on_question
+    store: Store
+    registry: ToolRegistry
+    rules: Callable[[], ToolRules]
+    watch: StopMonitor
+    on_question: Callable[[], None]
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
@@ -87,26 +79,26 @@ class ToolActivities:
         A call during which the process died is repeated only if its tool declares repeating safe. Raises
         ``WaitsForPerson`` while the question of the call is open.
         """
-        await self._registry.settled()
+        await self.registry.settled()
         parsed = await asyncio.to_thread(self._parse_arguments, step)
         begun = await asyncio.to_thread(self._begin, step, parsed)
         if begun.question is not None:
-            self._on_question()
+            self.on_question()
             raise wait_for_person(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
-            running = run_tool(call.tool, call.arguments, begun.caller, self._rules().seconds)
-            result = await self._watch.run_until_stopped(step.job_id, running)
-        return await committed(self._store, partial(self._end, step, begun, result))
+            running = run_tool(call.tool, call.arguments, begun.caller, self.rules().seconds)
+            result = await self.watch.run_until_stopped(step.job_id, running)
+        return await committed(self.store, partial(self._end, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Parse the model's arguments outside of a transaction, because checking them may take long."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             call, agent = _read_call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
-        return parse_call(self._registry, call, agent)
+        return parse_call(self.registry, call, agent)
 
     def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
             runs = tx.jobs.tool_runs.of_job(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
@@ -131,7 +123,7 @@ class ToolActivities:
 
     def _refuse(self, job: Job, parsed: ParsedToolCall, row: ToolRun, *, worn: bool) -> ToolCallResult | None:
         """Return why a call must not run, None if it may; ``worn`` says that the call has failed too often."""
-        tool, needs_approval = parsed.tool, row.tool in self._rules().asking.approval
+        tool, needs_approval = parsed.tool, row.tool in self.rules().asking.approval
         if worn or (job.what_if and (needs_approval or not tool.read_only)):
             return ToolCallResult(FAILED_REPEATEDLY if worn else NOT_MADE_IN_WHAT_IF, ToolState.REFUSED)
         if row.state is ToolState.STARTED and isinstance(tool, AsyncTool) and not tool.idempotent:
@@ -142,7 +134,7 @@ class ToolActivities:
         self, tx: Transaction, job: Job, step: ToolStep, call: ToolCall, parsed: ParsedToolCall
     ) -> BegunToolCall:
         """Return the call after asking a user, if the tool asks a question or requires approval."""
-        tool, rules, caller = parsed.tool, self._rules().asking, self._caller(tx, job, step)
+        tool, rules, caller = parsed.tool, self.rules().asking, self._caller(tx, job, step)
         if isinstance(tool, QuestionTool):
             draft = ask_tool(tool, parsed.arguments)
             if isinstance(draft, ToolCallResult):
@@ -155,7 +147,7 @@ class ToolActivities:
         return BegunToolCall(caller, parsed)
 
     def _caller(self, tx: Transaction, job: Job, step: ToolStep) -> ToolCaller:
-        conversation_id, rules = job.conversation_id or 0, self._rules()
+        conversation_id, rules = job.conversation_id or 0, self.rules()
         return ToolCaller(
             job_id=job.id,
             agent_id=job.agent_id or 0,
@@ -171,7 +163,7 @@ class ToolActivities:
         Results are scanned for secrets before that transaction. Texts that a tool reads from the store were scanned
         when they were stored.
         """
-        rules, images = self._rules(), []
+        rules, images = self.rules(), []
         limit = rules.max_result_chars
         if result is not None:
             ready: ParsedToolCall | ToolCallResult = replace(
@@ -181,7 +173,7 @@ class ToolActivities:
         else:
             assert begun.parsed is not None
             ready = prepare(begun.parsed, begun.caller)
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
                 ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)

@@ -10,13 +10,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from activities.chunks import ChunkQueue
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities
 from activities.context import ContextActivities, ModelRules
 from activities.conversations import ConversationActivities, PreparationActivities, TagActivities, WhatIfActivities
-from activities.delivery import DeliveryActivities, DeliveryParts
+from activities.delivery import DeliveryActivities
 from activities.media import MediaActivities, VoiceActivities
-from activities.model_calls import AnsweringActivities, AnswerSteps, LLMActivities
+from activities.model_calls import AnsweringActivities, LLMActivities
 from activities.questions import AskingRules
 from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScriptActivities
@@ -211,7 +212,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
     rules = live.of(partial(_model_rules, flow.scope, parts))
     asking = LLMActivities(flow.store, llm, flow.typing, rules)
     return [
-        AnsweringActivities(AnswerSteps(flow.journal, asking, tags, _delivery_activities(flow))).answer,
+        AnsweringActivities(flow.journal, asking, tags, _delivery_activities(flow)).answer,
         asking.call_model,
         CompactionActivities(flow.store, llm, rules).compact_conversation,
         tools.call_tool,
@@ -251,8 +252,8 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery_activities(flow: FlowParts) -> DeliveryActivities:
-    parts = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.drafts)
-    return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, parts)
+    redact, chunk_queue = flow.scope.of(TextKind.OUTGOING), ChunkQueue(flow.files.path)
+    return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, redact, chunk_queue, flow.drafts)
 
 
 def _connector_steps(flow: FlowParts) -> Steps:

@@ -1,6 +1,7 @@
 """Incoming webhook events: the signature is checked, and each event becomes exactly one job."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -30,24 +31,18 @@ MINUTE = timedelta(minutes=1)
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True)
 class WebhookIntake:
     """The intake of webhooks; ``reveal`` decrypts a stored secret."""
 
-    def __init__(
-        self,
-        store: Store,
-        reveal: Callable[[str], SecretStr],
-        settings: Callable[[], WebhookSettings],
-        jobs: Callable[[], JobSettings],
-    ) -> None:
-        self._store = store
-        self._reveal = reveal
-        self.settings = settings
-        self._jobs = jobs
+    store: Store
+    reveal: Callable[[str], SecretStr]
+    settings: Callable[[], WebhookSettings]
+    jobs: Callable[[], JobSettings]
 
     def find(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             webhook = tx.background.webhooks.open_at(path)
         if webhook is None:
             raise NotFound("there is no webhook here")
@@ -55,10 +50,10 @@ class WebhookIntake:
 
     def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
         """Return the event if its signature is valid; raises ``BadSignature``, or ``WebhookUnready`` without secret."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             now = tx.now
         try:
-            secret = self._reveal(webhook.secret).get_secret_value()
+            secret = self.reveal(webhook.secret).get_secret_value()
             return check_signature(webhook.scheme, secret, headers, body, now)
         except (ConfigurationError, ValueError) as error:
             log.warning("webhook.unready", path=webhook.path, reason=str(error))
@@ -68,7 +63,7 @@ class WebhookIntake:
 
     def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count a refused event."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.background.webhooks.count_refused(webhook, reason, address)
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
@@ -77,7 +72,7 @@ class WebhookIntake:
         Raises ``NotFound`` or ``BadSignature`` if the webhook changed after the signature was checked, ``BadSignature``
         for a body that was already accepted under another id, and ``TooManyDeliveries`` and ``Backlogged``.
         """
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             present = tx.background.webhooks.open_at(webhook.path)
             if present is None or present.id != webhook.id:
                 raise NotFound("there is no webhook here")
@@ -115,7 +110,7 @@ class WebhookIntake:
             too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise too_many
         waiting = tx.background.webhooks.count_pending()
-        if waiting >= self._jobs().max_pending:
+        if waiting >= self.jobs().max_pending:
             full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not accepted.")
             full.retry_after = MINUTE
             raise full

@@ -5,7 +5,8 @@ from collections import deque
 from datetime import timedelta
 from pathlib import Path
 
-from activities.delivery import DeliveryActivities, DeliveryParts
+from activities.chunks import ChunkQueue
+from activities.delivery import DeliveryActivities
 from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, SendFailure, Unsettled
 from connectors.hub import ConnectorHub
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
@@ -101,8 +102,8 @@ class Bench:
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
         hub = ConnectorHub()
-        parts = DeliveryParts(lambda: self.redact, lambda digest: self.folder / digest, platform)
-        steps = DeliveryActivities(self.rows.store, hub, NoTyping(), lambda: None, parts)
+        queue = ChunkQueue(lambda digest: self.folder / digest)
+        steps = DeliveryActivities(self.rows.store, hub, NoTyping(), lambda: None, lambda: self.redact, queue, platform)
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())
         try:

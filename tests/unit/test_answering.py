@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.model_calls import AnswerSteps, _AnswerAttempt
+from activities.model_calls import AnsweringActivities, _AnswerAttempt
 from maestro.domain.jobs.flow import AnswerOutcome, AskGroup, ModelOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.store.jobs.steps import OwnAttempt
@@ -37,7 +37,9 @@ def test_a_chunk_of_a_transaction_that_was_taken_back_is_not_sent(rows: JobRows)
         journal=SimpleNamespace(run=lambda *_: RECORDED, begin=lambda *_, **__: attempt),
         delivery=SimpleNamespace(prepare_at_once=lambda *_: "a chunk"),
     )
-    call = _AnswerAttempt(cast("AnswerSteps", steps), AskGroup(job_id=job_id, step="model-1", number=1, final=True))
+    call = _AnswerAttempt(
+        cast("AnsweringActivities", steps), AskGroup(job_id=job_id, step="model-1", number=1, final=True)
+    )
     call._request = request_of()
     with rows.store.view() as tx:
         call._job = tx.jobs.read(job_id)
