@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from maestro.bootstrap.flow import queues, run_settings
+from maestro.bootstrap.flow import queues
 from maestro.installation.keys import SecretKeys
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.jobs import JobOperations, TemporalAddress
@@ -13,8 +13,6 @@ from maestro.store.store import Store
 from temporal.client import connect_soon
 from temporal.engine import Engine
 from temporal.replays import BatchWork, ClientSource, workflow_interrupter
-from temporal.schedule_keeper import ScheduleKeeper
-from temporal.schedules import ScheduleTerms
 
 CONNECT_SECONDS = 3.0
 
@@ -41,12 +39,6 @@ def build_job_operations(
     budgets = live.of(lambda settings: settings.budgets)
     address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
     return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().cheaper_model)
-
-
-def build_schedule_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
-    """Return the keeper that makes the schedules in Temporal match their rows."""
-    terms = live.of(lambda settings: ScheduleTerms(queues(settings), run_settings(settings)))
-    return ScheduleKeeper(store, terms, live.of(lambda settings: settings.schedules))
 
 
 def build_operator(store: Store, live: LiveSettings) -> JobOperations:

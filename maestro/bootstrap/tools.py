@@ -47,7 +47,13 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     """
     settings = live.start
     environment = plain_environment(read_environment())
-    fixed = [*_built_in_tools(settings.tools), *_configured_tools(live, environment)]
+    private = frozenset(host.lower() for host in settings.tools.private_hosts)
+    fixed: list[Tool] = [AskQuestion(), Calculate(), GetTime(utc_now), HttpFetch(private), MemorySearch()]
+    fixed.append(WebSearch(settings.tools.search_url, private))
+    if settings.tools.files:
+        fixed += [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(settings))]
+    if settings.tools.shell:
+        fixed.append(RunShell(environment, live.of(lambda settings: settings.tools.timeout_seconds * SHELL_SHARE)))
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_ENABLING_KEYS])
     chat_tools: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
@@ -83,27 +89,6 @@ def unknown_tools(settings: Settings, known: set[str]) -> Iterator[tuple[str, st
             yield name, f"set {_ENABLING_KEYS[name]} to true, or take the name out"
         elif not name.startswith(servers):
             yield name, "correct the name in tools.default, tools.approval or an agent's tools"
-
-
-def _built_in_tools(settings: ToolSettings) -> list[Tool]:
-    private = frozenset(host.lower() for host in settings.private_hosts)
-    return [
-        AskQuestion(),
-        Calculate(),
-        GetTime(utc_now),
-        HttpFetch(private),
-        MemorySearch(),
-        WebSearch(settings.search_url, private),
-    ]
-
-
-def _configured_tools(live: LiveSettings, environment: Mapping[str, str]) -> list[Tool]:
-    seconds = live.of(lambda settings: settings.tools.timeout_seconds * SHELL_SHARE)
-    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(live.start))]
-    return [
-        *(files if live.start.tools.files else ()),
-        *([RunShell(environment, seconds)] if live.start.tools.shell else ()),
-    ]
 
 
 def _mcp_tools(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:

@@ -6,9 +6,9 @@ See docs/architecture.md: processes and queues.
 import asyncio
 from functools import partial
 
-from maestro.bootstrap.flow import FlowParts, ModelParts, flow_parts, queues, worker_parts
+from maestro.bootstrap.flow import FlowParts, ModelParts, flow_parts, queues, run_settings, worker_parts
 from maestro.bootstrap.models import Models, begin_library_import, build_models
-from maestro.bootstrap.operations import build_batch_work, build_schedule_keeper
+from maestro.bootstrap.operations import build_batch_work
 from maestro.bootstrap.process import Process, SeparateProcess
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
@@ -23,6 +23,8 @@ from maestro.supervision import ReadySignals, Service, Services
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
+from temporal.schedule_keeper import ScheduleKeeper
+from temporal.schedules import ScheduleTerms
 
 
 class ModelProcess(Process):
@@ -45,7 +47,8 @@ class ModelProcess(Process):
         store, settings = flow.store, self.settings
         skills = await load_skills(store, settings.skills.folder, settings.skills.look_seconds)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
-        keeper = build_schedule_keeper(store, self.live)
+        terms = self.live.of(lambda settings: ScheduleTerms(queues(settings), run_settings(settings)))
+        keeper = ScheduleKeeper(store, terms, self.live.of(lambda settings: settings.schedules))
         return [
             parts.tools.serve(),
             skills.watch(),

@@ -91,30 +91,24 @@ class JobStarter(Protocol):
         ...
 
 
+@dataclass
 class Intake:
     """The intake, through which every message of every connector passes exactly once.
 
     A job that does not have to wait is claimed in the transaction that stores its message, and started right after the
-    commit, if the dispatcher of this process is ready. All other jobs are left to the dispatchers.
+    commit, if the dispatcher of this process is ready. All other jobs are left to the dispatchers. ``wake`` notifies a
+    dispatcher of this process that a job waits; ``starter`` is that dispatcher, if any.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        rules: Callable[[], IntakeRules],
-        wake: Callable[[], None],
-        starter: JobStarter | None = None,
-    ) -> None:
-        """``wake`` notifies a dispatcher of this process that a job waits; ``starter`` is that dispatcher, if any."""
-        self._store = store
-        self._rules = rules
-        self._wake = wake
-        self._starter = starter
-        self._noted = datetime.min.replace(tzinfo=UTC)
+    store: Store
+    rules: Callable[[], IntakeRules]
+    wake: Callable[[], None]
+    starter: JobStarter | None = None
+    _noted: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
 
     @property
     def _access(self) -> AccessControl:
-        rules = self._rules()
+        rules = self.rules()
         return AccessControl(rules.access, rules.routing)
 
     def accept(self, message: IncomingMessage) -> AcceptedMessage:
@@ -132,15 +126,15 @@ class Intake:
             for file in message.attachments
         )
         texts = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             accepted, claimed = self._accept(tx, message.model_copy(update=texts))
             if abs(tx.now - self._noted) >= EVENT_PAUSE:
                 self._noted, address = tx.now, message.address
                 tx.users.connector_event(address.platform, address.account, max(tx.now - message.sent_at, timedelta()))
-        if claimed is not None and self._starter is not None:
-            self._starter.start(claimed)
+        if claimed is not None and self.starter is not None:
+            self.starter.start(claimed)
         elif accepted.job_id and not accepted.duplicate:
-            self._wake()
+            self.wake()
         return accepted
 
     def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
@@ -148,7 +142,7 @@ class Intake:
         if message.edit_of:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
-        state = tx.inbox.state(message, self._rules().routing.messages_per_minute, MINUTE)
+        state = tx.inbox.state(message, self.rules().routing.messages_per_minute, MINUTE)
         if state.disabled:  # a message from a closed channel shows that the channel may be open again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
@@ -187,14 +181,14 @@ class Intake:
         if received.message.from_bot:
             if received.binding is None or not received.binding.allow_bots:
                 return BOT
-            if tx.inbox.is_over_rate(received.message, self._rules().routing.bot_messages_per_minute, MINUTE):
+            if tx.inbox.is_over_rate(received.message, self.rules().routing.bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if pairing.has_guessed_too_often(tx, received.person.id) else None
         if received.refusing_policy is not None:
             is_over = received.state.over_limit
             if received.message.from_bot:  # the messages of a bot are counted per channel
-                is_over = tx.inbox.is_over_rate(received.message, self._rules().routing.messages_per_minute, MINUTE)
+                is_over = tx.inbox.is_over_rate(received.message, self.rules().routing.messages_per_minute, MINUTE)
             return UNKNOWN_USER_TOO_FAST if is_over else None
         message = received.message
         if meant is not None or message.is_direct or received.binding is not None:
@@ -210,9 +204,9 @@ class Intake:
         executed beyond the limit, because it frees a slot; it gets no reply.
         """
         waiting = state.pending
-        if waiting >= self._rules().max_pending:
+        if waiting >= self.rules().max_pending:
             waiting -= tx.background.webhooks.count_pending()  # webhook jobs do not count for the users' limit
-        if waiting < self._rules().max_pending:
+        if waiting < self.rules().max_pending:
             return None
         return Backlogged(
             f"{waiting} messages are waiting already; this message was not accepted. Please send it again in a while."
@@ -230,7 +224,7 @@ class Intake:
         if isinstance(meant, PairingCode):
             return pairing.redeem(tx, received, meant)
         if received.refusing_policy is not None:
-            return pairing.refuse_unknown_user(tx, received, received.refusing_policy, self._rules().pairing)
+            return pairing.refuse_unknown_user(tx, received, received.refusing_policy, self.rules().pairing)
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         exempt = received.person.is_owner or received.message.from_bot
         if limited and not exempt and received.state.over_limit:
@@ -251,7 +245,7 @@ class Intake:
         warned = tx.inbox.was_warned(received.message, MINUTE)
         job = store_dropped(tx, received, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
         if not warned:
-            limit = self._rules().routing.messages_per_minute
+            limit = self.rules().routing.messages_per_minute
             add_notice(tx, job, f"I answer at most {limit} messages a minute per user. Please send this again later.")
         return job
 
@@ -262,7 +256,7 @@ class Intake:
         """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(received.message, job_id)
-        if busy_mode_of(received.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
+        if busy_mode_of(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
             told_to_wait = self._interrupt(tx, received, job_id, row)
         return tx.jobs.add_job(
             id=job_id,
@@ -279,7 +273,7 @@ class Intake:
 
         The job's lane is free, no other job waits to begin or to resume, and the limit of running jobs is not reached.
         """
-        if self._starter is None or not self._starter.ready:
+        if self.starter is None or not self.starter.ready:
             return False
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
 
