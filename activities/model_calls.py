@@ -56,7 +56,7 @@ class LLMActivities:
     """Calls the model through the middleware chain."""
 
     store: Store
-    llm: ReplayGuard
+    chain: ReplayGuard
     typing: TypingIndicators
     rules: Callable[[], ModelRules]
 
@@ -71,7 +71,7 @@ class LLMActivities:
         """
         await self.ready()
         request = await asyncio.to_thread(self._build_request, step)
-        response = await self.llm.complete(request)
+        response = await self.chain.complete(request)
         return await asyncio.to_thread(self.finish_separately, step, request, response)
 
     async def ready(self) -> None:
@@ -112,7 +112,7 @@ class LLMActivities:
         return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **usage))
 
     def _build_request(self, step: ModelStep) -> LLMRequest:
-        with self.llm.view() as view:
+        with self.chain.view() as view:
             return self.request(view, step)
 
     def finish_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
