@@ -54,36 +54,19 @@ class Queues:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of runs, in seconds: polling interval, heartbeat timeout, timeouts of a model request and a tool call.
+    """Settings of runs: the seconds between two checks for jobs, and how many background jobs run at once.
 
-    ``tool_rounds`` limits how often a model may call tools before it has to answer. At most ``background`` background
-    jobs run at once. Where ``fair``, clients or channels share the capacity equally. Workflows link to the
-    ``dashboard``, if that has an address.
+    ``defaults`` is the payload of a workflow before the values of its job are set.
     """
 
     look: float
-    heartbeat: float
-    model: float
-    tool: float
-    tool_rounds: int
     background: int
-    fair: bool
-    dashboard: str = ""
+    defaults: JobRef
 
     def job_ref(self, queues: Queues, address: Address, **own: Any) -> JobRef:
         """Return a workflow's payload for a job at an address; arguments in ``own`` override the settings."""
-        values: dict[str, Any] = {
-            "heartbeat_seconds": self.heartbeat,
-            "model_seconds": self.model,
-            "tool_seconds": self.tool,
-            "tool_rounds": self.tool_rounds,
-            "llm_queue": queues.llm,
-            "connector_queue": queues.connector(address.platform, address.account),
-            "fair": self.fair,
-            "dashboard": self.dashboard,
-            "grouped": True,
-        }
-        return JobRef(**values | own)
+        connector_queue = queues.connector(address.platform, address.account)
+        return self.defaults.model_copy(update={"llm_queue": queues.llm, "connector_queue": connector_queue, **own})
 
 
 @dataclass(frozen=True)
@@ -257,7 +240,9 @@ class Dispatcher:
                         job.address,
                         job_id=job.id,
                         run=job.run,
-                        heartbeat_seconds=self._load.lengthened(timedelta(seconds=settings.heartbeat)).total_seconds(),
+                        heartbeat_seconds=self._load.lengthened(
+                            timedelta(seconds=settings.defaults.heartbeat_seconds)
+                        ).total_seconds(),
                     ),
                     id=job.id,
                     task_queue=self._queues.main,
@@ -266,9 +251,9 @@ class Dispatcher:
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     static_summary=summary[:200],
-                    static_details=f"{job_details(job.id, settings.dashboard)} Run {job.run}.",
+                    static_details=f"{job_details(job.id, settings.defaults.dashboard)} Run {job.run}.",
                     search_attributes=search_attributes(job.platform, job.kind, job.channel),
-                    priority=temporal_priority(claimed.precedence, fair=settings.fair),
+                    priority=temporal_priority(claimed.precedence, fair=settings.defaults.fair),
                 )
         except WorkflowAlreadyStartedError:
             # A scheduled workflow that left its job to the dispatcher a moment ago may still be closing.
@@ -304,7 +289,7 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             settings = self._settings()
-            self._order.background, self._order.fair = settings.background, settings.fair
+            self._order.background, self._order.fair = settings.background, settings.defaults.fair
             claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order)
             if tx.jobs.any_unclaimed():
                 self._left_behind = True

@@ -194,7 +194,7 @@ def _start_action(
         typed_search_attributes=attributes,
         static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
         static_details=f"A run of {runs}. Its job has the id of this workflow.",
-        priority=temporal_priority(precedence, fair=terms.settings.fair),
+        priority=temporal_priority(precedence, fair=terms.settings.defaults.fair),
     )
 
 

@@ -29,6 +29,7 @@ from maestro.bootstrap.models import Models, build_chain
 from maestro.bootstrap.rules import access_control, build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.keys import open_keys
@@ -150,13 +151,18 @@ def run_settings(settings: Settings) -> RunSettings:
     """Return the intervals, timeouts and limits of workflows and the dispatcher."""
     return RunSettings(
         look=settings.jobs.dispatch_seconds,
-        heartbeat=settings.temporal.heartbeat.total_seconds(),
-        model=settings.llm.total_timeout_seconds,
-        tool=settings.tools.timeout_seconds,
-        tool_rounds=settings.jobs.max_tool_rounds,
         background=settings.jobs.background_concurrency,
-        fair=settings.jobs.fairness,
-        dashboard=dashboard_url(settings),
+        defaults=JobRef(
+            job_id="",
+            run=1,
+            heartbeat_seconds=settings.temporal.heartbeat.total_seconds(),
+            model_seconds=settings.llm.total_timeout_seconds,
+            tool_seconds=settings.tools.timeout_seconds,
+            tool_rounds=settings.jobs.max_tool_rounds,
+            fair=settings.jobs.fairness,
+            dashboard=dashboard_url(settings),
+            grouped=True,
+        ),
     )
 
 

@@ -31,7 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import JobRef, JobStatus
 from maestro.domain.schedules import expressions as domain
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.expressions import clocks_change, read_schedule, read_stored_schedule
@@ -49,7 +49,8 @@ from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("schedules")]
 
-PACE = RunSettings(look=0.2, heartbeat=3, model=60, tool=60, tool_rounds=5, background=50, fair=True)
+DEFAULTS = JobRef(job_id="", run=1, heartbeat_seconds=3, model_seconds=60, tool_seconds=60, tool_rounds=5, grouped=True)
+PACE = RunSettings(look=0.2, background=50, defaults=DEFAULTS)
 KEY = "the-right-key"
 DAILY = "0 9 * * *"
 AMSTERDAM = "Europe/Amsterdam"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import JobRef, JobStatus
 from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.cache import StoreState
@@ -19,7 +19,8 @@ from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
 
 LOOK = 0.01
-PACE = RunSettings(look=LOOK, heartbeat=1, model=1, tool=1, tool_rounds=1, background=1, fair=True)
+DEFAULTS = JobRef(job_id="", run=1, heartbeat_seconds=1, model_seconds=1, tool_seconds=1, tool_rounds=1, grouped=True)
+PACE = RunSettings(look=LOOK, background=1, defaults=DEFAULTS)
 RULES = IntakeRules(100, EVERYBODY)
 
 
