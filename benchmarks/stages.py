@@ -43,7 +43,7 @@ STAGES = {
         "httpx/",
         "httpcore/",
     ),
-    "model: the chain": ("maestro/llm/", "maestro/bootstrap/chain"),
+    "model: the chain": ("maestro/llm/", "maestro/bootstrap/models"),
     "SDK: activities": ("temporalio/worker/_activity", "temporal/attempts"),
     "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "temporal/sdk", "workflows/"),
     "sockets": ("websockets/", "uvicorn/", "starlette/"),

@@ -11,16 +11,14 @@ from ulid import ULID
 from connectors.base import ConnectorState, Identity, IdentityRole, KnownChannel, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import (
-    AcceptedMessage,
     Address,
     Attachment,
-    IncomingMessage,
     OutgoingMessage,
     Receipt,
     ReceiptReport,
 )
 from maestro.domain.people.people import UploadedFile
-from maestro.intake import Intake
+from maestro.intake import AccountIntake, Intake
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -28,19 +26,15 @@ from maestro.store.transaction import Transaction
 Result = TypeVar("Result")
 
 
-class StoreContext:
+class StoreContext(AccountIntake):
     """The context of one connector; every method runs its transaction in a thread."""
 
     def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: MediaFolder) -> None:
         """``place`` is the connector's platform and account."""
+        super().__init__(intake)
         self._platform, self._account = place
-        self._intake = intake
         self._store = store
         self._files = files
-
-    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message; raises what ``Intake.accept`` raises."""
-        return await asyncio.to_thread(self._intake.accept, message)
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
         """Return the cursor of a channel: the id of the message up to which the channel was read."""

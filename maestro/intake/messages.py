@@ -1,5 +1,6 @@
 """Incoming messages: each waits in its lane, is executed at once, or is dropped with its reason."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -286,3 +287,14 @@ class Intake:
         if agent is None or self._refusal(tx, received) is not None:
             return False
         return tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
+
+
+class AccountIntake:
+    """The intake for the connector of one account: each message is committed in a thread."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
+        """Commit the message; raises what ``Intake.accept`` raises."""
+        return await asyncio.to_thread(self._intake.accept, message)
