@@ -219,7 +219,7 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return a note for the model's next prompt on failed and changed tags, with quoted details: models write them."""
+    """Return a note for the model's next prompt on failed and changed tags; details are quoted as text of models."""
     news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""

@@ -123,7 +123,7 @@ class Message(MessageColumns, table=True):
 
 
 class StoredMessage(NamedTuple):
-    """A message for a prompt; if ``plain_chars`` is set, its text is unchanged, so the text and job are not loaded."""
+    """A message for a prompt; ``plain_chars`` is the length of a text shown unchanged, which is then not loaded."""
 
     id: int
     role: Role

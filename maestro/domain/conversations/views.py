@@ -82,7 +82,7 @@ class MessageFileView(View):
 
 
 class MessageView(View):
-    """A message by a user (a name) or an agent (a slug); ``superseded``: a restarted job has answered anew."""
+    """A message; ``author`` is a user's name or an agent's slug; ``superseded``: a restarted job answered again."""
 
     id: int
     conversation_id: int
@@ -139,7 +139,7 @@ def message_view(authored: AuthoredMessage) -> MessageView:
 
 @dataclass(frozen=True)
 class MessageRange:
-    """Consecutive messages, oldest first, whether ``older`` ones exist, and the first message after the range."""
+    """Consecutive messages, oldest first; ``older`` ones may exist, ``following`` is the first one after the range."""
 
     messages: Sequence[AuthoredMessage]
     older: bool

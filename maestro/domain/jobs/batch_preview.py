@@ -136,7 +136,10 @@ class JobPreviews:
         return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self.agents else ""
 
     def _estimated_cost(self, candidate: BatchCandidate, calls: int) -> float | None:
-        """Return the cost of ``calls`` calls in USD, None when unknown: by the job's own calls if the model stays."""
+        """Return the estimated cost in USD of a number of calls, None when unknown.
+
+        The average of the job's own calls counts, unless the batch changes the model or the agent.
+        """
         if not calls:
             return 0.0
         answered = (call.cost_usd for call in candidate.calls if call.state is CallState.ANSWERED)

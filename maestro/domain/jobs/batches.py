@@ -76,7 +76,7 @@ class ReplayBatch(SQLModel, table=True):
 
 
 class ReplayItem(SQLModel, table=True):
-    """A job of a batch at ``place``, by the queue's order; ``began`` is the replayed or cancelled job's id.
+    """A job of a batch; ``place`` is its position in the batch, ``began`` the id of the replayed or cancelled job.
 
     ``lane`` is the lane of the job, empty without one; ``problem`` is the reason of a refusal.
     """
@@ -106,14 +106,14 @@ def next_positions(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]
     """
     open_in_lane = Counter(open_lanes)
     room = AT_ONCE - open_in_lane.total()
-    places: list[int] = []
-    for place, lane in waiting:
-        if len(places) >= room:
+    positions: list[int] = []
+    for position, lane in waiting:
+        if len(positions) >= room:
             break
         if not lane or open_in_lane[lane] < IN_A_LANE:
             open_in_lane[lane] += 1
-            places.append(place)
-    return places
+            positions.append(position)
+    return positions
 
 
 class JobSelection(View):

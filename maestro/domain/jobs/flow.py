@@ -18,7 +18,7 @@ class RouteAction(StrEnum):
 
 
 class StepOutcome(Value):
-    """The result of a step, which Temporal stores."""
+    """The result of a step: ids and figures only, because Temporal stores it."""
 
     @property
     def words(self) -> str:

@@ -153,15 +153,8 @@ IN_TEMPORAL = "its workflow was "
 
 def new_notice_job(job: Job, notice_id: str, text: str, now: datetime) -> Job:
     """Return a job without a lane that sends a notice of Maestro itself to the user of ``job``."""
-    return Job(
-        id=notice_id,
-        kind=job.kind,
-        inbox_id=job.inbox_id,
-        priority=Priority.OWNER,
-        notice=text,
-        created_at=now,
-        **job.address.model_dump(),
-    )
+    copied = job.model_dump(include={"kind", "inbox_id", *Address.model_fields})
+    return Job(**copied, id=notice_id, priority=Priority.OWNER, notice=text, created_at=now)
 
 
 class StepState(StrEnum):

@@ -184,7 +184,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True)
 class AnswerRefusal:
-    """The refusal of an answer, with the reply to its sender; ``withheld`` is an approval it may not decide."""
+    """The refusal of an answer, with the reply; ``withheld`` is the approval that the sender may not decide."""
 
     reply: str
     withheld: Question | None = None
@@ -216,7 +216,7 @@ def parse_choice(content: str) -> ReplyText | None:
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
-    """Return whether a sender may answer: owners may, a question's user and an approval's approvers too."""
+    """Return whether a sender may answer: an owner, the user of a question, or an approver of an approval."""
     if speaker.is_owner:
         return True
     if question.approval:

@@ -68,7 +68,7 @@ class NewScheduleOfKind(NewSchedule):
 
 
 class ScheduleChange(View):
-    """Changes to a schedule; a null field stays, but a null ``script`` is removed. ``enabled`` ends any pause."""
+    """Changes to a schedule: a null field changes nothing, a null ``script`` removes it, ``enabled`` ends a pause."""
 
     agent: Slug | None = None
     name: DisplayName | None = None
