@@ -11,7 +11,7 @@ from connectors.hub import TypingIndicators
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseStep, ParkStep, StatusOutcome
-from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
+from maestro.domain.jobs.job import ENDED_IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
 from maestro.domain.jobs.steps import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
@@ -82,7 +82,7 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
     job = tx.jobs.read(step.job_id)
     if job.merged_into is not None:
         return INTERRUPTED
-    return job.reason if job.stop_requested else f"{IN_TEMPORAL}cancelled by a person"
+    return job.reason if job.stop_requested else f"{ENDED_IN_TEMPORAL}cancelled by a person"
 
 
 def _park_job(tx: Transaction, job: Job, step: ParkStep) -> None:

@@ -15,7 +15,7 @@ from maestro.domain.agents.agent import Agent, MemoryScope, Permission, payer_of
 from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
 from maestro.domain.conducting.conductor import (
     INCOMPLETE,
-    OWN_STANDING,
+    PROTECTED_FIELDS,
     ActionOutcome,
     Requester,
     failure_sentence,
@@ -256,7 +256,7 @@ def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     change, channels = read_agent_update(tag, by.address)
     agent = tx.agents.named(normalize_slug(tag.key))
-    if agent.id == by.agent.id and change.given_fields & OWN_STANDING:
+    if agent.id == by.agent.id and change.given_fields & PROTECTED_FIELDS:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.fields(agent)
     tx.agents.change(agent, change, by.actor, by.reason)

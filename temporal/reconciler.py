@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
-from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Job, JobEnding, JobStatus, new_notice_job
+from maestro.domain.jobs.job import ENDED_IN_TEMPORAL, FAILURE_NOTICE, Job, JobEnding, JobStatus, new_notice_job
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 
 BY_A_PERSON = {
     WorkflowExecutionStatus.TERMINATED: JobEnding(
-        status=JobStatus.CANCELLED, error="Terminated", reason=f"{IN_TEMPORAL}terminated by a person"
+        status=JobStatus.CANCELLED, error="Terminated", reason=f"{ENDED_IN_TEMPORAL}terminated by a person"
     ),
     WorkflowExecutionStatus.CANCELED: JobEnding(
-        status=JobStatus.CANCELLED, error="Cancelled", reason=f"{IN_TEMPORAL}cancelled by a person"
+        status=JobStatus.CANCELLED, error="Cancelled", reason=f"{ENDED_IN_TEMPORAL}cancelled by a person"
     ),
 }
 

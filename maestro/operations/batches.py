@@ -9,7 +9,7 @@ from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.batch_preview import BatchPreview, JobPreview, JobPreviews, build_batch_preview
 from maestro.domain.jobs.batches import (
-    MOST,
+    MOST_JOBS,
     BatchItemPage,
     BatchPage,
     BatchRequest,
@@ -137,7 +137,7 @@ def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
 def _selected_ids(tx: Transaction, request: BatchRequest) -> Sequence[str]:
     if request.filter is None:
         return tuple(dict.fromkeys(request.ids or ()))
-    ids = tx.jobs.candidates.ids(request.filter, MOST + 1)
-    if len(ids) > MOST:
-        raise InvalidEdit(f"more than {MOST:,} jobs match; narrow the filter, for example with since and until")
+    ids = tx.jobs.candidates.ids(request.filter, MOST_JOBS + 1)
+    if len(ids) > MOST_JOBS:
+        raise InvalidEdit(f"more than {MOST_JOBS:,} jobs match; narrow the filter, for example with since and until")
     return ids

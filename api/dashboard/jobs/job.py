@@ -21,7 +21,7 @@ from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
-from maestro.domain.jobs.replay import END, START, ReplayMode, is_script
+from maestro.domain.jobs.replay import END_STEP, START_STEP, ReplayMode, is_script
 from maestro.domain.jobs.steps import purpose_of
 from maestro.domain.jobs.views import ActionView, JobDetail, StepView, job_detail
 from maestro.store.replays import preview_replay
@@ -40,7 +40,7 @@ STEPS = 100
 """Steps that the page of a job shows; a job that waited days for an account has hundreds of workflow runs."""
 FOLDED = 1_200
 """Characters above which the page shows a message of a prompt folded."""
-POSITIONS = {START: "From the beginning, as a new job", END: "No step is left; the job is only closed"}
+POSITIONS = {START_STEP: "From the beginning, as a new job", END_STEP: "No step is left; the job is only closed"}
 """How the page describes the start of a replay that does not begin at a step."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)

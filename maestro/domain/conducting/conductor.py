@@ -16,7 +16,7 @@ from maestro.domain.tags.actions import Action, ActionState, needs_report
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quoted
 
-OWN_STANDING = frozenset({"role", "status"})
+PROTECTED_FIELDS = frozenset({"role", "status"})
 """Fields that a conductor may not change in itself: without its role, it could not change them back."""
 
 INCOMPLETE = "the tag was not written completely"
@@ -33,7 +33,7 @@ _FAILED_CHANGES = {
     TagName.CREATE_CLIENT: ("The client", "was not created"),
 }
 
-_NOT_DONE = {
+_REFUSED_TAGS = {
     TagName.MEMORY: "A fact was not stored",
     TagName.STATE: "A state was not stored",
     TagName.DELEGATE: "A task was not passed on",
@@ -83,7 +83,7 @@ _CATEGORIES: Mapping[FactCategory, str] = {
     FactCategory.LEARNED_PATTERN: "methods that have proved to work",
     FactCategory.IMPORTANT_EVENT: "what happened",
 }
-_PLAIN: Mapping[TagName, str] = {
+_TAG_RULES: Mapping[TagName, str] = {
     TagName.MEMORY: "[MEMORY:category] one fact in one sentence [/MEMORY] remembers it for good. The categories: "
     + "; ".join(f"{category} ({meaning})" for category, meaning in _CATEGORIES.items())
     + ".",
@@ -91,7 +91,7 @@ _PLAIN: Mapping[TagName, str] = {
     TagName.DELEGATE: "[DELEGATE:slug] the task, with all it takes to do it [/DELEGATE] passes a task to another "
     "agent, who answers here after you. With [DELEGATE:slug wait] you hear the result, and answer once more with it.",
 }
-_NOTES = {
+_FIELD_NOTES = {
     "description": "its purpose, in a sentence",
     "quirks": "a list of sentences",
     "model": "provider/model",
@@ -104,8 +104,8 @@ _NOTES = {
     "channels": "a list of objects with platform, channel, account, permission: full, read_only or notify_only, "
     "key_by_user; or the word here for this channel",
 }
-_AGENT_FIELDS = ", ".join(f"{name} ({_NOTES[name]})" if name in _NOTES else name for name in AGENT_FIELDS)
-_CONDUCTING: Mapping[TagName, str] = {
+_AGENT_FIELDS = ", ".join(f"{name} ({_FIELD_NOTES[name]})" if name in _FIELD_NOTES else name for name in AGENT_FIELDS)
+_CONDUCTOR_TAG_RULES: Mapping[TagName, str] = {
     TagName.CREATE_AGENT: f"makes an agent. Fields: slug (needed: small letters, digits, hyphens), {_AGENT_FIELDS}.",
     TagName.UPDATE_AGENT: "changes what its fields name, which are the same but for slug, and status: active, paused "
     "or archived. Channels are added.",
@@ -191,7 +191,7 @@ def quotation_refusal(tag: Tag) -> str:
     """Return the sentence for a tag that was refused because it repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
         return without_tags(failure_sentence(tag, QUOTED))
-    return f"{_NOT_DONE[tag.name]}: {QUOTED}."
+    return f"{_REFUSED_TAGS[tag.name]}: {QUOTED}."
 
 
 def subject_of(tag: Tag) -> str:
@@ -235,9 +235,9 @@ def with_conductor_prompt(fields: AgentFields) -> AgentFields:
 def tag_rules(role: str, *, delegates: bool) -> str:
     """Return the prompt's rules for writing tags; ``delegates``: there are agents to which this agent may delegate."""
     lines = ["Tags in your answer are acted on and taken out; people see only the rest. Close every tag."]
-    lines += (f"- {text}" for name, text in _PLAIN.items() if delegates or name is not TagName.DELEGATE)
+    lines += (f"- {text}" for name, text in _TAG_RULES.items() if delegates or name is not TagName.DELEGATE)
     if role == CONDUCTOR:
-        for name, text in _CONDUCTING.items():
+        for name, text in _CONDUCTOR_TAG_RULES.items():
             lines.append(f"- [{name}{':slug' if name is TagName.UPDATE_AGENT else ''}] fields [/{name}] {text}")
         lines.append("Fields stand one a line, as key: value; indent the further lines of a longer text. For example:")
         lines.append(_EXAMPLE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.filters import pattern_of
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
-from maestro.domain.jobs.replay import END, START, edits_refusal, is_script, replay_refusal
+from maestro.domain.jobs.replay import END_STEP, START_STEP, edits_refusal, is_script, replay_refusal
 from maestro.domain.jobs.steps import OPTIONAL, next_step
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
@@ -171,13 +171,13 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) ->
 def continuation_step(action: BatchAction, candidate: BatchCandidate) -> str:
     """Return the step at which a job would continue, or its last step when the job is to be cancelled."""
     if action is BatchAction.RESTART:
-        return START
+        return START_STEP
     step, state = candidate.step or ("", StepState.DONE)
     if action is BatchAction.CANCEL:
-        return step or START
+        return step or START_STEP
     if continues_at_last_step(step, state):
         return step
-    return next_step(candidate.job, candidate.done) or END
+    return next_step(candidate.job, candidate.done) or END_STEP
 
 
 def continues_at_last_step(step: str, state: StepState) -> bool:

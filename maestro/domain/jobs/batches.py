@@ -17,7 +17,7 @@ from maestro.domain.jobs.job import NO_EDITS, OPEN, JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.values import Page, View
 
-MOST = 100_000
+MOST_JOBS = 100_000
 """The largest number of jobs in one batch: a preview of that many jobs takes a few seconds."""
 
 AT_ONCE = 50
@@ -27,7 +27,7 @@ IN_A_LANE = 2
 """The most open batch jobs in one lane, one running and one next: a user's new message waits behind both."""
 
 Ids = Annotated[
-    tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST)
+    tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST_JOBS)
 ]
 
 

@@ -20,13 +20,13 @@ TASK_CHARS = 20_000
 
 ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
 
-WAIT = "wait"
+WAIT_OPTION = "wait"
 """The option after the slug in a delegate tag with which the delegator asks for the result."""
 
 SILENT = "[SILENT]"
 """The answer of an agent that has nothing to post."""
 
-_WHY = {
+_STARTED_BY = {
     JobKind.HEARTBEAT: "This is a heartbeat of yours",
     JobKind.CRON: "This is a scheduled job of yours",
     JobKind.WEBHOOK: "An external program started this job",
@@ -47,7 +47,7 @@ class DelegatedTask:
     @classmethod
     def from_tag(cls, tag: Tag) -> "DelegatedTask":
         """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
-        return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT in (word.lower() for word in tag.options))
+        return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT_OPTION in (word.lower() for word in tag.options))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def background_text(job: Job, zone: ZoneInfo) -> str:
     """Return the model's input for a background job: the task and why it runs now, with times in ``zone``."""
     slot = job.slot.astimezone(zone) if job.slot is not None else None
     planned = f", planned for {slot:%A %Y-%m-%d %H:%M} ({zone.key})" if slot is not None else ""
-    return f"{task_of(job)}\n\n({_WHY[job.kind]}{planned}{_ANSWER_IS_POSTED}{_silence_hint(job)})"
+    return f"{task_of(job)}\n\n({_STARTED_BY[job.kind]}{planned}{_ANSWER_IS_POSTED}{_silence_hint(job)})"
 
 
 def continuation_text(job: Job) -> str:

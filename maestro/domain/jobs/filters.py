@@ -19,7 +19,7 @@ SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 """The validator of times: it refuses times that cannot be converted to UTC or stored."""
 
-AROUND = timedelta(minutes=2)
+AT_TOLERANCE = timedelta(minutes=2)
 """The most time between ``at`` and the creation or end of a job: users remember times to the minute."""
 
 LOOK_BACK = timedelta(days=1)

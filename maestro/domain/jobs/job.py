@@ -147,7 +147,7 @@ CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it.
 CANCELLED_BY = "cancelled by "
 """The prefix of the reason of a job that an operator cancelled; the operator's name follows."""
 
-IN_TEMPORAL = "its workflow was "
+ENDED_IN_TEMPORAL = "its workflow was "
 """The prefix of the reason of a job if an operator ended its workflow in Temporal."""
 
 
@@ -224,7 +224,7 @@ class JobEnding(Value):
     @property
     def is_by_operator(self) -> bool:
         """Whether an operator cancelled the job; after a stop by the user, no notice of the end is needed."""
-        return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, IN_TEMPORAL))
+        return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, ENDED_IN_TEMPORAL))
 
 
 class JobRef(Value):

@@ -19,13 +19,13 @@ from maestro.domain.tags.grammar import TagName
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
-START = "start"
+START_STEP = "start"
 """The step of a preview for a job that starts from the beginning."""
 
-END = "end"
+END_STEP = "end"
 """The step of a preview for a job with every step done, so that it only has to be closed."""
 
-SENDING = (StepKind.DELIVER, END)
+SENDING_STEPS = (StepKind.DELIVER, END_STEP)
 """The steps after which no model call, tool call or action follows."""
 
 
@@ -230,11 +230,12 @@ def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -
     if mode is ReplayMode.RESUME:
         done = finished_results(evidence.steps)
         # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
-        step = StepKind.DELIVER if evidence.job.status is JobStatus.COMPLETED else next_step(evidence.job, done) or END
+        is_completed = evidence.job.status is JobStatus.COMPLETED
+        step = StepKind.DELIVER if is_completed else next_step(evidence.job, done) or END_STEP
         calls, more = _resumed_calls(evidence, step)
         cost = first_cost / len(evidence.answered) * calls if first_cost is not None else None
     else:
-        done, step = {}, START
+        done, step = {}, START_STEP
         calls, more = (0, False) if evidence.job.notice or is_script(evidence.job) else (1, True)
         cost = first_cost if not edits.any else None
     return ReplayPreview(
@@ -255,7 +256,7 @@ def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -
 def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
     """Return how many model calls a resume certainly pays for, and whether others may follow."""
     compacts_again = StepKind.COMPACTION in retried_steps(evidence.job, finished_results(evidence.steps))
-    if evidence.job.notice or is_script(evidence.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
+    if evidence.job.notice or is_script(evidence.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING_STEPS):
         return 0, compacts_again
     if kind_of(step) is not StepKind.MODEL:
         return 1, True
@@ -278,14 +279,14 @@ def _resume_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
         return
     done = finished_results(evidence.steps)
-    step = next_step(evidence.job, done) or END
+    step = next_step(evidence.job, done) or END_STEP
     for optional in retried_steps(evidence.job, done):
         yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does not depend on it", count=1)
-    if step not in SENDING:
+    if step not in SENDING_STEPS:
         yield from _tool_effects(evidence.tools)
         if step != StepKind.SHOW:
             yield Effect(kind=EffectKind.ACTION, text="the tags of the answer are carried out", count=0)
-    if not evidence.job.what_if and step != END:
+    if not evidence.job.what_if and step != END_STEP:
         yield from _delivery_effects(evidence)
     if evidence.withheld:
         yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=evidence.withheld)

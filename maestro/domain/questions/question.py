@@ -25,7 +25,7 @@ ANSWER_CHARS = 20_000
 """The most characters of an operator's answer."""
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
-_FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
+_LEADING_NUMBER = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -193,7 +193,7 @@ class AnswerRefusal:
 def parse_reply(content: str) -> ReplyText:
     """Read a message as a reply; a question's number precedes any words (``#7 blue``) or follows a yes or no."""
     text = content.strip()
-    number_first, number_last = _FIRST.match(text), parse_choice(text)
+    number_first, number_last = _LEADING_NUMBER.match(text), parse_choice(text)
     if number_first is not None:
         words = text[number_first.end() :].strip()
         return ReplyText(text, int(number_first[1]), words, _read_approval(words))

@@ -11,7 +11,7 @@ from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.batches import ItemState, ReplayItem
-from maestro.domain.jobs.filters import AROUND, LOOK_BACK, WILDCARD, JobFilter
+from maestro.domain.jobs.filters import AT_TOLERANCE, LOOK_BACK, WILDCARD, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
 from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.budgets import Client
@@ -56,7 +56,7 @@ def _around_moment(at: datetime) -> ColumnElement[bool]:
 
     Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
     """
-    first, last = at - AROUND, at + AROUND
+    first, last = at - AT_TOLERANCE, at + AT_TOLERANCE
     created = col(Job.created_at)
     queries = (
         select(Job.id).where(created >= first, created < last),
