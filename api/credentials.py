@@ -196,7 +196,7 @@ class TokenAuthentication:
 
 
 def caller(request: Request) -> Agent:
-    """Return the agent whose token authenticated the request."""
+    """Return the agent that authenticated the request by its token."""
     agent: Agent = request.state.caller
     return agent
 

@@ -169,22 +169,15 @@ def _page_state(parts: ApiParts, edit: str, connector: str, client: str) -> Acco
         form = ConnectorForm(platform=view.platform, account=view.account, agent=view.agent, options=options)
         return AccountsPageState("connector", editing=True, connector=form)
     if client:
-        return AccountsPageState("client", editing=True, client=_client_form(parts, client))
-    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _NO_OPEN_FORM
-
-
-def _account_form(parts: ApiParts, name: str) -> AccountForm:
-    view = parts.accounts.show(name)
-    known = view.model_dump(by_alias=False, include=set(AccountForm.model_fields) - {"models"})
-    return AccountForm(**{name: str(value) for name, value in known.items()}, models=" ".join(view.models))
-
-
-def _client_form(parts: ApiParts, name: str) -> ClientForm:
-    view = parts.clients.show(name)
-    budget = "" if view.daily_budget_usd is None else f"{view.daily_budget_usd:g}"
-    return ClientForm(
-        name=view.name, slug=view.slug, plan=view.plan, daily_budget_usd=budget, weight=f"{view.weight:g}"
-    )
+        payer = parts.clients.show(client)
+        budget = "" if payer.daily_budget_usd is None else f"{payer.daily_budget_usd:g}"
+        client_form = ClientForm.from_view(payer, daily_budget_usd=budget, weight=f"{payer.weight:g}")
+        return AccountsPageState("client", editing=True, client=client_form)
+    if edit:
+        known = parts.accounts.show(edit)
+        account_form = AccountForm.from_view(known, models=" ".join(known.models))
+        return AccountsPageState("account", editing=True, account=account_form)
+    return _NO_OPEN_FORM
 
 
 @router.post("/add")

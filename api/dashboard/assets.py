@@ -2,7 +2,6 @@
 
 import hashlib
 import mimetypes
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -21,59 +20,40 @@ REVALIDATE = "no-cache"
 router = APIRouter(route_class=OpenRoute, include_in_schema=False)
 
 
-@dataclass(frozen=True)
-class Asset:
-    """A file and its media type."""
-
-    body: bytes
-    media_type: str
-
-
 class Assets:
-    """All files of the static folder, in memory, so that no request can name a path outside of the folder.
+    """All static files with their media types, in memory, so that no request can name a path outside of the folder.
 
     One version for all files is part of the path, so that relative imports between scripts stay within a version.
     """
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        self._files = {
-            path.relative_to(folder).as_posix(): Asset(path.read_bytes(), _media_type(path)) for path in paths
-        }
+    def __init__(self) -> None:
+        paths = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+        self.files = {path.relative_to(FOLDER).as_posix(): (path.read_bytes(), _media_type(path)) for path in paths}
         digest = hashlib.sha256()
-        for name, asset in self._files.items():
-            digest.update(f"{name} {len(asset.body)} ".encode() + asset.body)
+        for name, (body, _) in self.files.items():
+            digest.update(f"{name} {len(body)} ".encode() + body)
         self.version = digest.hexdigest()[:VERSION_DIGITS]
 
     def url(self, name: str) -> str:
         """Return the address of a file; raises ``KeyError`` for an unknown one, which is a defect of a template."""
-        if name not in self._files:
+        if name not in self.files:
             raise KeyError(name)
         return f"{PREFIX}/{self.version}/{name}"
-
-    def find(self, path: str) -> tuple[Asset, bool]:
-        """Return the file at an address below ``/static/``, and whether the address contains the current version.
-
-        Raises ``NotFound``.
-        """
-        version, _, rest = path.partition("/")
-        fixed = version == self.version
-        asset = self._files.get(rest if fixed else path)
-        if asset is None:
-            raise NotFound(f"There is nothing at {PREFIX}/{path}.")
-        return asset, fixed
 
 
 @router.get(PREFIX + "/{path:path}")
 async def serve_asset(request: Request, path: str) -> Response:
     """Return a file; browsers revalidate it each time, unless the address contains the current version."""
-    assets = request.app.state.assets
-    assert isinstance(assets, Assets)
-    asset, fixed = assets.find(path)
+    assets: Assets = request.app.state.assets
+    version, _, rest = path.partition("/")
+    fixed = version == assets.version
+    file = assets.files.get(rest if fixed else path)
+    if file is None:
+        raise NotFound(f"There is nothing at {PREFIX}/{path}.")
     headers = {"Cache-Control": CACHE_FOREVER if fixed else REVALIDATE, "ETag": f'"{assets.version}"'}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(asset.body, media_type=asset.media_type, headers=headers)
+    return Response(file[0], media_type=file[1], headers=headers)
 
 
 def _media_type(path: Path) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from fastapi import Form, Request
 from pydantic import BaseModel
@@ -28,11 +28,17 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class TextForm(BaseModel):
-    """The base of forms whose fields are all texts; the operation's input model validates them."""
+    """The base of forms with texts as fields, which the input model of the operation validates."""
 
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return the fields, except those ``left_out``, without surrounding blanks."""
         return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
+
+    @classmethod
+    def from_view(cls, view: BaseModel, **texts: str) -> Self:
+        """Return the form filled with the values of a view; ``texts`` are used in place of its values."""
+        values = view.model_dump(by_alias=False, include=set(cls.model_fields) - set(texts))
+        return cls(**{name: str(value) for name, value in values.items()}, **texts)
 
 
 def read_filters(request: Request, names: Iterable[str]) -> dict[str, str]:

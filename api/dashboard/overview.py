@@ -86,7 +86,7 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
 
 
 def _read_figures(tx: Transaction) -> Mapping[str, object]:
-    """Read the figures of the cards; ``open_pairings`` counts users who wait for access."""
+    """Read the figures of the cards; ``open_pairings`` counts requests for access."""
     answers = tx.system.overview.first_answers(tx.now - DAY)
     return {
         "work": tx.system.overview.work(tx.now - DAY),
@@ -115,7 +115,7 @@ def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_chan
 
 
 def _find_account_problems(accounts: Sequence[AccountView]) -> Iterator[OpenProblem]:
-    """Yield the accounts whose key is refused, and a problem if no other account can be called."""
+    """Yield the accounts with a refused key, and a problem if no other account can be called."""
     refused = [
         account
         for account in accounts

@@ -32,7 +32,7 @@ from maestro.domain.schedules.edits import (
     ScheduleKind,
     SchedulePreviewRequest,
 )
-from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState, ScheduleView
+from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState
 from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 PAGE = "/schedules"
@@ -86,7 +86,8 @@ def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
-    return _render_page(request, _form_of_schedule(schedule))
+    script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
+    return _render_page(request, ScheduleForm.from_view(schedule, script=script))
 
 
 @router.post("")
@@ -165,13 +166,6 @@ def _render_page(
         notice=notice,
         times=times,
     )
-
-
-def _form_of_schedule(schedule: ScheduleView) -> ScheduleForm:
-    """Return the form that changes a schedule, filled with its values."""
-    known = schedule.model_dump(by_alias=False, include=set(ScheduleForm.model_fields))
-    script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
-    return ScheduleForm(**{**{name: str(value) for name, value in known.items()}, "script": script})
 
 
 def _parse_script(text: str) -> Any:

@@ -25,7 +25,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class SettingsQuery(BaseModel):
-    """The filter of settings, the key whose form field is open, and the key that was just changed."""
+    """The filter of settings, the key with an open form field, and the key that was just changed."""
 
     q: str = ""
     origin: str = ""

@@ -68,8 +68,7 @@ def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLRespons
         webhook = parts.webhooks.show(edit)
     except MaestroError as error:
         return refusal_page(request, "webhooks", error)
-    known = webhook.model_dump(by_alias=False, include=set(WebhookForm.model_fields) - {"secret"})
-    form = WebhookForm(**{name: str(value) for name, value in known.items()})
+    form = WebhookForm.from_view(webhook, secret="")
     return _render_page(request, _WebhookPageState(form, editing=webhook.path, open=True))
 
 

@@ -47,7 +47,7 @@ def span(milliseconds: int | float | None) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Return a cost in US dollars; a dash for an unknown cost, which is not the same as zero."""
+    """Return a cost in US dollars, or a dash if the cost is unknown."""
     if dollars is None:
         return "–"
     return f"${dollars:,.2f}" if not 0 < dollars < _SMALL else f"${dollars:.6f}".rstrip("0")

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 
 from api.guards import OPERATOR, Number, Parts
 from api.parts import ApiParts
-from api.routes.operation_router import OperationAPIRouter
+from api.routes.operation_router import OperationAPIRouter, file_responses
 from maestro.domain.conversations.views import ConversationDetail, MessageView, json_export_parts, markdown_export_parts
 from maestro.domain.skills.views import SkillDetail
 from maestro.operations.conversations import MOST, ConversationOperations
@@ -30,11 +30,6 @@ skills = OperationAPIRouter("skills")
 skills.serve("GET", "", SkillOperations.list, "list_skills")
 
 
-def _file_responses(media_type: str) -> dict[int | str, dict[str, object]]:
-    """Return the OpenAPI response of a download."""
-    return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": "The conversation"}}
-
-
 conversations = OperationAPIRouter("conversations")
 conversations.serve("GET", "", ConversationOperations.list, "list_conversations")
 conversations.serve("GET", "/search", ConversationOperations.search, "search_conversations")
@@ -43,7 +38,9 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 
 
 @conversations.get(
-    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_responses("application/json")
+    "/{conversation_id}/export.json",
+    response_class=StreamingResponse,
+    responses=file_responses("application/json", "The conversation"),
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as one JSON object."""
@@ -51,7 +48,9 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 
 
 @conversations.get(
-    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_responses("text/markdown")
+    "/{conversation_id}/export.md",
+    response_class=StreamingResponse,
+    responses=file_responses("text/markdown", "The conversation"),
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as Markdown."""
@@ -105,11 +104,7 @@ def add_skill(parts: Parts, body: Annotated[bytes, Depends(_read_body)], replace
 skills.serve("POST", "/try", SkillOperations.trial, "try_message")
 
 
-@skills.get(
-    "/{slug}/text",
-    response_class=PlainTextResponse,
-    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}, "description": "The file"}},
-)
+@skills.get("/{slug}/text", response_class=PlainTextResponse, responses=file_responses("text/markdown", "The file"))
 def show_text(parts: Parts, slug: str) -> PlainTextResponse:
     """Return the file of a skill, with its front matter; 409 if this process cannot read the file."""
     return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")

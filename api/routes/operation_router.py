@@ -15,6 +15,11 @@ from api.parts import ApiParts
 ACTOR = "actor"
 
 
+def file_responses(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI response of a download."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": description}}
+
+
 class OperationAPIRouter(APIRouter):
     """The routes of the operations in the field ``noun`` of ``ApiParts``.
 

@@ -5,7 +5,7 @@ See docs/decisions.md: route guards.
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from api.credentials import signed_request
 from api.errors import InvalidRequest
 from api.guards import OPERATOR, Number, Parts, SignatureRoute, request_access
-from api.routes.operation_router import OperationAPIRouter
+from api.routes.operation_router import OperationAPIRouter, file_responses
 from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
 from maestro.domain.people.views import AuditFilter
 from maestro.domain.schedules.edits import BackfillRequest
@@ -80,9 +80,6 @@ people.serve("DELETE", "/people/{person:path}", PeopleOperations.remove, "remove
 people.serve("GET", "/ignored", PeopleOperations.ignored, "list_ignored")
 
 CSV = "text/csv; charset=utf-8; header=present"
-CSV_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "The table"}
-}
 
 audit = OperationAPIRouter("audit", prefix="/api")
 audit.serve("GET", "/audit", AuditOperations.list, "list_audit")
@@ -120,7 +117,7 @@ bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_bindi
 bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
 
 
-@audit.get("/audit.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
+@audit.get("/audit.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> StreamingResponse:
     """Export the newest 100,000 matching entries as CSV, newest first; spreadsheets read no text in it as a formula."""
     return _csv_file("audit.csv", parts.audit.export(query))
@@ -130,7 +127,7 @@ usage = OperationAPIRouter("usage", prefix="/api")
 usage.serve("GET", "/usage", UsageOperations.show, "show_usage")
 
 
-@usage.get("/usage.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
+@usage.get("/usage.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
     """Export up to 100,000 sums of usage as CSV; spreadsheets read no text in it as a formula."""
     return _csv_file(f"usage-by-{table.by}.csv", parts.usage.export(table))
@@ -139,7 +136,7 @@ def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> Streami
 usage.serve("GET", "/usage/latency", UsageOperations.latency, "show_latency")
 
 
-@usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
+@usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
     """Export the latencies as CSV: first those of all days together, without a day, then those of each day."""
     return _csv_file("latency.csv", parts.usage.export_latency(query))

@@ -119,8 +119,7 @@ def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response
 @router.get("/batches")
 def show_batches(request: Request, parts: Parts, cursor: str = "") -> Response:
     """List the batches, newest first."""
-    same = not_modified(request)
-    if same is not None:
+    if same := not_modified(request):
         return same
     page = parts.batches.list(BatchQuery(limit=PAGE_SIZE, cursor=cursor or None))
     return render(

@@ -122,8 +122,7 @@ def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs:
 
     With ``runs`` every workflow run is shown, else only the newest.
     """
-    same = not_modified(request)
-    if same is not None:
+    if same := not_modified(request):
         return same
     try:
         with parts.store.view() as tx:

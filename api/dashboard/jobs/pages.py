@@ -129,8 +129,7 @@ class JobListing:
 @router.get("")
 def show_jobs(request: Request, parts: Parts) -> Response:
     """List the jobs that match a filter, newest first, or the failed ones grouped by error."""
-    same = not_modified(request)
-    if same is not None:
+    if same := not_modified(request):
         return same
     query: dict[str, Any] = read_filters(request, (*JobFilter.model_fields, "age", "group", "cursor"))
     query |= {name: tuple(filter(None, request.query_params.getlist(name))) for name in LISTS}
