@@ -1,7 +1,7 @@
 """The rules of replays, and their previews: next step, cost and repeated effects (docs/invariants.md: resume)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -221,23 +221,23 @@ class ReplayEvidence:
 
 def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
     """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
-    effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
-        ReplayMode.RESUME: _resume_effects,
-        ReplayMode.RESTART: _restart_effects,
-        ReplayMode.WHAT_IF: _what_if_effects,
-    }
-    first_cost, cost = _total_cost(evidence.answered), None
+    answered = evidence.answered
+    costs = [call.cost_usd for call in answered if call.cost_usd is not None]
+    first_cost = sum(costs) if answered and len(costs) == len(answered) else None
     if mode is ReplayMode.RESUME:
         done = finished_results(evidence.steps)
         # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
         is_completed = evidence.job.status is JobStatus.COMPLETED
         step = StepKind.DELIVER if is_completed else next_step(evidence.job, done) or END_STEP
         calls, more = _resumed_calls(evidence, step)
-        cost = first_cost / len(evidence.answered) * calls if first_cost is not None else None
+        cost = first_cost / len(answered) * calls if first_cost is not None else None
+        effects = _resume_effects(evidence)
     else:
         done, step = {}, START_STEP
         calls, more = (0, False) if evidence.job.notice or is_script(evidence.job) else (1, True)
         cost = first_cost if not edits.any else None
+        what_if_effects = _tool_call_effects(evidence, "it may be called again if it changes nothing")
+        effects = _restart_effects(evidence) if mode is ReplayMode.RESTART else what_if_effects
     return ReplayPreview(
         mode=mode,
         possible=True,
@@ -246,9 +246,9 @@ def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -
         model_calls=calls,
         more=more,
         cost_usd=cost if calls else 0.0,
-        first_calls=len(evidence.answered),
+        first_calls=len(answered),
         first_cost_usd=first_cost,
-        effects=tuple(effects[mode](evidence)),
+        effects=tuple(effects),
         edits=edits if edits.any else None,
     )
 
@@ -264,12 +264,6 @@ def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
     stored = [call for call in evidence.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
     return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)
-
-
-def _total_cost(calls: Sequence[LLMCall]) -> float | None:
-    """Return the total cost of calls in US dollars; None without calls, or if the cost of one is unknown."""
-    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
-    return sum(costs) if calls and len(costs) == len(calls) else None
 
 
 def _resume_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
@@ -336,12 +330,9 @@ def _restart_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
     if evidence.tasks:
         text = "tasks were passed on to other agents; the new answer may pass them on again"
         yield Effect(kind=EffectKind.TASK, text=text, count=evidence.tasks, again=True)
-    for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
-        text = f"{tool} was called; the model may call it again"
-        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
+    yield from _tool_call_effects(evidence, "the model may call it again")
 
 
-def _what_if_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
+def _tool_call_effects(evidence: ReplayEvidence, expectation: str) -> Iterator[Effect]:
     for tool, count in Counter(run.tool for run in evidence.tools if run.attempts).items():
-        text = f"{tool} was called; it may be called again if it changes nothing"
-        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
+        yield Effect(kind=EffectKind.TOOL, text=f"{tool} was called; {expectation}", count=count, again=True)

@@ -1,8 +1,6 @@
 """The tables of heartbeats and crons, and whether a due time becomes a job (docs/decisions.md: schedules)."""
 
-from collections.abc import Container
 from datetime import datetime
-from itertools import chain, count
 from typing import ClassVar
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
@@ -99,12 +97,6 @@ class Cron(ScheduleColumns, table=True):
 
     __tablename__ = "cron_jobs"
     __table_args__ = (UniqueConstraint("agent_id", "name"), {"sqlite_autoincrement": True})
-
-
-def free_name(name: str, taken: Container[str]) -> str:
-    """Return the name if it is free, else the name with the first free number from 2 on."""
-    numbered = (f"{name} {number}" for number in count(2))
-    return next(candidate for candidate in chain((name,), numbered) if candidate not in taken)
 
 
 class ScheduledRun(Value):

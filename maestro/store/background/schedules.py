@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import chain, count
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, not_, or_
@@ -12,7 +13,7 @@ from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
 from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_has_work
 from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
-from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns, free_name
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.views import ScheduleFilter, ScheduleState, ScheduleView, schedule_view
 from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
@@ -128,7 +129,8 @@ class Schedules(Repository):
         present = {schedule.name for schedule in self.of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
-        return planned.name or free_name(planned.unnamed, present)
+        numbered = (f"{planned.unnamed} {number}" for number in count(2))
+        return planned.name or next(name for name in chain((planned.unnamed,), numbered) if name not in present)
 
     @property
     def _agents(self) -> Agents:
