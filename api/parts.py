@@ -13,19 +13,16 @@ from maestro.domain.settings.llm import BudgetSettings
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
-from maestro.operations.batches import BatchOperations
-from maestro.operations.clients import ClientOperations
+from maestro.operations.background import ScheduleOperations, WebhookOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
-from maestro.operations.jobs import JobOperations
+from maestro.operations.jobs import BatchOperations, JobOperations
 from maestro.operations.memory import MemoryOperations
-from maestro.operations.people import PeopleOperations
+from maestro.operations.people import ClientOperations, PeopleOperations
 from maestro.operations.questions import QuestionOperations
 from maestro.operations.reports import AuditOperations, UsageOperations
-from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.settings import SettingsOperations
 from maestro.operations.skills import SkillOperations
-from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
 from maestro.tools.outside import OutsideTools
 

@@ -28,9 +28,8 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import PairingStatus
 from maestro.domain.people.views import InvitationView, PairingApproval, pairing_view, person_view
 from maestro.operations.accounts import AccountOperations
-from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
-from maestro.operations.people import PeopleOperations
+from maestro.operations.people import ClientOperations, PeopleOperations
 from maestro.store.transaction import Transaction
 
 PAGE = "/accounts"

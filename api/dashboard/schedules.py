@@ -33,7 +33,7 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState
-from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
+from maestro.operations.background import ScheduleOperations, ScheduleQuery
 
 PAGE = "/schedules"
 HERE = "schedules"

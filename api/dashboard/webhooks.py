@@ -15,7 +15,7 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.webhooks.webhook import NewWebhook, WebhookChange, WebhookWithSecret
-from maestro.operations.webhooks import WebhookOperations
+from maestro.operations.background import WebhookOperations
 
 PAGE = "/webhooks"
 PAGE_SIZE = 25

@@ -16,8 +16,7 @@ from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, Jo
 from maestro.domain.jobs.job import JobEdits
 from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
 from maestro.domain.values import Value
-from maestro.operations.batches import BatchOperations
-from maestro.operations.jobs import JobOperations, ReplayReference
+from maestro.operations.jobs import BatchOperations, JobOperations, ReplayReference
 from maestro.operations.questions import QuestionOperations
 
 BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -22,12 +22,10 @@ from maestro.domain.webhooks.template import InvalidJson, read_payload
 from maestro.domain.webhooks.webhook import BadSignature, DeliveryResult
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
-from maestro.operations.clients import ClientOperations
+from maestro.operations.background import ScheduleOperations, WebhookOperations
 from maestro.operations.connectors import ConnectorOperations
-from maestro.operations.people import PeopleOperations
+from maestro.operations.people import ClientOperations, PeopleOperations
 from maestro.operations.reports import AuditOperations, UsageOperations
-from maestro.operations.schedules import ScheduleOperations
-from maestro.operations.webhooks import WebhookOperations
 
 agents = OperationAPIRouter("agents")
 agents.serve("GET", "", AgentOperations.list, "list_agents")

@@ -18,14 +18,12 @@ from maestro.installation.keys import open_keys, signing_key
 from maestro.installation.storage import has_no_account
 from maestro.observability.health import EngineHealth, process_metrics, remote_worker_check
 from maestro.operations.accounts import AccountOperations
-from maestro.operations.batches import BatchOperations
+from maestro.operations.background import WebhookOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
-from maestro.operations.jobs import JobOperations
+from maestro.operations.jobs import BatchOperations, JobOperations
 from maestro.operations.settings import SettingsOperations
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
-from maestro.operations.webhooks import WebhookOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.serving import ListenAddress
 from maestro.settings import Settings, read_environment
 from maestro.settings.accounts import account_columns

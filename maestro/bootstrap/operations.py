@@ -5,8 +5,8 @@ from collections.abc import Callable
 from maestro.bootstrap.flow import queues
 from maestro.installation.keys import SecretKeys
 from maestro.intake.webhooks import WebhookIntake
+from maestro.operations.background import ScheduleOperations
 from maestro.operations.jobs import JobOperations, TemporalAddress
-from maestro.operations.schedules import ScheduleOperations
 from maestro.settings.addresses import endpoint_of, temporal_ui_url
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store

@@ -15,7 +15,7 @@ from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.observability.health import EngineHealth, HealthServer, own_worker_check, process_metrics, worker_address
-from maestro.operations.skill_folder import load_skills
+from maestro.operations.skills import load_skills
 from maestro.settings import read_environment
 from maestro.settings.addresses import connection_limits, endpoint_of
 from maestro.store.store import Store

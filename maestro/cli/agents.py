@@ -33,7 +33,6 @@ at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows h
 
 
 def _list_text(words: tuple[str, ...] | None) -> str:
-    """Return a list as text; empty for the default of all agents."""
     return "" if words is None else ", ".join(words) or "none"
 
 

@@ -1,6 +1,5 @@
-"""``maestro conversations``: the messages between users and agents, and their end."""
+"""``maestro conversations`` and ``session``: messages between users and agents, and the session of #maestro."""
 
-from collections.abc import Iterator
 from datetime import UTC
 from typing import Annotated
 
@@ -9,8 +8,14 @@ import typer
 from maestro.cli.framework.commands import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
-from maestro.domain.conversations.views import ConversationDetail, MessagePage
-from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
+from maestro.domain.agent_chat import SessionView
+from maestro.operations.conversations import (
+    LIMIT,
+    ConversationOperations,
+    ConversationQuery,
+    SearchQuery,
+    SessionOperations,
+)
 
 HELP = """List, show, search, end and delete conversations.
 
@@ -63,7 +68,13 @@ def show(
     detail = conversations.show(*_read_number(number))
     page = conversations.messages(detail.id, limit, cursor)
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
-    return views, _transcript_lines(detail, page)
+    lines = [*PORTRAIT.lines(detail), ""]
+    for message in page.items:
+        marks = join("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
+        said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        lines.append(f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}")
+        lines += [f"    {plain(line)}" for line in message.content.splitlines()]
+    return views, [*lines, *page_hint(page.next)]
 
 
 @app.operation()
@@ -103,12 +114,45 @@ def delete(
     return {"id": conversation.id, "facts": facts}, f"Conversation {conversation.id} is deleted."
 
 
-def _transcript_lines(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
-    yield from PORTRAIT.lines(detail)
-    yield ""
-    for message in page.items:
-        marks = join("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
-        said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        yield f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}"
-        yield from (f"    {plain(line)}" for line in message.content.splitlines())
-    yield from page_hint(page.next)
+NO_SESSION = "No session is open; the next post opens one."
+
+SESSION_HELP = """Show, begin and end the session of #maestro.
+
+Agents see what was posted in the open session and nothing older. `maestro up` opens one at its start and ends it when
+it is stopped; with `session.id` in the configuration, one session stays open.
+"""
+
+session_app = OperationCommands(
+    SESSION_HELP,
+    lambda at: SessionOperations(
+        at.store, enabled=at.loaded.settings.chat.enabled, pinned=at.loaded.settings.session.id
+    ),
+)
+
+
+@session_app.operation("show")
+def show_session(sessions: SessionOperations) -> Result:
+    """Show the session that is open."""
+    session = sessions.show()
+    return session, _session_text(session)
+
+
+@session_app.operation("new")
+def new_session(sessions: SessionOperations) -> Result:
+    """End the session that is open and begin another: agents see only what is posted from now on."""
+    session = sessions.begin(ACTOR)
+    return session, _session_text(session)
+
+
+@session_app.operation("end")
+def end_session(sessions: SessionOperations) -> Result:
+    """End the session that is open; the next post opens another."""
+    ended = sessions.end(ACTOR)
+    return sessions.show(), f"the session {ended} is ended; the next post opens another" if ended else NO_SESSION
+
+
+def _session_text(session: SessionView) -> str:
+    if session.started_at is None:
+        return NO_SESSION
+    posts = "1 post" if session.posts == 1 else f"{session.posts} posts"
+    return f"the session {session.id} is open since {moment(session.started_at)}, with {posts}"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "api": ("processes:api", "Run the dashboard and the API, beside a Temporal server of your own."),
     "connect": ("processes:connect", "Run connectors, beside a Temporal server of your own."),
     "chat": ("chat.terminal", "Talk to an agent from here."),
-    "jobs": ("jobs.commands", "List, show, replay and cancel jobs."),
+    "jobs": ("jobs", "List, show, replay and cancel jobs."),
     "questions": ("questions", "List and answer the questions of agents."),
     "agents": ("agents", "List, show, make, change and archive agents."),
     "clients": ("people:clients", "List, add, change and remove clients."),
@@ -40,7 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "audit": ("reports:audit_app", "Show the changes by operators: action, author, time and origin."),
     "usage": ("reports", "Show what model calls took and cost."),
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
-    "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
+    "session": ("conversations:session_app", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
     "pairings": ("people:pairings", "Approve requests for access to direct messages, and invite users."),
     "people": ("people", "List and remove users with access by a pairing."),
@@ -77,8 +76,6 @@ def load_command(name: str) -> Any:
 
 FAILED = 1
 WRONG_USAGE = 2
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-"""The characters by which Python represents bytes that are not UTF-8; the store refuses them."""
 
 HELP = """Let people talk to AI agents on chat platforms and the web, and lose no message on the way.
 
@@ -136,7 +133,9 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; errors become one line, and a traceback only with ``--debug``."""
     given = Given()
-    if any(_HALF_CHARACTER.search(argument) for argument in arguments):
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:  # Python represents bytes that are not UTF-8 by surrogates, which the store refuses
         print("maestro: what was typed is not UTF-8; check the language settings of the terminal", file=sys.stderr)
         return WRONG_USAGE
     try:

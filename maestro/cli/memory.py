@@ -79,15 +79,16 @@ def add(
 @app.operation()
 def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
     """Change the content, category or confidence of a fact."""
-    fact = memory.change_fact(slug, _read_number(number), build_input(FactChange, **options), ACTOR)
+    fact = memory.change_fact(slug, read_row_number(number, "fact", "FACT"), build_input(FactChange, **options), ACTOR)
     return fact, align_rows(FACT_COLUMNS.rows([fact]))
 
 
 @app.operation()
 def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
     """Delete a fact."""
-    memory.forget_fact(slug, _read_number(number), ACTOR)
-    return _deleted_fields(slug, fact=_read_number(number)), f"{slug} has forgotten fact {_read_number(number)}"
+    row = read_row_number(number, "fact", "FACT")
+    memory.forget_fact(slug, row, ACTOR)
+    return _deleted_fields(slug, fact=row), f"{slug} has forgotten fact {row}"
 
 
 @app.operation()
@@ -133,7 +134,3 @@ def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = 
 
 def _deleted_fields(slug: str, **deleted: object) -> Fields:
     return {"agent": slug, "fact": None, "key": None, "facts": None, **deleted}
-
-
-def _read_number(text: str) -> int:
-    return read_row_number(text, "fact", "FACT")

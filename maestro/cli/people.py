@@ -11,8 +11,7 @@ from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
 from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.domain.people.views import OwnerView, PairingApproval
-from maestro.operations.clients import ClientOperations
-from maestro.operations.people import OwnerOperations, PeopleOperations
+from maestro.operations.people import ClientOperations, OwnerOperations, PeopleOperations
 from maestro.settings.keys import KEYS
 
 PEOPLE_HELP = """List and remove users with access by a pairing.

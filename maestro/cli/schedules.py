@@ -32,7 +32,7 @@ from maestro.domain.schedules.views import (
     describe_distance,
     preview_view,
 )
-from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
+from maestro.operations.background import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
 
@@ -51,11 +51,6 @@ def _state_text(schedule: ScheduleView) -> str:
 
 def _distance(time: datetime | None) -> str:
     return describe_distance(time, datetime.now(UTC)) if time else ""
-
-
-def _last_run_text(schedule: ScheduleView) -> str:
-    run = schedule.last_run
-    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}" if run else ""
 
 
 def _clock_text(time: datetime) -> str:
@@ -83,7 +78,9 @@ PORTRAIT = Portrait(
     lines_of={
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
         "next runs": lambda schedule: list(map(_clock_text, schedule.next_runs)),
-        "last run": _last_run_text,
+        "last run": lambda schedule: (
+            (run := schedule.last_run) and f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}"
+        ),
     },
     text="prompt",
 )

@@ -14,9 +14,6 @@ from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
-LONGEST = 60
-"""The most characters of a value in the list; ``--json`` has the whole value."""
-
 HELP = """List settings, and change some of them while Maestro runs.
 
 Keys that change live, such as limits, timeouts, budgets and the scanner, count in every process within a second, and
@@ -33,8 +30,9 @@ Examples:
 
 
 def _value_text(setting: SettingView) -> str:
+    """Return a value, cut after 60 characters; ``--json`` has the whole value."""
     text = json.dumps(setting.value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 COLUMNS = Columns("key value from=origin changes", {"value": _value_text})
@@ -62,7 +60,12 @@ def set_key(
     value: Annotated[str, "VALUE: The value; lists with commas or as JSON."],
 ) -> Result:
     """Set a key while Maestro runs; the value takes effect within a second."""
-    return _change_key(settings, key, _parse_value(key, value))
+    known = KEYS.get(key)  # the operation refuses an unknown key by its name
+    try:
+        parsed = json.loads(json.dumps(parse(value, known.kind, known.entry is not None))) if known else value
+    except ValueError as error:
+        raise InvalidEdit(f"{key}: {error}") from None
+    return _change_key(settings, key, parsed)
 
 
 @app.operation()
@@ -76,16 +79,6 @@ def _change_key(settings: SettingsOperations, key: str, value: JsonValue) -> Res
     changed = next((view for view in page.items if view.key == key), None)
     line = f"{key} is {_value_text(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
     return _without_accounts(page), line
-
-
-def _parse_value(key: str, text: str) -> JsonValue:
-    """Parse the value of a key; the operation refuses an unknown key by its name."""
-    known = KEYS.get(key)
-    try:
-        value: JsonValue = json.loads(json.dumps(parse(text, known.kind, known.entry is not None))) if known else text
-    except ValueError as error:
-        raise InvalidEdit(f"{key}: {error}") from None
-    return value
 
 
 def _without_accounts(page: SettingsPage, *, runtime: bool = False) -> SettingsPage:

@@ -9,8 +9,7 @@ from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCom
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.settings.live import LiveSettings
 
 HELP = """List, show, test, add, enable, disable and remove skills.

@@ -32,7 +32,7 @@ from maestro.domain.webhooks.webhook import (
     sign_delivery,
 )
 from maestro.installation.keys import encryption, open_keys
-from maestro.operations.webhooks import WebhookOperations
+from maestro.operations.background import WebhookOperations
 from maestro.settings import WebuiSettings, read_environment
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.

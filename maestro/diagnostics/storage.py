@@ -16,7 +16,7 @@ from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.skills.files import SkillSet, choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.keys import SEALED, SecretKeys
-from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillFolder
 from maestro.settings import Settings
 from maestro.store.engine.database import RESCUE
 from maestro.store.inspection import Inspection, inspect, is_locked

@@ -26,17 +26,13 @@ from maestro.domain.agents.views import (
 )
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
-from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId
-from maestro.store.store import Store
+from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId, StoreOperations
 
 Reason = Annotated[str, Field(max_length=MAX_REASON, description="Why, for the history of the agent.")]
 
 
-class AgentOperations:
+class AgentOperations(StoreOperations):
     """The operations on agents and their versions; each raises ``NotFound`` for an unknown slug."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> AgentPage:
         """List the agents by slug; the cursor is the last slug of the page before."""
@@ -103,18 +99,10 @@ class AgentOperations:
             return tx.agents.detail(tx.agents.roll_back(agent, agent.version - 1, actor, reason, force=force))
 
 
-class BindingOperations:
+class BindingOperations(StoreOperations):
     """The operations on bindings; each raises ``NotFound`` for an unknown one."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def list(
-        self,
-        agent: str | None = None,
-        limit: Limit = LIMIT,
-        cursor: RowCursor = None,
-    ) -> BindingPage:
+    def list(self, agent: str | None = None, limit: Limit = LIMIT, cursor: RowCursor = None) -> BindingPage:
         """List the bindings, oldest first, of one agent if its slug is given."""
         with self._store.view() as tx:
             return tx.agents.page_of_bindings(agent, int(cursor or 0), limit)
@@ -143,11 +131,8 @@ class BindingOperations:
             tx.agents.unbind_channel(tx.agents.channel(binding_id), actor)
 
 
-class TokenOperations:
+class TokenOperations(StoreOperations):
     """The operations on the tokens of an agent; each raises ``NotFound`` for an unknown slug or token."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""

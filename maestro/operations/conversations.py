@@ -1,12 +1,14 @@
-"""The operations on conversations."""
+"""The operations on conversations, and on the sessions of #maestro (docs/decisions.md: chat sessions)."""
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 from pydantic import Field
 
+from maestro.domain.agent_chat import CHANNEL, SessionView
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.views import (
     AuthoredMessage,
@@ -17,10 +19,12 @@ from maestro.domain.conversations.views import (
     MessagePage,
     message_view,
 )
+from maestro.domain.errors import Conflict
 from maestro.domain.fields import SearchText
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 MEDIA = "media"
 LIMIT = 50
@@ -35,11 +39,6 @@ class ConversationQuery(ConversationFilter):
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(ConversationCursor.decode)] | None = None
-
-    @property
-    def after(self) -> ConversationCursor | None:
-        """Return the cursor after which the page begins; None for the first page."""
-        return ConversationCursor.decode(self.cursor) if self.cursor is not None else None
 
 
 class SearchQuery(Value):
@@ -63,8 +62,9 @@ class ConversationOperations:
 
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
+        after = ConversationCursor.decode(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
-            rows, following = tx.conversations.lists.page(query, query.after, query.limit)
+            rows, following = tx.conversations.lists.page(query, after, query.limit)
         return ConversationPage(items=tuple(rows), next=following.encode() if following is not None else None)
 
     def search(self, query: SearchQuery) -> MessagePage:
@@ -128,3 +128,50 @@ def remove_discarded_files(store: Store, data_dir: Path) -> None:
             if is_media and not tx.conversations.removals.is_used_again(file.name):
                 file.unlink(missing_ok=True)
             tx.conversations.removals.delete_discarded(path)
+
+
+class SessionOperations:
+    """The operations on the session of the agent chat; ``pinned`` is the id of a session that settings keep open."""
+
+    def __init__(self, store: Store, *, enabled: bool, pinned: str) -> None:
+        self._store = store
+        self._enabled = enabled
+        self._pinned = pinned
+
+    def show(self) -> SessionView:
+        """Return the open session."""
+        with self._store.view() as tx:
+            return _current_session(tx)
+
+    def begin(self, actor: str) -> SessionView:
+        """End the open session and begin another; 409 if the settings pin the session or disable the chat."""
+        self._check_changeable()
+        with self._store.begin() as tx:
+            tx.system.audit.add(actor, "session.new", tx.chat.open(str(uuid4())))
+            return _current_session(tx)
+
+    def end(self, actor: str) -> str:
+        """End the open session and return its id, empty if none was open; raises as ``begin`` does."""
+        self._check_changeable()
+        with self._store.begin() as tx:
+            ended = tx.chat.end() or ""
+            if ended:
+                tx.system.audit.add(actor, "session.end", ended)
+        return ended
+
+    def _check_changeable(self) -> None:
+        if not self._enabled:
+            raise Conflict(f"{CHANNEL} is disabled by configuration: set chat.enabled to true first.")
+        if self._pinned:
+            raise Conflict(
+                f"session.id keeps the session {self._pinned!r}. Take it out of the configuration, or write another id "
+                "there, and restart Maestro."
+            )
+
+
+def _current_session(tx: Transaction) -> SessionView:
+    current = tx.chat.current()
+    session = tx.chat.session(current) if current else None
+    if session is None:
+        return SessionView(id="", started_at=None, posts=0)
+    return SessionView(id=session.id, started_at=session.started_at, posts=tx.chat.count())

@@ -1,9 +1,10 @@
-"""The operations on owners, pairings, and the users with access by a pairing."""
+"""The operations on owners, pairings, users with access by a pairing, and clients."""
 
 from collections.abc import Callable, Collection
 
 from maestro.domain.errors import Conflict
 from maestro.domain.fields import OwnerId
+from maestro.domain.llm.budgets import ClientChange, ClientPage, ClientView, NewClient, client_page
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.views import (
     IgnoredPage,
@@ -22,7 +23,7 @@ from maestro.domain.people.views import (
 from maestro.domain.settings.jobs import PairingSettings
 from maestro.domain.values import Value
 from maestro.intake.pairing import approve, forget, invite, refuse
-from maestro.operations.inputs import LIMIT, Limit, RowCursor
+from maestro.operations.inputs import LIMIT, Limit, RowCursor, StoreOperations
 from maestro.store.store import Store
 
 
@@ -119,3 +120,32 @@ class OwnerOperations:
             if removed:
                 tx.system.audit.add(actor, "owner.remove", str(person))
         return OwnerChange(id=str(person), changed=removed)
+
+
+class ClientOperations(StoreOperations):
+    """The operations on clients; each raises ``NotFound`` for an unknown name."""
+
+    def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> ClientPage:
+        """List the clients by name; the cursor is the last name of the page before."""
+        with self._store.view() as tx:
+            return client_page(tx.llm.budgets.clients(), tx.llm.budgets.client_levels(), cursor, limit)
+
+    def show(self, name: str) -> ClientView:
+        """Return a client by its name or its slug."""
+        with self._store.view() as tx:
+            return tx.llm.budgets.client_view(tx.users.clients.get(name))
+
+    def add(self, new: NewClient, actor: str) -> ClientView:
+        """Create a client, which agents and channels may name; 409 when its name or slug is taken."""
+        with self._store.begin() as tx:
+            return tx.llm.budgets.client_view(tx.users.clients.create(new, actor))
+
+    def change(self, name: str, change: ClientChange, actor: str) -> ClientView:
+        """Change the fields that are given; 409 for a client of the configuration."""
+        with self._store.begin() as tx:
+            return tx.llm.budgets.client_view(tx.users.clients.change(tx.users.clients.get(name), change, actor))
+
+    def remove(self, name: str, actor: str) -> None:
+        """Remove a client; 409 for one of the configuration, and while agents, channels or usage refer to it."""
+        with self._store.begin() as tx:
+            tx.users.clients.remove(tx.users.clients.get(name), actor)

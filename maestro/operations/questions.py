@@ -9,9 +9,8 @@ from maestro.domain.columns import LARGEST
 from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, operator_answer
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value
-from maestro.operations.inputs import RowId
+from maestro.operations.inputs import RowId, StoreOperations
 from maestro.store.jobs.questions import QuestionRecord
-from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 LIMIT = 50
@@ -38,11 +37,8 @@ class OperatorAnswer(Value):
         return self
 
 
-class QuestionOperations:
+class QuestionOperations(StoreOperations):
     """The operations on questions; each raises ``NotFound`` for an unknown number."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self, query: QuestionQuery) -> QuestionPage:
         """List questions, newest first; ``status`` may be given several times."""

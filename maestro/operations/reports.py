@@ -26,17 +26,15 @@ from maestro.domain.people.views import (
 )
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.texts import csv_lines
+from maestro.operations.inputs import StoreOperations
 from maestro.store.store import Store
 
 MOST_EXPORTED = 100_000
 """The most entries of the audit log in one CSV file."""
 
 
-class AuditOperations:
+class AuditOperations(StoreOperations):
     """The operations on the audit log."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self, query: AuditQuery) -> AuditPage:
         """List the actions of operators, viewers, agents and Maestro itself, newest first."""

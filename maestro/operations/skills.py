@@ -1,14 +1,20 @@
-"""The operations on skills: each changes the file and the store together."""
+"""The operations on skills, and the files of skills: those shipped with Maestro, and the own files of the operator."""
 
-from collections.abc import Callable
+import asyncio
+import itertools
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 from pydantic import Field
 
+import maestro
 from maestro.domain.agents.agent import Agent
-from maestro.domain.errors import Conflict
-from maestro.domain.skills.files import SkillSource, read_skill
+from maestro.domain.errors import ConfigurationError, Conflict, StoreBusy
+from maestro.domain.skills.files import MAX_BYTES, SkillSource, choose_files, read_skill
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.views import (
     SkillChange,
@@ -20,28 +26,182 @@ from maestro.domain.skills.views import (
     skill_page,
     try_message,
 )
+from maestro.domain.texts import storable
 from maestro.operations.inputs import LIMIT, Limit
-from maestro.operations.skill_folder import ENDING, SkillFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
+SHIPPED = Path(maestro.__file__).parent / "skills"
+ENDING = ".md"
+MOST_FILES = 2_000
+
+Stamps = Mapping[Path, tuple[int, int, int]]
+"""The modification time, size and inode of each file, which show whether the file changed."""
+
+log = structlog.get_logger(__name__)
+
+
+class SkillFolder:
+    """All files of skills; ``own`` is the operator's folder, which may be missing."""
+
+    def __init__(self, own: Path) -> None:
+        self.own = own.absolute()
+
+    def stamps(self) -> Stamps:
+        """Return the stamp of every file, without reading the files."""
+        stamps: dict[Path, tuple[int, int, int]] = {}
+        for path in itertools.chain(_skill_files(SHIPPED), _skill_files(self.own)):
+            try:
+                status = path.stat()
+            except OSError:  # the file was listed a moment ago; if the error persists, reading the file reports it
+                stamps[path] = (0, 0, 0)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                stamps[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        return stamps
+
+    def read(self) -> list[SkillSource]:
+        """Read every file; an unreadable file or folder yields a problem instead of a skill."""
+        paths = list(self.stamps())
+        found = [self._read_file(path) for path in paths[:MOST_FILES]]
+        if len(paths) > MOST_FILES:
+            found.append(
+                SkillSource(str(self.own), False, problem=f"more than {MOST_FILES} files of skills; remove some")
+            )
+        return found + self._folder_problems()
+
+    def shipped(self, slug: str) -> SkillSource | None:
+        """Return the shipped skill with this slug, or None."""
+        found = (self._read_file(path) for path in _skill_files(SHIPPED))
+        return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
+
+    def text(self, source: str) -> str:
+        """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
+        path = Path(source)
+        try:
+            if not (self.holds(source) or path.is_relative_to(SHIPPED)):
+                raise Conflict(f"the file {source} is not in the folder {self.own}; read it with an editor")
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Conflict(f"{source} cannot be read here: {error}; repair the file") from None
+
+    def holds(self, source: str) -> bool:
+        """Return whether a file is in the operator's folder."""
+        return Path(source).is_relative_to(self.own)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file atomically; raises ``ConfigurationError`` when the folder cannot be written."""
+        fresh = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(data)
+            fresh.replace(path)
+        except OSError as error:
+            raise _write_error(path, error) from None
+
+    def delete(self, path: Path) -> None:
+        """Delete a file if it exists; raises ``ConfigurationError`` when the folder cannot be written."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _write_error(path, error) from None
+
+    def _read_file(self, path: Path) -> SkillSource:
+        shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
+        if source != str(path):
+            return SkillSource(source, shipped, problem="the file's name is not UTF-8 text; rename the file")
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            problem = f"the file cannot be read: {error.strerror}; correct its permissions or remove it"
+            return SkillSource(source, shipped, problem=problem)
+        return SkillSource.read(source, data, shipped=shipped)
+
+    def _folder_problems(self) -> list[SkillSource]:
+        """Return a problem for each folder that cannot be read."""
+        errors: list[OSError] = []
+        list(os.walk(self.own, onerror=errors.append))
+        problems = {error.filename: error.strerror for error in errors if not isinstance(error, FileNotFoundError)}
+        return [
+            SkillSource(storable(str(folder)), False, problem=f"this folder cannot be read: {reason}; correct that")
+            for folder, reason in problems.items()
+        ]
+
+
+class SkillLoader:
+    """The loader that copies the files of skills into the store, at the start and after each change."""
+
+    def __init__(self, store: Store, folder: SkillFolder, seconds: float) -> None:
+        self._store = store
+        self._folder = folder
+        self._seconds = seconds
+        self._entered: Stamps | None = None
+        self._missed: frozenset[Path] = frozenset()
+
+    async def watch(self) -> None:
+        """Check the files for changes at intervals, until cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds)
+            try:
+                await asyncio.to_thread(self.load_changes)
+            except StoreBusy as error:
+                log.warning("skills.postponed", reason=str(error))
+
+    def load_changes(self) -> None:
+        """Store the skills if the files have changed since the last check; raises ``StoreBusy``."""
+        stamps = self._folder.stamps()
+        if stamps == self._entered:
+            return
+        gone = frozenset((self._entered or {}).keys() - stamps.keys())
+        newly_gone, self._missed = gone - self._missed, gone
+        if newly_gone:  # many editors delete a file for a moment before they write its new version
+            return
+        files = self._folder.read()
+        with self._store.begin() as tx:
+            library = choose_files(files, tx.agents.skills.sources())
+            tx.agents.skills.replace_all(library)
+        self._entered, self._missed = stamps, frozenset()
+        for source, problem in library.problems:
+            log.warning("skills.problem", file=source, problem=problem)
+
+
+async def load_skills(store: Store, folder: Path, look_seconds: float) -> SkillLoader:
+    """Store the skills before the first message needs one, and return the loader that follows their files."""
+    loader = SkillLoader(store, SkillFolder(folder), look_seconds)
+    await asyncio.to_thread(loader.load_changes)
+    return loader
+
+
+def _skill_files(folder: Path) -> Iterator[Path]:
+    """Yield the Markdown files in a folder, except README.md and names that begin with ``.`` or ``_``."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            if name.endswith(ENDING) and not name.startswith((".", "_")) and name != "README.md":
+                yield Path(parent, name)
+
+
+def _write_error(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} cannot be changed: {error.strerror}; correct the permissions, or set skills.folder to another folder"
+    )
+
+
 SkillCursor = Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,63}$")]
 ToolNames = Callable[[Agent], frozenset[str]]
-
-
-def listed_tools(agent: Agent) -> frozenset[str]:
-    """Return the names of the tools that an agent lists itself."""
-    return frozenset(agent.tool_names or ())
 
 
 class SkillOperations:
     """The operations on skills; each raises ``NotFound`` for an unknown slug.
 
     Each transaction changes the file last. If the process ends before the commit, the loader stores the changed file
-    later. ``tools`` returns the names of the tools that an agent may call.
+    later. ``tools`` returns the names of the tools that an agent may call, by default those that the agent lists.
     """
 
-    def __init__(self, store: Store, folder: SkillFolder, tools: ToolNames = listed_tools) -> None:
+    def __init__(
+        self, store: Store, folder: SkillFolder, tools: ToolNames = lambda agent: frozenset(agent.tool_names or ())
+    ) -> None:
         self._store = store
         self._folder = folder
         self._tools = tools

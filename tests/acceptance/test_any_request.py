@@ -16,8 +16,7 @@ from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
 
 from api.parts import AgentChat
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from tests.support.api_client import BASIC, app_of
 from tests.support.every_change import EXAMPLES, Example, stage
 from tests.support.job_rows import JobRows

@@ -11,7 +11,7 @@ from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import IN_A_LANE, BatchAction, BatchRequest, BatchView, batch_view
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
-from maestro.operations.batches import BatchOperations
+from maestro.operations.jobs import BatchOperations
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
 

@@ -7,8 +7,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.skills.views import SkillChange
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from tests.support.instance import Instance, running_instance
 from tests.support.skill_texts import skill_text, write_skill
 

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.operations.skill_folder import SkillFolder, SkillLoader
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillLoader, SkillOperations
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.skill_texts import skill_text, write_skill

@@ -7,7 +7,7 @@ import pytest
 from maestro.domain.jobs.batches import BatchAction, BatchRequest
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
-from maestro.operations.batches import BatchOperations
+from maestro.operations.jobs import BatchOperations
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person

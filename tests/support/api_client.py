@@ -16,14 +16,12 @@ from maestro.bootstrap.operations import build_intake, build_schedule_operations
 from maestro.installation.keys import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
-from maestro.operations.batches import BatchOperations
+from maestro.operations.background import WebhookOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
-from maestro.operations.jobs import JobOperations, TemporalAddress
+from maestro.operations.jobs import BatchOperations, JobOperations, TemporalAddress
 from maestro.operations.settings import SettingsOperations
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
-from maestro.operations.webhooks import WebhookOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.settings import Settings
 from maestro.settings.accounts import account_columns
 from maestro.settings.control import EffectiveSettings

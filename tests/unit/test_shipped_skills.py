@@ -7,7 +7,7 @@ import pytest
 from maestro.domain.llm.models import estimate
 from maestro.domain.skills.files import SkillFile, read_skill
 from maestro.domain.skills.skill import Skill, SkillIndex
-from maestro.operations.skill_folder import SHIPPED
+from maestro.operations.skills import SHIPPED
 
 FILES: tuple[SkillFile, ...] = tuple(read_skill(path.read_bytes()) for path in sorted(SHIPPED.glob("*.md")))
 BY_SLUG = {file.slug: file for file in FILES}

@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.skill import SkillRow
-from maestro.operations.skill_folder import SHIPPED, SkillFolder, SkillLoader
+from maestro.operations.skills import SHIPPED, SkillFolder, SkillLoader
 from tests.support.job_rows import JobRows
 from tests.support.skill_texts import skill_text, write_skill
 

@@ -16,7 +16,7 @@ from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
-from maestro.operations.batches import BatchQuery, ItemQuery
+from maestro.operations.jobs import BatchQuery, ItemQuery
 
 BATCHES = f"{PAGE}/batches"
 PAGE_SIZE = 20

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import UnionType
@@ -153,6 +153,21 @@ def read_row_number(text: str, noun: str, argument_name: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
     return int(digits)
+
+
+def read_time(text: str) -> datetime:
+    """Read a time; without an offset it is in this machine's zone, and without a day it is the last such clock time."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        pass  # the text may be a clock time without a day
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last 09:00") from None
+    now = datetime.now().astimezone()
+    today = datetime.combine(now, clock).astimezone()
+    return today if today <= now else today - timedelta(days=1)
 
 
 def _check_reference(text: str | None) -> str | None:

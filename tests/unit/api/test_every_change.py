@@ -11,8 +11,7 @@ from api.guards import RouteGuard
 from api.parts import AgentChat
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobEnding, JobKind, JobStatus
-from maestro.operations.skill_folder import SkillFolder
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillOperations
 from tests.support.api_client import BASIC, OTHER_ADDRESS, app_of, client
 from tests.support.every_change import EXAMPLES, address, stage
 from tests.support.job_rows import JobRows

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from maestro.bootstrap.tools import tool_names
-from maestro.operations.skill_folder import SkillFolder, SkillLoader
-from maestro.operations.skills import SkillOperations
+from maestro.operations.skills import SkillFolder, SkillLoader, SkillOperations
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from tests.support.api_client import BASIC, VIEWER, app_of, client

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.operations.skill_folder import SkillFolder, SkillLoader
+from maestro.operations.skills import SkillFolder, SkillLoader
 from tests.support.job_rows import JobRows
 from tests.support.skill_texts import skill_text, write_skill
 from tests.unit.cli.conftest import Maestro

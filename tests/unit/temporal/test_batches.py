@@ -24,8 +24,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobEdits, JobEnding, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
-from maestro.operations.batches import BatchOperations
-from maestro.operations.jobs import JobOperations
+from maestro.operations.jobs import BatchOperations, JobOperations
 from maestro.store.store import Store
 from maestro.store.users.audit import coming_from
 from temporal import replays
