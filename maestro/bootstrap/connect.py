@@ -25,7 +25,7 @@ from maestro.observability.health import (
     STANDING_BY,
     EngineHealth,
     HealthServer,
-    connect_address,
+    health_address,
     own_worker_check,
     process_metrics,
 )
@@ -112,7 +112,7 @@ class Connect(SeparateProcess):
         services.add(*(host.run(connector, ready.another()) for connector in connectors))
         bots = build_bots(self.live, store, dispatcher, host, self._platforms)
         services.add(bots.run(webhooks_of(connectors)))
-        address, hosts = connect_address(self.settings), self.settings.webui.allowed_hosts
+        address, hosts = health_address(self.settings, "connectPort"), self.settings.webui.allowed_hosts
         services.add(
             HealthServer(address, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run()
         )

@@ -33,7 +33,7 @@ from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.keys import open_keys
-from maestro.installation.storage import open_files, workspaces_folder
+from maestro.installation.storage import open_files
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
@@ -246,7 +246,8 @@ def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
         keep=open_files(settings).put,
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
-        folder=workspaces_folder(settings),
+        # The command ``claude`` runs in another folder: it obeys settings in its folder, which a tool could write.
+        folder=settings.data_dir / "workspaces",
         asking=_asking_rules(settings, tools.approvers),
         memory_scope=_memory_scope(settings),
         redact=scope.redact(TextKind.TOOLS, settings),

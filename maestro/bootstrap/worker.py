@@ -14,7 +14,7 @@ from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.observability.health import EngineHealth, HealthServer, own_worker_check, process_metrics, worker_address
+from maestro.observability.health import EngineHealth, HealthServer, health_address, own_worker_check, process_metrics
 from maestro.operations.skills import load_skills
 from maestro.settings import read_environment
 from maestro.settings.addresses import connection_limits, endpoint_of
@@ -74,7 +74,7 @@ class Worker(ModelProcess, SeparateProcess):
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()
         flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
-        address, hosts = worker_address(self.settings), self.settings.webui.allowed_hosts
+        address, hosts = health_address(self.settings, "workerPort"), self.settings.webui.allowed_hosts
         health = HealthServer(address, hosts, vitals, connection_limits(self.settings))
         services.add(health.run(), *flow_services)
         try:

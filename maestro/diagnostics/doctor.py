@@ -114,11 +114,11 @@ async def _examined_installation(survey: Survey, environment: Mapping[str, str])
 
 
 async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
-    findings = await asyncio.to_thread(check_store, subject)
-    inspection = findings.inspection or Inspection(damage="", thorough=False)
+    inspection, diagnoses = await asyncio.to_thread(check_store, subject)
+    inspection = inspection or Inspection(damage="", thorough=False)
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
     return [
-        *findings.diagnoses,
+        *diagnoses,
         *check_schedules(inspection.schedules),
         *check_webhooks(inspection.webhooks, keys),
         *await check_connectors(subject, inspection.connectors),

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -50,8 +50,6 @@ ACCOUNTS_CHECK = "accounts"
 ASK_SECONDS = 3.0
 
 NO_ACCOUNT = "no account at a provider: the built-in demo model answers, on the web connector only"
-ADD_ONE = "Set ANTHROPIC_API_KEY (or another provider's) and restart, or let `maestro init` write an account."
-COPY_AGAIN = "Copy the key again, without quotes and line breaks."
 KEYLESS = frozenset({"ollama"})
 ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
@@ -181,8 +179,17 @@ def _stored_accounts(subject: Examined) -> Sequence[ModelAccount]:
 
 def _diagnose_unavailable(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
     """Return a diagnosis for each account that is not called at present."""
-    now = datetime.now(UTC)
-    found = [diagnosis for row in rows if (diagnosis := _diagnose_status(row, now)) is not None]
+    found = []
+    for row in rows:
+        check = f"account {row.name}"
+        if row.status is AccountStatus.DISABLED:
+            why = f" after {row.last_error}" if row.last_error else ""
+            fix = f"Give it a working key, or `maestro accounts enable {row.name}`."
+            found.append(note(check, f"the account is disabled{why} and is not called", fix))
+        elif row.rate_limited_until is not None and row.rate_limited_until > datetime.now(UTC):
+            until = f"{row.rate_limited_until:%Y-%m-%d %H:%M:%S} UTC"
+            problem = f"the account, or one of its models, is in cool-down until {until} ({row.last_error})"
+            found.append(note(check, problem))
     if rows and all(row.status is AccountStatus.DISABLED for row in rows):
         enable = "Give one a working key, or enable it with `maestro accounts enable NAME`."
         found.append(broken(ACCOUNTS_CHECK, "every account is disabled: no message can be answered", enable))
@@ -206,18 +213,6 @@ def _diagnose_command(account: Account, path: str) -> Diagnosis:
     return fine(check, f"{what} through {command}; the first call shows whether a user is logged in")
 
 
-def _diagnose_status(row: ModelAccount, now: datetime) -> Diagnosis | None:
-    check = f"account {row.name}"
-    if row.status is AccountStatus.DISABLED:
-        why = f" after {row.last_error}" if row.last_error else ""
-        fix = f"Give it a working key, or `maestro accounts enable {row.name}`."
-        return note(check, f"the account is disabled{why} and is not called", fix)
-    if row.rate_limited_until is not None and row.rate_limited_until > now:
-        until = f"{row.rate_limited_until:%Y-%m-%d %H:%M:%S} UTC"
-        return note(check, f"the account, or one of its models, is in cool-down until {until} ({row.last_error})")
-    return None
-
-
 async def check_accounts(subject: Examined) -> list[Diagnosis]:
     """Return a diagnosis for each provider account, or a note that there is none; no request costs anything."""
     try:
@@ -228,7 +223,8 @@ async def check_accounts(subject: Examined) -> list[Diagnosis]:
     rows = await asyncio.to_thread(_stored_accounts, subject)
     added = [row for row in rows if row.source is AccountSource.API]
     if not real and not added:
-        return [note(ACCOUNTS_CHECK, NO_ACCOUNT, ADD_ONE)]
+        add = "Set ANTHROPIC_API_KEY (or another provider's) and restart, or let `maestro init` write an account."
+        return [note(ACCOUNTS_CHECK, NO_ACCOUNT, add)]
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
     checks = [_diagnose_configured(subject, account) for account in real]
     checks += [_diagnose_added(subject, row, keys) for row in added]
@@ -268,13 +264,15 @@ async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> 
     if not settings.api_key and not settings.base_url and variable and settings.provider not in KEYLESS:
         fix = f'Set its apiKey in llm.accounts, best as "env:{variable}", or remove the account.'
         return broken(check, f"{what} has no key", fix)
-    if not re.fullmatch(r"[!-~]*", settings.api_key.get_secret_value()):
-        place = _key_source(subject, settings)
-        return broken(check, f"{what}: the key from {place} has a blank or an invalid character in it", COPY_AGAIN)
-    source = _describe_key(subject, settings)
-    described = f"{what}, {source}" if source else what
+    key = settings.api_key.get_secret_value()
+    if key:
+        source = _key_source(subject, settings)
+        if not re.fullmatch(r"[!-~]*", key):
+            found = f"{what}: the key from {source} has a blank or an invalid character in it"
+            return broken(check, found, "Copy the key again, without quotes and line breaks.")
+        what += f", key{f' …{last4(key)}' if last4(key) else ''} from {source}"
     account = account_of(settings)
-    return _diagnose_key(described, account, await check_key(account, ASK_SECONDS))
+    return _diagnose_key(what, account, await check_key(account, ASK_SECONDS))
 
 
 def _diagnose_key(what: str, account: Account, result: KeyCheck) -> Diagnosis:
@@ -304,21 +302,14 @@ def _diagnose_key(what: str, account: Account, result: KeyCheck) -> Diagnosis:
     return fine(check, f"{what}; {address} answers" if account.provider in KEYLESS else f"{what}; the key is accepted")
 
 
-def _describe_key(subject: Examined, settings: AccountSettings) -> str:
-    """Return the last characters and the source of the key as a text, empty without a key."""
-    key = settings.api_key.get_secret_value()
-    if not key:
-        return ""
-    ending = f" …{last4(key)}" if last4(key) else ""
-    return f"key{ending} from {_key_source(subject, settings)}"
-
-
 def _key_source(subject: Examined, settings: AccountSettings) -> str:
     if not subject.settings.llm.accounts:
         return f"the environment variable {variable_of(settings)}"
     if any(subject.environment.get(variable) for variable in ACCOUNT_VARIABLES):
         return ACCOUNT_VARIABLES[0]
-    for entry in _account_entries(subject.survey.written):
+    llm = subject.survey.written.get("llm")
+    listed = llm.get("accounts") if isinstance(llm, dict) else None
+    for entry in filter(lambda entry: isinstance(entry, dict), listed if isinstance(listed, list) else []):
         reference = entry.get("apiKey")
         if entry.get("name") == settings.name and isinstance(reference, str):
             kind, _, rest = reference.partition(":")
@@ -326,10 +317,3 @@ def _key_source(subject: Examined, settings: AccountSettings) -> str:
                 return f"the environment variable {rest}"
             return f"the file {rest}" if kind == "file" else f"{subject.survey.file} itself"
     return f"{subject.survey.file}"
-
-
-def _account_entries(written: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the valid entries of ``llm.accounts`` in the configuration file."""
-    llm = written.get("llm")
-    listed = llm.get("accounts") if isinstance(llm, dict) else None
-    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

@@ -5,19 +5,17 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
 from maestro.domain.schedules.schedule import ScheduleColumns
-from maestro.domain.skills.files import SkillSet, choose_files
+from maestro.domain.skills.files import choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.keys import SEALED, SecretKeys
 from maestro.operations.skills import SkillFolder
-from maestro.settings import Settings
 from maestro.store.engine.database import RESCUE
 from maestro.store.inspection import Inspection, inspect, is_locked
 
@@ -94,49 +92,42 @@ def check_skills(subject: Examined) -> list[Diagnosis]:
     folder = SkillFolder(subject.settings.skills.folder)
     library = choose_files(folder.read(), stored={})
     own = sum(not file.shipped for file in library.chosen.values())
-    counted = f"{len(library.chosen) - own} of Maestro, {own} of your own in {folder.own}"
-    return [fine(SKILLS_CHECK, counted), *_invalid_skills(library), *_missing_skills(library, subject.settings)]
-
-
-def _invalid_skills(library: SkillSet) -> Iterator[Diagnosis]:
+    found = [fine(SKILLS_CHECK, f"{len(library.chosen) - own} of Maestro, {own} of your own in {folder.own}")]
     for source, problem in library.problems[:MOST_NAMED]:
-        yield note(
-            SKILLS_CHECK, f"{Path(source).name}: {problem}", f"Edit {source}; a running Maestro sees it by itself."
-        )
+        fix = f"Edit {source}; a running Maestro sees it by itself."
+        found.append(note(SKILLS_CHECK, f"{Path(source).name}: {problem}", fix))
     more = len(library.problems) - MOST_NAMED
     if more > 0:
-        yield note(SKILLS_CHECK, f"{more} more problems", "Correct the first ones, then run `maestro doctor` again.")
-
-
-def _missing_skills(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
-    for agent in settings.agents:
+        fix = "Correct the first ones, then run `maestro doctor` again."
+        found.append(note(SKILLS_CHECK, f"{more} more problems", fix))
+    for agent in subject.settings.agents:
         for slug in sorted(set(agent.skills or ()) - library.chosen.keys()):
-            found = f"the agent {agent.slug} lists the skill {slug}, which does not exist"
-            yield note(SKILLS_CHECK, found, "Correct the slug in agents, or put the skill into the folder.")
+            problem = f"the agent {agent.slug} lists the skill {slug}, which does not exist"
+            found.append(note(SKILLS_CHECK, problem, "Correct the slug in agents, or put the skill into the folder."))
+    return found
 
 
-@dataclass(frozen=True)
-class StoreFindings:
-    """The result of inspecting the store: the inspection, None if the store cannot be read, and the diagnoses."""
-
-    inspection: Inspection | None
-    diagnoses: list[Diagnosis]
-
-
-def check_store(subject: Examined) -> StoreFindings:
-    """Inspect the store without changing it."""
+def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
+    """Inspect the store without changing it; return None for the inspection of a store that cannot be read."""
     path = subject.settings.database
     # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
     if not os.path.exists(path):
-        return StoreFindings(None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")])
+        return None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")]
     try:
         inspection = inspect(path, READ_SECONDS)
     except MaestroError as error:
-        found, _, fix = str(error).partition(". ")
-        return StoreFindings(None, [broken(STORE_CHECK, found, fix)])
-    return StoreFindings(
-        inspection, [_diagnose_pages(subject, inspection), *_check_lock(subject), *_count_jobs(inspection)]
-    )
+        problem, _, fix = str(error).partition(". ")
+        return None, [broken(STORE_CHECK, problem, fix)]
+    found = [_diagnose_pages(subject, inspection)]
+    if subject.holder.running and is_locked(path, READ_SECONDS):
+        problem = f"{path} cannot be written: another program has held the lock of the database for {READ_SECONDS:g} s"
+        fix = "End that program, such as an open sqlite3 shell; Maestro then goes on by itself."
+        found.append(broken(STORE_CHECK, problem, fix))
+    if inspection.open_jobs or inspection.failed_jobs:
+        failed = "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats."
+        jobs = f"{inspection.open_jobs} open, {inspection.failed_jobs} failed"
+        found.append(note("jobs", jobs, failed if inspection.failed_jobs else ""))
+    return inspection, found
 
 
 def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
@@ -147,23 +138,6 @@ def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
     if not inspection.thorough:
         return fine(STORE_CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")
     return fine(STORE_CHECK, f"{path} ({size}) is of this release and undamaged")
-
-
-def _check_lock(subject: Examined) -> list[Diagnosis]:
-    path = subject.settings.database
-    if not subject.holder.running or not is_locked(path, READ_SECONDS):
-        return []
-    found = f"{path} cannot be written: another program has held the lock of the database for {READ_SECONDS:g} s"
-    return [
-        broken(STORE_CHECK, found, "End that program, such as an open sqlite3 shell; Maestro then goes on by itself.")
-    ]
-
-
-def _count_jobs(inspection: Inspection) -> list[Diagnosis]:
-    found = f"{inspection.open_jobs} open, {inspection.failed_jobs} failed"
-    if inspection.failed_jobs:
-        return [note("jobs", found, "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats.")]
-    return [note("jobs", found)] if inspection.open_jobs else []
 
 
 def check_schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
@@ -189,13 +163,7 @@ def check_schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
 def check_webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
     """Return the diagnoses of webhooks; none if there are no webhooks."""
     enabled = [webhook for webhook in stored if webhook.enabled]
-    problems = list(_unreadable_secrets(enabled, keys))[:MOST_NAMED]
-    if not stored or problems:
-        return problems
-    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} are enabled")]
-
-
-def _unreadable_secrets(enabled: Sequence[Webhook], keys: SecretKeys) -> Iterator[Diagnosis]:
+    found: list[Diagnosis] = []
     for webhook in enabled:
         try:
             checked_secret(webhook.scheme, keys.reveal(webhook.secret).get_secret_value())
@@ -203,6 +171,10 @@ def _unreadable_secrets(enabled: Sequence[Webhook], keys: SecretKeys) -> Iterato
             problem = f"the secret of {webhook.path} cannot be used: {error}"
             if webhook.secret.startswith(SEALED):
                 fix = f"Correct that, or make a new secret with `maestro webhooks rotate {webhook.path}`."
-                yield broken(WEBHOOKS_CHECK, problem, fix)
+                found.append(broken(WEBHOOKS_CHECK, problem, fix))
             else:  # only a note: the dashboard's process may have environment variables that this command lacks
-                yield note(WEBHOOKS_CHECK, problem, "Put the secret where the dashboard's process can read it.")
+                fix = "Put the secret where the dashboard's process can read it."
+                found.append(note(WEBHOOKS_CHECK, problem, fix))
+    if not stored or found:
+        return found[:MOST_NAMED]
+    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} are enabled")]

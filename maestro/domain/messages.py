@@ -188,6 +188,8 @@ def pairing_code(content: str) -> PairingCode | None:
 
 
 _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
+_SAME_COLUMNS = frozenset(IncomingMessage.model_fields) - {"id", "address", "attachments", "edit_of"}
+"""The columns of the inbox with the values of a message as they are."""
 
 
 class FloodState(StrEnum):
@@ -236,12 +238,13 @@ class InboxRow(SQLModel, table=True):
     @staticmethod
     def columns(message: IncomingMessage) -> dict[str, Any]:
         """Return the column values of a message."""
-        return {
-            **message.address.model_dump(),
+        attachments = _ATTACHMENTS.dump_json(message.attachments).decode()
+        columns = {
             "message_id": message.id,
-            "attachments": _ATTACHMENTS.dump_json(message.attachments).decode(),
-            **message.model_dump(exclude={"id", "address", "attachments", "edit_of"}),
+            "attachments": attachments,
+            **message.model_dump(include=set(_SAME_COLUMNS)),
         }
+        return {**message.address.model_dump(), **columns}
 
     @property
     def address(self) -> Address:
@@ -250,20 +253,8 @@ class InboxRow(SQLModel, table=True):
 
     def message(self) -> IncomingMessage:
         """Return the message that the row stores."""
-        return IncomingMessage(
-            id=self.message_id,
-            address=self.address,
-            user_id=self.user_id,
-            user_name=self.user_name,
-            content=self.content,
-            sent_at=self.sent_at,
-            attachments=self.files(),
-            is_direct=self.is_direct,
-            is_owner=self.is_owner,
-            from_bot=self.from_bot,
-            reply_to=self.reply_to,
-            addressing=self.addressing,
-        )
+        same = {name: getattr(self, name) for name in _SAME_COLUMNS}
+        return IncomingMessage(id=self.message_id, address=self.address, attachments=self.files(), **same)
 
     def files(self) -> tuple[Attachment, ...]:
         """Return references to the attached files."""

@@ -28,14 +28,6 @@ class OldestJob:
 
 
 @dataclass(frozen=True)
-class FirstAnswer:
-    """The time at which a message was received, and the time until the first chunk of its answer was sent."""
-
-    received_at: datetime
-    took: timedelta
-
-
-@dataclass(frozen=True)
 class AnswerTimes:
     """The median and the 95th percentile of the time to the first chunk of an answer, in milliseconds.
 
@@ -92,9 +84,12 @@ class ExposureWarning:
     keys: tuple[str, ...] = ()
 
 
-def measure_answer_times(answers: Sequence[FirstAnswer], since: datetime) -> AnswerTimes:
-    """Return the answer times of the messages received since a moment."""
-    took = sorted(answer.took.total_seconds() * 1000 for answer in answers if answer.received_at >= since)
+def measure_answer_times(answers: Sequence[tuple[datetime, timedelta]], since: datetime) -> AnswerTimes:
+    """Return the answer times of the messages received since a moment.
+
+    ``answers`` has for each message when it was received, and the time until the first chunk of its answer was sent.
+    """
+    took = sorted(took.total_seconds() * 1000 for received_at, took in answers if received_at >= since)
     return AnswerTimes(len(took), _percentile(took, 0.5), _percentile(took, 0.95))
 
 

@@ -112,18 +112,10 @@ class FairQueue(Generic[Item]):
         key = self._order[0][2]
         self._now += 1 / self._weight
         self._due[key] += 1 / self._items_of[key][0][0]
-        return self._remove_next()
+        return self.skip()
 
-    def skip(self) -> None:
-        """Remove the next item without charging its key, because the item no longer waits."""
-        self._remove_next()
-
-    def _enqueue_key(self, key: Hashable, items: deque[tuple[float, Item]]) -> None:
-        self._items_of[key] = items
-        self._weight += items[0][0]
-        heapq.heappush(self._order, (self._due[key], next(self._arrivals), key))
-
-    def _remove_next(self) -> Item:
+    def skip(self) -> Item:
+        """Remove and return the next item without charging its key, because the item no longer waits."""
         _, _, key = heapq.heappop(self._order)
         items = self._items_of.pop(key)
         weight, item = items.popleft()
@@ -133,6 +125,11 @@ class FairQueue(Generic[Item]):
         else:
             self._delete_old_due_times()
         return item
+
+    def _enqueue_key(self, key: Hashable, items: deque[tuple[float, Item]]) -> None:
+        self._items_of[key] = items
+        self._weight += items[0][0]
+        heapq.heappush(self._order, (self._due[key], next(self._arrivals), key))
 
     def _delete_old_due_times(self) -> None:
         """Delete due times that no longer matter: those of keys without items that are not in the future."""

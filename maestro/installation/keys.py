@@ -22,8 +22,6 @@ from maestro.settings.sources import ENVIRONMENT, FILE, References
 
 SEALED = "sealed:"
 
-KEY_BYTES = 32
-
 
 class SecretKeys:
     """The secrets in the store, encrypted by a key outside of the database, which alone reveals none.
@@ -90,7 +88,7 @@ def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretK
 
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
-    return _read_or_create(settings, signing_key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
+    return _read_or_create(settings, signing_key_file(settings), lambda: secrets.token_bytes(32))
 
 
 def encryption_key(settings: Settings) -> bytes:

@@ -21,7 +21,7 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.values import Value
 from maestro.installation.data_folder import DataFolder, FileLock, close_to_others
 from maestro.installation.keys import SecretKeys, signing_key_file
-from maestro.settings import AccountSettings, AgentSettings, ChannelSettings, ClientSettings, Settings
+from maestro.settings import AccountSettings, AgentSettings, ChannelSettings, Settings
 from maestro.settings.accounts import columns_of
 from maestro.store.engine.schema import check, revision
 from maestro.store.files import MediaFolder
@@ -33,16 +33,6 @@ CONFIGURATION = "configuration"
 
 WAIT_SECONDS = 3.0
 """Seconds to wait for the folder while another process, started at the same time, migrates the tables."""
-
-
-def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None:
-    """Write the configured clients into the store; one that was removed stays with its usage, but without a budget.
-
-    Raises ``Conflict`` when an operator created a client with the same slug.
-    """
-    for client in settings:
-        tx.users.clients.set_configured(NewClient.model_validate(client.model_dump(by_alias=False)))
-    tx.users.clients.leave_out({client.name for client in settings})
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
@@ -59,9 +49,13 @@ def enter(tx: Transaction, settings: Settings) -> None:
     """Write the configured agents, bindings and connectors into the store, and remove those no longer configured.
 
     A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings of
-    operators are not changed.
+    operators are not changed. A removed client stays with its usage, but without a budget.
+
+    Raises ``Conflict`` if an operator created a client with the same slug.
     """
-    enter_clients(tx, settings.clients)
+    for client in settings.clients:
+        tx.users.clients.set_configured(NewClient.model_validate(client.model_dump(by_alias=False)))
+    tx.users.clients.leave_out({client.name for client in settings.clients})
     for agent in tx.agents.all():
         tx.agents.begin_history(agent)
     for entry in settings.agents:
@@ -85,7 +79,9 @@ def enter(tx: Transaction, settings: Settings) -> None:
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     """Write an agent if its entry is new, restored or changed; otherwise the edits of operators stay."""
     require_client(tx, settings.client, f"agents: {settings.slug}")
-    entry = _entry_digest(settings)
+    # Only the fields that the entry sets itself count, so that new defaults of a release do not change the digest.
+    written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
+    entry = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
     agent = tx.agents.by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
         return
@@ -108,12 +104,6 @@ def _archive_removed(tx: Transaction, named: set[str]) -> None:
             tx.agents.change(agent, archived, CONFIGURATION, "the configuration no longer names it")
             agent.configured, agent.entry = False, ""
             tx.agents.put(agent)
-
-
-def _entry_digest(settings: AgentSettings) -> str:
-    """Return a digest of the fields that an entry sets itself, so that new defaults of a release do not change it."""
-    written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
-    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 
 def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
@@ -177,14 +167,6 @@ def open_existing_store(settings: Settings) -> Store:
 def open_files(settings: Settings) -> MediaFolder:
     """Return the folder of the files that users and agents sent."""
     return MediaFolder(settings.data_dir / "media")
-
-
-def workspaces_folder(settings: Settings) -> Path:
-    """Return the folder that holds a workspace for each conversation, in which its agent's tools work.
-
-    The command ``claude`` runs elsewhere, because it obeys settings in its folder, which a tool could write.
-    """
-    return settings.data_dir / "workspaces"
 
 
 def upload_folder(settings: Settings) -> Path:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Literal
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -32,50 +33,39 @@ NO_ANSWER = (
 
 
 @dataclass(slots=True)
-class StoreHealth:
-    """The health of the store; one check runs at a time, because a check takes long while writes fail."""
+class EngineHealth:
+    """Checks of the store, of Temporal, of the workers in this process or others, and of the connectors.
+
+    ``worker_problem`` and ``connector_problem`` return a problem, or an empty text.
+    """
 
     store: Store
-    _check: asyncio.Task[str | None] | None = field(default=None, init=False)
+    engine: Engine
+    worker_problem: Callable[[], Awaitable[str]]
+    connector_problem: Callable[[], str] | None = None
+    _store_check: asyncio.Task[str | None] | None = field(default=None, init=False)
 
-    async def problem(self) -> str | None:
-        """Return why the store cannot be read or written; None if it can."""
-        if self._check is None or self._check.done():
-            self._check = asyncio.create_task(asyncio.to_thread(self.store.problem))
-        check = self._check
+    async def checks(self) -> Mapping[str, str]:
+        """Return "ok" or the problem for the store, Temporal, the worker and, if there are any, the connectors."""
+        store, temporal = await asyncio.gather(self.store_problem(), self.engine.outage())
+        checks = {
+            "store": store or OK,
+            "temporal": temporal or OK,
+            "worker": ("unknown while Temporal is not reachable" if temporal else await self.worker_problem()) or OK,
+        }
+        if self.connector_problem is not None:
+            checks["connectors"] = self.connector_problem() or OK
+        return checks
+
+    async def store_problem(self) -> str | None:
+        """Return why the store cannot be used, else None; one check runs at a time: it takes long while writes fail."""
+        if self._store_check is None or self._store_check.done():
+            self._store_check = asyncio.create_task(asyncio.to_thread(self.store.problem))
+        check = self._store_check
         await asyncio.wait([check], timeout=STORE_SECONDS)
         if check.done():
             return check.result()
         return self.store.writes.problem if self.store.writes.failing else NO_ANSWER
-
-
-class EngineHealth:
-    """Checks of the store, of Temporal, of the workers in this process or others, and of the connectors."""
-
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        worker_problem: Callable[[], Awaitable[str]],
-        connector_problem: Callable[[], str] | None = None,
-    ) -> None:
-        """``worker_problem`` and ``connector_problem`` return a problem, or an empty text."""
-        self._store = StoreHealth(store)
-        self._engine = engine
-        self._worker_problem = worker_problem
-        self._connector_problem = connector_problem
-
-    async def checks(self) -> Mapping[str, str]:
-        """Return "ok" or the problem for the store, Temporal, the worker and, if there are any, the connectors."""
-        store, temporal = await asyncio.gather(self._store.problem(), self._engine.outage())
-        checks = {
-            "store": store or OK,
-            "temporal": temporal or OK,
-            "worker": ("unknown while Temporal is not reachable" if temporal else await self._worker_problem()) or OK,
-        }
-        if self._connector_problem is not None:
-            checks["connectors"] = self._connector_problem() or OK
-        return checks
 
 
 STARTING = "this process does not poll its queues yet"
@@ -100,16 +90,11 @@ def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[st
     return find_problem
 
 
-def worker_address(settings: Settings) -> ListenAddress:
-    """Return the health address of ``maestro worker``."""
+def health_address(settings: Settings, key: Literal["workerPort", "connectPort"]) -> ListenAddress:
+    """Return the health address of ``maestro worker`` or ``maestro connect``, by the key of its port."""
     health = settings.health
-    return ListenAddress(health.host, health.worker_port, section="health", option="--health-port", key="workerPort")
-
-
-def connect_address(settings: Settings) -> ListenAddress:
-    """Return the health address of ``maestro connect``."""
-    health = settings.health
-    return ListenAddress(health.host, health.connect_port, section="health", option="--health-port", key="connectPort")
+    port = health.worker_port if key == "workerPort" else health.connect_port
+    return ListenAddress(health.host, port, section="health", option="--health-port", key=key)
 
 
 def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:

@@ -35,10 +35,6 @@ from maestro.domain.settings.tools import MemorySettings, QuestionSettings, Skil
 from maestro.settings.connectors import ConnectorSettings, check_unique_bots
 
 
-def _binding_key(binding: ChannelSettings) -> tuple[str, str, str]:
-    return binding.platform, binding.account, binding.channel
-
-
 class Settings(Section):
     """All settings of Maestro."""
 
@@ -54,7 +50,11 @@ class Settings(Section):
         tuple[AgentSettings, ...], unique(lambda agent: agent.slug, "two agents have the slug {}; rename one")
     ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
     channels: Annotated[
-        tuple[ChannelSettings, ...], unique(_binding_key, "the channel {} is bound twice; keep one binding")
+        tuple[ChannelSettings, ...],
+        unique(
+            lambda bound: (bound.platform, bound.account, bound.channel),
+            "the channel {} is bound twice; keep one binding",
+        ),
     ] = setting((), "channels that are bound to an agent")
     clients: Annotated[
         tuple[ClientSettings, ...],

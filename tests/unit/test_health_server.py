@@ -11,7 +11,7 @@ import pytest
 
 from maestro.domain.errors import PortTaken
 from maestro.domain.health import METRICS_TYPE, ProcessHealth
-from maestro.observability.health import HealthServer, connect_address, worker_address
+from maestro.observability.health import HealthServer, health_address
 from maestro.settings import Settings
 from tests.support.instance import free_port, until
 
@@ -40,7 +40,7 @@ class FixedMetrics:
 def server(condition: Condition, port: int = 9091, *hosts: str) -> HealthServer:
     """Return a server for a worker."""
     settings = Settings.model_validate({"health": {"workerPort": port}})
-    return HealthServer(worker_address(settings), hosts, ProcessHealth(condition, FixedMetrics()))
+    return HealthServer(health_address(settings, "workerPort"), hosts, ProcessHealth(condition, FixedMetrics()))
 
 
 @asynccontextmanager
@@ -125,7 +125,8 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
 
 async def test_connectors_have_a_port_of_their_own() -> None:
     settings = Settings.model_validate({"health": {"connectPort": 9099}})
-    assert (connect_address(settings).port, connect_address(settings).key) == (9099, "connectPort")
+    address = health_address(settings, "connectPort")
+    assert (address.port, address.key) == (9099, "connectPort")
 
 
 def connects(port: int) -> bool:

@@ -7,7 +7,6 @@ import pytest
 
 from maestro.domain.overview import (
     FailureRecord,
-    FirstAnswer,
     group_failures,
     is_local,
     list_exposures,
@@ -34,7 +33,7 @@ def told(host: str = "localhost", *, secure: bool = False, **changes: Any) -> li
 
 
 def test_half_and_95_of_100_wait_no_longer() -> None:
-    answers = [FirstAnswer(MORNING, timedelta(seconds=seconds)) for seconds in range(100, 0, -1)]
+    answers = [(MORNING, timedelta(seconds=seconds)) for seconds in range(100, 0, -1)]
     found = measure_answer_times(answers, MORNING)
     assert (found.count, found.half_ms, found.most_ms) == (100, 50_000, 95_000)
     assert measure_answer_times(answers[:1], MORNING).most_ms == 100_000

@@ -18,17 +18,8 @@ from maestro.domain.llm.prompts import LLMRequest, PromptMessage, ToolSpec, Usag
 FALLBACK_WINDOW = 8_192
 """The context window of an unknown model, in tokens."""
 
-RESERVE_TOKENS = 20_000
-"""The tokens of a large window that are reserved for the answer and for errors of the estimate.
-
-See docs/decisions.md: prompt layers.
-"""
-
 OLLAMA = "ollama"
 """The provider that silently cuts a prompt at the window named in the request, and that costs nothing."""
-
-OPENROUTER = "openrouter"
-"""The provider that forwards requests to the vendors with which the names of its models begin."""
 
 MESSAGE_OVERHEAD = 4
 """Tokens that a provider adds to every message for its role and its delimiters."""
@@ -74,10 +65,6 @@ class ModelFacts:
 
     window: int | None = None
     price: Price | None = None
-
-
-ModelLookup = Callable[[str], ModelFacts]
-"""A function that returns further facts about a model, by its name."""
 
 
 _WINDOWS: Mapping[str, int] = {
@@ -155,9 +142,13 @@ class ModelTable:
     See docs/decisions.md: tokens.
     """
 
-    def __init__(self, configured: Mapping[str, ModelFacts] | None = None, lookup: ModelLookup | None = None) -> None:
+    def __init__(
+        self,
+        configured: Mapping[str, ModelFacts] | None = None,
+        lookup: Callable[[str], ModelFacts] = lambda _: ModelFacts(),
+    ) -> None:
         self._configured = {_base_name(name): facts for name, facts in (configured or {}).items()}
-        self._lookup = lookup or (lambda _: ModelFacts())
+        self._lookup = lookup
         self._prices: dict[str, Price | None] = {}
 
     def context_window(self, model: str) -> int:
@@ -201,11 +192,11 @@ class ModelTable:
 
 
 def reserve(window_tokens: int) -> int:
-    """Return the tokens of a window that no prompt may use: 20,000, or a quarter of a small window.
+    """Return the tokens of a window for the answer and errors of the estimate: 20,000, or a quarter of a small window.
 
     See docs/decisions.md: prompt layers.
     """
-    return min(RESERVE_TOKENS, window_tokens // 4)
+    return min(20_000, window_tokens // 4)
 
 
 def prompt_budget(window_tokens: int) -> int:
@@ -238,7 +229,7 @@ def api_name(provider: str, model: str) -> str:
     stays unchanged.
     """
     name = without_provider(model)
-    own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
+    own = provider_of(model) == provider and (provider != "openrouter" or "/" in name)
     return name if own else model
 
 

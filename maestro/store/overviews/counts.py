@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import String, func, type_coerce
 from sqlmodel import col, select
@@ -12,7 +12,7 @@ from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.filters import FailedJob, FailureCount, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
-from maestro.domain.overview import FailureRecord, FirstAnswer, OldestJob, WorkOverview
+from maestro.domain.overview import FailureRecord, OldestJob, WorkOverview
 from maestro.store.engine.repository import Repository
 from maestro.store.jobs.filters import conditions, failed_step, newest_first, unindexed
 
@@ -79,7 +79,7 @@ class Overview(Repository):
             pending=self._count_pending(),
         )
 
-    def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
+    def first_answers(self, since: datetime) -> Sequence[tuple[datetime, timedelta]]:
         """Return how long the newest messages since a moment waited for the first chunk of their answer."""
         sent = (
             select(func.min(Delivery.sent_at))
@@ -107,7 +107,7 @@ class Overview(Repository):
             .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
             .where(col(Job.id).in_(chosen.scalar_subquery()))
         )
-        return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
+        return [(came, left - came) for came, left in self._run(answered) if left is not None]
 
     def failures(self, since: datetime) -> Sequence[FailureRecord]:
         """Return the newest failed jobs since a moment, newest first."""

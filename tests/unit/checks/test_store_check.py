@@ -18,12 +18,12 @@ def test_a_program_that_holds_the_lock_is_named(tmp_path: Path, monkeypatch: pyt
     store = fresh_store(tmp_path / "maestro.db")
     running = Examined(survey_settings(None, {}, {"dataDir": str(tmp_path)}), {}, FolderHolder(running=True))
     with locked(tmp_path / "maestro.db"):
-        found = module.check_store(running).diagnoses
+        found = module.check_store(running)[1]
     assert [(one.check, one.verdict) for one in found] == [
         ("store", DiagnosisLevel.FINE),
         ("store", DiagnosisLevel.BROKEN),
     ]
     assert "has held the lock of the database for 0.1 s" in found[1].found
     assert "End that program" in found[1].fix
-    assert [one.verdict for one in module.check_store(running).diagnoses] == [DiagnosisLevel.FINE]
+    assert [one.verdict for one in module.check_store(running)[1]] == [DiagnosisLevel.FINE]
     store.close()
