@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
-from api.dashboard.pages import lead_back, render
+from api.dashboard.pages import redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from connectors.platforms import platform, platforms
@@ -270,7 +270,7 @@ def _submit(
     """Apply the form and redirect to the page; after an error, show the page with the reason and the entered text."""
     return submit(
         operation,
-        lambda _: lead_back(PAGE, done=done),
+        lambda _: redirect_to(PAGE, done=done),
         lambda error: _render_page(request, replace(state, problem=error)),
     )
 

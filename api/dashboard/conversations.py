@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_filters, read_query, submit, without_empty
 from api.dashboard.jobs.job import excerpt
-from api.dashboard.pages import lead_back, not_modified, refusal_page, render
+from api.dashboard.pages import not_modified, redirect_to, refusal_page, render
 from api.guards import OPERATOR, Number, Parts, PasswordRoute, chat_of, parts_of
 from api.parts import AgentChat, ApiParts
 from maestro.domain.agent_chat import CHANNEL, HUMAN
@@ -109,7 +109,7 @@ def close_conversation(request: Request, parts: Parts, conversation_id: Number) 
     """End a conversation, and redirect to it."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
-        lambda _: lead_back(f"{PAGE}/{conversation_id}", done="closed"),
+        lambda _: redirect_to(f"{PAGE}/{conversation_id}", done="closed"),
         lambda error: _conversation_page(request, conversation_id, error),
     )
 
@@ -127,7 +127,7 @@ def delete_conversation(
     """Delete a conversation and redirect to the list; an error is shown on the confirmation page."""
     return submit(
         lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
-        lambda _: lead_back(PAGE, done="deleted"),
+        lambda _: redirect_to(PAGE, done="deleted"),
         lambda error: _deletion_page(request, conversation_id, error),
     )
 
@@ -217,7 +217,7 @@ def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") 
     chat = chat_of(parts)
     return submit(
         lambda: chat.service.post(HUMAN, text),
-        lambda _: lead_back(f"{CHAT_PAGE}#end"),
+        lambda _: redirect_to(f"{CHAT_PAGE}#end"),
         lambda error: _chat_page(request, chat, text, error),
     )
 

@@ -10,7 +10,7 @@ from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.dashboard.pages import lead_back
+from api.dashboard.pages import redirect_to
 from api.guards import OPERATOR, Parts, PasswordRoute
 from maestro.domain.agents.edits import MAX_REASON
 from maestro.domain.columns import LARGEST
@@ -117,7 +117,7 @@ def _form_endpoint(page: str, show_problem: Callable[..., Response], action: For
     def endpoint(request: Request, parts: Parts, **fields: str) -> Response:
         return submit(
             lambda: action.operation(getattr(parts, action.noun), **fields, **fixed),
-            lambda _: lead_back(page.format(**fields), done=action.done),
+            lambda _: redirect_to(page.format(**fields), done=action.done),
             lambda error: show_problem(request, error, **fields),
         )
 

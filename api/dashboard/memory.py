@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, read_filters, submit, without_empty
-from api.dashboard.pages import lead_back, render
+from api.dashboard.pages import redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
@@ -130,7 +130,7 @@ def _submit(
 ) -> Response:
     return submit(
         operation,
-        lambda _: lead_back(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
+        lambda _: redirect_to(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
         lambda error: _render_page(request, slug, form, error),
     )
 

@@ -89,7 +89,7 @@ def link(request: Request, path: str = "", /, **changed: object) -> str:
     return address(path or request.url.path, unchanged + added)
 
 
-def lead_back(page: str, **parameters: object) -> RedirectResponse:
+def redirect_to(page: str, **parameters: object) -> RedirectResponse:
     """Redirect a form to a page, so that a reload does not send the form again; empty parameters are left out."""
     filled = {name: value for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.dashboard.forms import FormRow, FormText, read_query, submit
-from api.dashboard.pages import lead_back, link, not_modified, render
+from api.dashboard.pages import link, not_modified, redirect_to, render
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
@@ -51,7 +51,7 @@ def _answer(
 ) -> Response:
     return submit(
         lambda: parts.questions.settle(number, words or None, approves, OPERATOR),
-        lambda question: lead_back(PAGE, settled=question.id),
+        lambda question: redirect_to(PAGE, settled=question.id),
         lambda error: _render_page(request, number, words, error),
     )
 

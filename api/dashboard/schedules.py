@@ -18,7 +18,7 @@ from api.dashboard.forms import (
     submit,
     without_empty,
 )
-from api.dashboard.pages import lead_back, refusal_page, render
+from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from maestro.domain.agents.agent import AgentStatus
@@ -127,7 +127,7 @@ def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
 
 
 def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
-    return submit(operation, lambda _: lead_back(PAGE), lambda error: _render_page(request, form, error))
+    return submit(operation, lambda _: redirect_to(PAGE), lambda error: _render_page(request, form, error))
 
 
 def _render_page(
@@ -214,7 +214,7 @@ def begin_backfill(
     form = BackfillForm(start.strip(), end.strip())
     return submit(
         lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
-        lambda _: lead_back(PAGE, done="backfilled"),
+        lambda _: redirect_to(PAGE, done="backfilled"),
         lambda error: _backfill_page(request, ref, form, error),
     )
 

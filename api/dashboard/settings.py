@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue
 from starlette.responses import Response
 
 from api.dashboard.forms import submit, without_empty
-from api.dashboard.pages import address, lead_back, render
+from api.dashboard.pages import address, redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView, parse_value, value_text
@@ -78,7 +78,7 @@ def _change_setting(request: Request, form: SettingForm, value: Callable[[], Jso
     settings = parts_of(request).settings
     return submit(
         lambda: settings.change({form.key: value()}, form.version, OPERATOR),
-        lambda _: lead_back(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
+        lambda _: redirect_to(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
         lambda error: _render_page(request, form.model_copy(update={"edit": form.key}), form, error),
     )
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormAction, FormText, form_routes, read_filters, submit
-from api.dashboard.pages import lead_back, refusal_page, render
+from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.fields import read
@@ -112,13 +112,13 @@ def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Delete the file of an operator's skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
-        lambda _: lead_back(PAGE, done="removed"),
+        lambda _: redirect_to(PAGE, done="removed"),
         lambda error: _skill_page(request, slug, error),
     )
 
 
 def _show_added(skill: SkillDetail) -> Response:
-    return lead_back(f"{PAGE}/{skill.slug}", done="added")
+    return redirect_to(f"{PAGE}/{skill.slug}", done="added")
 
 
 def _file_content(text: str) -> bytes:

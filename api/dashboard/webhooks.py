@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
-from api.dashboard.pages import lead_back, refusal_page, render
+from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
@@ -89,7 +89,7 @@ def change_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, 
         lambda: parts.webhooks.change(
             form.path, read(WebhookChange, form.fields("path", "scheme", "secret")), OPERATOR
         ),
-        lambda _: lead_back(PAGE),
+        lambda _: redirect_to(PAGE),
         lambda error: _render_page(request, _WebhookPageState(form, form.path, error, open=True)),
     )
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import lead_back, refusal_page, render
+from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, MemoryScope, Permission
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
@@ -153,7 +153,7 @@ def add_agent(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]
     """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.agents.add(read(NewAgent, form.new_fields()), OPERATOR, reason_of(form.reason)),
-        lambda agent: lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made"),
+        lambda agent: redirect_to(f"{AGENT_PAGE}/{agent.slug}", done="made"),
         lambda error: _new_form(request, form, error),
     )
 
@@ -205,7 +205,7 @@ def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[Agen
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
     return submit(
         lambda: parts.agents.change(slug, read(AgentChange, form.changed_fields()), OPERATOR, reason_of(form.reason)),
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="saved"),
+        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="saved"),
         lambda error: _render_page(request, slug, error, form),
     )
 
@@ -222,7 +222,7 @@ def change_agent_status(
     change = AgentChange(status=status, force=force)
     return submit(
         lambda: parts_of(request).agents.change(slug, change, OPERATOR, reason_of(reason)),
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=status),
+        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done=status),
         lambda error: _render_page(request, slug, error),
     )
 
@@ -232,7 +232,7 @@ def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool
     """Delete an agent permanently, and redirect to the list."""
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
-        lambda _: lead_back(AGENTS_PAGE),
+        lambda _: redirect_to(AGENTS_PAGE),
         lambda error: _render_page(request, slug, error),
     )
 
@@ -242,7 +242,7 @@ def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[C
     """Bind a channel to an agent."""
     return submit(
         lambda: parts.bindings.add(read(BoundChannel, {**channel.fields(), "agent": slug}), OPERATOR),
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="bound"),
+        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="bound"),
         lambda error: _render_page(request, slug, error, channel=channel),
     )
 
@@ -252,7 +252,7 @@ def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -
     """Remove the binding of a channel to an agent."""
     return submit(
         lambda: parts.bindings.remove(number, OPERATOR),
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="freed"),
+        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="freed"),
         lambda error: _render_page(request, slug, error),
     )
 

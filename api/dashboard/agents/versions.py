@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.agents.pages import AGENT_PAGE
 from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import lead_back, refusal_page, render
+from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import OPERATOR, Number, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken
 from maestro.domain.agents.edits import Rollback
@@ -55,7 +55,7 @@ def roll_back(
     rollback = Rollback(version=number, reason=reason_of(reason), force=force)
     return submit(
         lambda: parts_of(request).agents.roll_back(slug, rollback, OPERATOR),
-        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="rolled"),
+        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="rolled"),
         lambda error: _version_page(request, slug, number, None, error),
     )
 
@@ -110,7 +110,7 @@ def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRo
     """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
-        lambda _: lead_back(TOKENS_PAGE),
+        lambda _: redirect_to(TOKENS_PAGE),
         lambda error: _tokens_page(request, _TokenFormState(agent, problem=error)),
     )
 

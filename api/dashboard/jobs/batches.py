@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_query, submit, without_empty
 from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
-from api.dashboard.pages import address, lead_back, not_modified, render
+from api.dashboard.pages import address, not_modified, redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
@@ -111,7 +111,7 @@ def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response
     """Start a batch and redirect to it; an error is shown beside a new preview."""
     return submit(
         lambda: parts.batches.begin(form.request(), OPERATOR),
-        lambda batch: lead_back(f"{BATCHES}/{batch.id}"),
+        lambda batch: redirect_to(f"{BATCHES}/{batch.id}"),
         lambda error: _confirmation_page(request, form, error),
     )
 
@@ -145,7 +145,7 @@ def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
     """Let a batch start no further jobs, and redirect to it."""
     return submit(
         lambda: parts.batches.stop(batch_id, OPERATOR),
-        lambda _: lead_back(f"{BATCHES}/{batch_id}"),
+        lambda _: redirect_to(f"{BATCHES}/{batch_id}"),
         lambda error: _batch_page(request, batch_id, {"state": "", "cursor": ""}, error),
     )
 

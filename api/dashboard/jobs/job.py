@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, NamedTuple
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit_async, without_empty
-from api.dashboard.pages import lead_back, not_modified, render
+from api.dashboard.pages import not_modified, redirect_to, render
 from api.guards import FOR_VIEWERS, OPERATOR, Number, Parts, PasswordRoute, parts_of
 from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
@@ -99,21 +98,6 @@ class JobContent:
     def step_purpose(self) -> str:
         """The purpose of the job's current step, in words."""
         return purpose_of(self.step.step) if self.step is not None else ""
-
-    @property
-    def waited_ms(self) -> float | None:
-        """Milliseconds that the job waited in its lane; None while it waits."""
-        return _milliseconds_between(self.job.created_at, self.job.started_at)
-
-    @property
-    def took_ms(self) -> float | None:
-        """Milliseconds from the start to the end of the job; None before its end."""
-        return _milliseconds_between(self.job.started_at, self.job.completed_at)
-
-    @property
-    def in_all_ms(self) -> float | None:
-        """Milliseconds from the incoming message to the end of the job; None before its end."""
-        return _milliseconds_between(self.job.created_at, self.job.completed_at)
 
 
 @router.get("")
@@ -210,10 +194,6 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
 
 
-def _milliseconds_between(began: datetime | None, ended: datetime | None) -> float | None:
-    return (ended - began) / timedelta(milliseconds=1) if began is not None and ended is not None else None
-
-
 class ReplayForm(BaseModel):
     """The form of a replay; the fields after ``edited`` apply only if it is set, and empty ones change nothing."""
 
@@ -235,7 +215,7 @@ class ReplayForm(BaseModel):
         )
 
     @classmethod
-    def of(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
+    def from_edits(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
         """Return the form filled with these edits."""
         if edits is None:
             return cls(mode=mode)
@@ -269,7 +249,7 @@ async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotate
 
     return await submit_async(
         operation,
-        lambda running: lead_back(f"/queue/{running}"),
+        lambda running: redirect_to(f"/queue/{running}"),
         lambda error: _plan_page(request, job_id, form, error),
     )
 
@@ -291,7 +271,7 @@ async def cancel_job(request: Request, parts: Parts, job_id: str) -> Response:
     """Cancel the job, and redirect to it."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
-        lambda job: lead_back(f"/queue/{job.id}"),
+        lambda job: redirect_to(f"/queue/{job.id}"),
         lambda error: _cancellation_page(request, job_id, error),
     )
 
@@ -313,7 +293,7 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
         plan=plan,
         position=POSITIONS.get(plan.step) or purpose_of(plan.step),
         kept_steps=[purpose_of(step) for step in plan.kept],
-        form=ReplayForm.of(form.mode, edits),
+        form=ReplayForm.from_edits(form.mode, edits),
         problem=problem or plan.problem,
     )
 
@@ -327,7 +307,7 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
     except NotFound as error:
         return missing_job_page(request, str(error))
     edits = edits_of(content.row)
-    before = ReplayForm.of(form.mode, edits.model_copy(update={"prompt": edits.prompt or prompt or None}))
+    before = ReplayForm.from_edits(form.mode, edits.model_copy(update={"prompt": edits.prompt or prompt or None}))
     return render(
         request,
         "job-edit.html",
