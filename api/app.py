@@ -10,6 +10,7 @@ from api.dashboard import (
     accounts,
     assets,
     audit,
+    background,
     conversations,
     login,
     memory,
@@ -17,11 +18,9 @@ from api.dashboard import (
     pages,
     questions,
     reference,
-    schedules,
     settings,
     skills,
     usage,
-    webhooks,
 )
 from api.dashboard.agents import pages as agent_pages
 from api.dashboard.agents import versions as agent_versions
@@ -72,8 +71,8 @@ ROUTERS = (
     batch_pages.router,  # before job_pages, so that the path "batches" is not read as a job id
     job_list.router,
     job_pages.router,
-    schedules.router,
-    webhooks.router,
+    background.schedules,
+    background.webhooks,
     usage.router,
     questions.router,
     audit.router,

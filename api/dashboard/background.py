@@ -1,8 +1,9 @@
-"""The pages of schedules: the list with its form, and the backfill of missed runs."""
+"""The pages of schedules, of the backfill of missed runs, and of webhooks."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -33,20 +34,21 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState
-from maestro.operations.background import ScheduleOperations, ScheduleQuery
+from maestro.domain.webhooks.webhook import NewWebhook, WebhookChange, WebhookWithSecret
+from maestro.operations.background import ScheduleOperations, ScheduleQuery, WebhookOperations
 
-PAGE = "/schedules"
-HERE = "schedules"
+SCHEDULES_PAGE = "/schedules"
+WEBHOOKS_PAGE = "/webhooks"
 PAGE_SIZE = 25
 FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
 """Notices after a completed form, by the word in the page's address; text from the address is never shown."""
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
-router.routes.extend(
+schedules = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=SCHEDULES_PAGE)
+schedules.routes.extend(
     form_routes(
-        PAGE,
-        lambda request, error, **_: _render_page(request, problem=error),
+        SCHEDULES_PAGE,
+        lambda request, error, **_: _schedules_page(request, problem=error),
         FormAction("/run", "schedules", ScheduleOperations.run_now),
         FormAction("/pause", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=False)),
         FormAction("/resume", "schedules", ScheduleOperations.change, change=ScheduleChange(enabled=True)),
@@ -77,40 +79,42 @@ class ScheduleForm(TextForm):
         return {**super().fields("ref", *left_out), "script": _parse_script(self.script)}
 
 
-@router.get("")
+@schedules.get("")
 def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
     """List the schedules, with an empty form, or with the form filled from the schedule ``edit``."""
     if not edit:
-        return _render_page(request, notice=NOTICES.get(done, ""))
+        return _schedules_page(request, notice=NOTICES.get(done, ""))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
-        return refusal_page(request, HERE, error)
+        return refusal_page(request, "schedules", error)
     script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
-    return _render_page(request, ScheduleForm.from_view(schedule, script=script))
+    return _schedules_page(request, ScheduleForm.from_view(schedule, script=script))
 
 
-@router.post("")
+@schedules.post("")
 def add_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule, and redirect to the list; an error is shown on the page."""
-    return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, form.fields()), OPERATOR), form)
+    return _submit_schedule(
+        request, lambda: parts.schedules.add(read(NewScheduleOfKind, form.fields()), OPERATOR), form
+    )
 
 
-@router.post("/change")
+@schedules.post("/change")
 def change_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Change a schedule, and redirect to the list."""
-    return _submit(
+    return _submit_schedule(
         request, lambda: parts.schedules.change(form.ref, read(ScheduleChange, form.fields("kind")), OPERATOR), form
     )
 
 
-@router.post("/preview", openapi_extra=FOR_VIEWERS)
+@schedules.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
     """Show the next times of the entered schedule, without saving it, for browsers without scripts."""
-    return _render_page(request, form, times=_next_times(parts, form))
+    return _schedules_page(request, form, times=_next_times(parts, form))
 
 
-@router.get("/times")
+@schedules.get("/times")
 def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
     """Return the next times alone, for a script; an invalid schedule has status 200, because the user still types."""
     return render(request, "schedule-times.html", times=_next_times(parts, form))
@@ -126,11 +130,11 @@ def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
         return str(error)
 
 
-def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
-    return submit(operation, lambda _: redirect_to(PAGE), lambda error: _render_page(request, form, error))
+def _submit_schedule(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
+    return submit(operation, lambda _: redirect_to(SCHEDULES_PAGE), lambda error: _schedules_page(request, form, error))
 
 
-def _render_page(
+def _schedules_page(
     request: Request,
     form: ScheduleForm | None = None,
     problem: MaestroError | None = None,
@@ -151,7 +155,7 @@ def _render_page(
     return render(
         request,
         "schedules.html",
-        at=PAGE,
+        at=SCHEDULES_PAGE,
         agents=agents,
         slugs=[agent.slug for agent in agents],
         page=page,
@@ -188,7 +192,7 @@ class BackfillForm:
         return read(BackfillRequest, {"from": start, "to": end, "preview": preview})
 
 
-@router.get("/backfill")
+@schedules.get("/backfill")
 def show_backfill(request: Request, parts: Parts, ref: str = "") -> Response:
     """Show the form for the period of a backfill, and the times in the period that would get a run."""
     filters = read_filters(request, ("from", "to"))
@@ -202,7 +206,7 @@ def show_backfill(request: Request, parts: Parts, ref: str = "") -> Response:
     )
 
 
-@router.post("/backfill")
+@schedules.post("/backfill")
 def begin_backfill(
     request: Request,
     parts: Parts,
@@ -214,7 +218,7 @@ def begin_backfill(
     form = BackfillForm(start.strip(), end.strip())
     return submit(
         lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
-        lambda _: redirect_to(PAGE, done="backfilled"),
+        lambda _: redirect_to(SCHEDULES_PAGE, done="backfilled"),
         lambda error: _backfill_page(request, ref, form, error),
     )
 
@@ -229,5 +233,108 @@ def _backfill_page(
     try:
         schedule = parts_of(request).schedules.show(ref)
     except MaestroError as error:
-        return refusal_page(request, HERE, error)
+        return refusal_page(request, "schedules", error)
     return render(request, "schedule-backfill.html", schedule=schedule, form=form, backfill=backfill, problem=problem)
+
+
+webhooks = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=WEBHOOKS_PAGE)
+webhooks.routes.extend(
+    form_routes(
+        WEBHOOKS_PAGE,
+        lambda request, error, **_: _webhooks_page(request, _WebhookPageState(problem=error)),
+        FormAction("/enable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=True)),
+        FormAction("/disable", "webhooks", WebhookOperations.change, change=WebhookChange(enabled=False)),
+        FormAction("/remove", "webhooks", WebhookOperations.remove),
+    )
+)
+
+
+class WebhookForm(TextForm):
+    """The form of a webhook, as texts that the operation validates."""
+
+    path: str = ""
+    name: str = ""
+    agent: str = ""
+    prompt_template: str = ""
+    platform: str = "web"
+    account: str = DEFAULT_ACCOUNT
+    channel: str = ""
+    thread: str = ""
+    scheme: str = "standard"
+    secret: str = ""
+    per_minute: str = "60"
+
+
+@dataclass(frozen=True)
+class _WebhookPageState:
+    """The entered text of the form, the path of the webhook that it changes, and the result."""
+
+    form: WebhookForm = field(default_factory=WebhookForm)
+    editing: str = ""
+    problem: MaestroError | None = None
+    made: WebhookWithSecret | None = None
+    open: bool = False
+
+
+@webhooks.get("")
+def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
+    """List the webhooks, with an empty form, or with the form filled from the webhook ``edit``."""
+    if not edit:
+        return _webhooks_page(request, _WebhookPageState())
+    try:
+        webhook = parts.webhooks.show(edit)
+    except MaestroError as error:
+        return refusal_page(request, "webhooks", error)
+    form = WebhookForm.from_view(webhook, secret="")
+    return _webhooks_page(request, _WebhookPageState(form, editing=webhook.path, open=True))
+
+
+@webhooks.post("")
+def add_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
+    """Add a webhook and show its new secret this once; an error is shown on the page."""
+    return submit(
+        lambda: parts.webhooks.add(read(NewWebhook, form.fields()), OPERATOR),
+        lambda made: _webhooks_page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
+        lambda error: _webhooks_page(request, _WebhookPageState(form, problem=error, open=True)),
+    )
+
+
+@webhooks.post("/change")
+def change_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
+    """Change a webhook, and redirect to the list."""
+    return submit(
+        lambda: parts.webhooks.change(
+            form.path, read(WebhookChange, form.fields("path", "scheme", "secret")), OPERATOR
+        ),
+        lambda _: redirect_to(WEBHOOKS_PAGE),
+        lambda error: _webhooks_page(request, _WebhookPageState(form, form.path, error, open=True)),
+    )
+
+
+@webhooks.post("/rotate")
+def rotate_secret(request: Request, parts: Parts, path: FormText) -> Response:
+    """Give a webhook a new secret, and show it this once."""
+    return submit(
+        lambda: parts.webhooks.rotate(path, OPERATOR),
+        lambda made: _webhooks_page(request, _WebhookPageState(made=made)),
+        lambda error: _webhooks_page(request, _WebhookPageState(problem=error)),
+    )
+
+
+def _webhooks_page(request: Request, state: _WebhookPageState, status: HTTPStatus | None = None) -> HTMLResponse:
+    cursor = request.query_params.get("cursor") or None
+    parts = parts_of(request)
+    with parts.store.view() as tx:
+        agents = [agent for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED]
+    return render(
+        request,
+        "webhooks.html",
+        status,
+        at=WEBHOOKS_PAGE,
+        agents=agents,
+        page=parts.webhooks.list(PAGE_SIZE, cursor),
+        first=cursor is None,
+        state=state,
+        problem=state.problem,
+        origin=f"{request.url.scheme}://{request.headers['host']}",
+    )
