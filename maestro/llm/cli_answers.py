@@ -29,17 +29,18 @@ _LIMIT = re.compile(
     r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE
 )
 _EPOCH = re.compile(r"limit reached\|(\d{10,13})\b", re.IGNORECASE)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _RESETS = re.compile(
-    r"\bresets?(?: at)? "
-    r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* (?P<day>\d{1,2})(?:,| at)* )?"
+    rf"\bresets?(?: at)? (?:(?P<month>{'|'.join(_MONTHS)})[a-z]* (?P<day>\d{{1,2}})(?:,| at)* )?"
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>am|pm)?\b(?: \((?P<zone>[\w+/-]+)\))?",
     re.IGNORECASE,
 )
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _LONG_AGO = timedelta(days=180)
 
-_NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
-_NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
+NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
+"""The session to continue does not exist."""
+NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
+"""The command's release does not know an option; no model was called then."""
 
 # The first pattern that matches decides the error class, so the order of the patterns matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
@@ -144,9 +145,8 @@ def parse_output(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
 def find_failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
     """Return the failure that the output reports, without quoting the output; None when the command answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
-    failed: LLMFailure
     if ended.outcome is ProgramEnd.TOO_LONG:
-        failed = ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}")
+        failed: LLMFailure = ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}")
     elif ended.outcome is ProgramEnd.TOO_MUCH:
         failed = ProviderUnavailable(f"{where}: the command wrote more output than an answer can have. {_UNAVAILABLE}")
     elif answer.failed:
@@ -157,14 +157,9 @@ def find_failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, no
     return failed
 
 
-def lacks_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command reported that the session to continue does not exist."""
-    return answer.failed and _NO_SESSION.search(_output_and_errors(ended, answer)) is not None
-
-
-def rejects_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command refused an option that its release does not know; no model was called then."""
-    return answer.failed and _NO_OPTION.search(_output_and_errors(ended, answer)) is not None
+def reports(problem: "re.Pattern[str]", ended: ProgramResult, answer: CommandAnswer) -> bool:
+    """Return whether the command failed with this problem."""
+    return answer.failed and problem.search(_output_and_errors(ended, answer)) is not None
 
 
 def _classify_error(where: str, text: str, now: datetime) -> LLMFailure:

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -15,7 +15,7 @@ from maestro.child_process import ProgramCommand, ProgramLimits, ProgramResult, 
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
 from maestro.domain.llm.models import estimate, estimate_messages, without_provider
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
-from maestro.llm.cli_answers import CommandAnswer, find_failure, lacks_session, parse_output, rejects_option
+from maestro.llm.cli_answers import NO_OPTION, NO_SESSION, CommandAnswer, find_failure, parse_output, reports
 from maestro.llm.protocols import Account
 from maestro.store.store import utc_now
 
@@ -102,12 +102,21 @@ class CliRunner:
         await asyncio.to_thread(self._close_session, session, ended, failed)
         if failed is not None:
             raise failed
-        return _to_response(site, request, answer, timedelta(seconds=time.monotonic() - started))
+        guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(answer.text))
+        return LLMResponse(
+            **(answer.usage or guess).model_dump(),
+            content=answer.text,
+            model=site.model,
+            provider=site.provider,
+            account=site.account,
+            cost_usd=0.0,
+            duration_ms=round((time.monotonic() - started) * 1000),
+            finish_reason="stop",
+        )
 
     async def _run_command(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
         """Run the command and return its result; run it again if it failed before it called the model."""
-        until = time.monotonic() + self.seconds
-        continues = session.continues
+        until, continues = time.monotonic() + self.seconds, session.continues
         while True:
             options = _EXTRA_OPTIONS if self._knows_options else ()
             arguments = (*session.command.arguments, *(("--continue",) if continues else ()), *options)
@@ -115,16 +124,14 @@ class CliRunner:
             try:
                 ended = await run(replace(session.command, arguments=arguments), limits)
             except OSError as error:
-                failed = _start_failure(site, f"it cannot be started ({error.strerror})")
-                break
+                raise _start_failure(site, f"it cannot be started ({error.strerror})") from None
             answer = parse_output(ended, as_json=bool(options))
-            if continues and lacks_session(ended, answer):
+            if continues and reports(NO_SESSION, ended, answer):
                 continues = False
-            elif options and rejects_option(ended, answer):
+            elif options and reports(NO_OPTION, ended, answer):
                 self._knows_options = False
             else:
                 return ended, answer
-        raise failed
 
     def _open_session(self, account: Account, request: LLMRequest) -> _CommandSession:
         """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when the command is not installed.
@@ -172,20 +179,6 @@ class CliRunner:
             # The token in the environment belongs to another account than the login in this folder.
             environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)
         return environment
-
-
-def _to_response(site: CallSite, request: LLMRequest, answer: CommandAnswer, duration: timedelta) -> LLMResponse:
-    guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(answer.text))
-    return LLMResponse(
-        **(answer.usage or guess).model_dump(),
-        content=answer.text,
-        model=site.model,
-        provider=site.provider,
-        account=site.account,
-        cost_usd=0.0,
-        duration_ms=round(duration / timedelta(milliseconds=1)),
-        finish_reason="stop",
-    )
 
 
 def _start_failure(site: CallSite, reason: str) -> LLMFailure:
