@@ -3,12 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from maestro.scanner.judgement import is_phrase, is_secret, is_secret_in_prose
-from maestro.scanner.keywords import Kind, name_stem_pattern, secret_kind, words_of
+from maestro.scanner.judgement import (
+    Kind,
+    is_phrase,
+    is_secret,
+    is_secret_in_prose,
+    name_stem_pattern,
+    secret_kind,
+    words_of,
+)
 from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.shapes import is_random
 from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import ValueSpan, value_at, whole_range
+from maestro.scanner.values import ValueSpan, is_random, value_at, whole_range
 
 _CLOSE = rb"(?:\\?[\"'`]|[*_\]]){0,4}"
 _GAP = rb"[ \t]{0,24}"

@@ -5,10 +5,9 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterator, Mapping
 
-from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.rule_files import pattern_tables
-from maestro.scanner.shapes import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
+from maestro.scanner.plugin import ByteRange, SpanPlugin, pattern_tables
 from maestro.scanner.tokens import latin_pattern
+from maestro.scanner.values import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
 
 _COOKIE = rb"(?i)\bcookie[\"'`]{0,2}\s{0,2}[:=]\s{0,2}[\"'`]?([^\r\n\"\x01]{8,})"
 _CRUMB = re.compile(rb"(?i)([\w.\-]*(?:sess|auth|token|sid|jwt|remember|csrf|xsrf|login|key)[\w.\-]*)=([^;\s\"']{12,})")

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import re2  # type: ignore[import-untyped]  # re2 has no type stubs
 
-from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.rule_files import pattern_tables, token_rows
-from maestro.scanner.shapes import JUDGED, classes, has_digit, is_hex, is_joined_words, is_random
+from maestro.scanner.plugin import ByteRange, SpanPlugin, pattern_tables, token_rows
+from maestro.scanner.values import JUDGED, classes, has_digit, is_hex, is_joined_words, is_random
 
 _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")

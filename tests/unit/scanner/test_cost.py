@@ -12,8 +12,7 @@ from threading import Barrier
 import pytest
 
 from maestro.domain.redaction import TextSpan
-from maestro.scanner.folding import TextFolder
-from maestro.scanner.plugin import SpanPlugin
+from maestro.scanner.plugin import SpanPlugin, TextFolder
 from maestro.scanner.scanner import OutOfTime, ShippedRules
 from maestro.scanner.tokens import token_table
 from tests.support import secret_corpus

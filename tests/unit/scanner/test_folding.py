@@ -6,7 +6,7 @@ import time
 import pytest
 
 from maestro.domain.redaction import redact
-from maestro.scanner.folding import TextFolder
+from maestro.scanner.plugin import TextFolder
 from maestro.scanner.scanner import ShippedRules
 from tests.support.secret_corpus import draw
 
