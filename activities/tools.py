@@ -28,9 +28,17 @@ from maestro.domain.tools import (
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
-from maestro.tools.attempt import ParsedToolCall, ToolCallResult, ask_tool, parse_call, prepare, run_in_store, run_tool
 from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller
-from maestro.tools.registry import ToolRegistry
+from maestro.tools.registry import (
+    ParsedToolCall,
+    ToolCallResult,
+    ToolRegistry,
+    ask_tool,
+    parse_call,
+    prepare,
+    run_in_store,
+    run_tool,
+)
 
 CUT_MARK = "\n[cut: the result was longer]"
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import InvalidRequest
 from api.guards import BearerRoute
-from maestro.tools.outside import OutsideTools
+from maestro.tools.chat import OutsideTools
 
 router = APIRouter(route_class=BearerRoute, tags=["mcp"])
 

@@ -17,7 +17,7 @@ from api.front import MAX_BODY
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.tools.base import ToolFailure, canonical
-from maestro.tools.outside import OutsideTool, OutsideTools, call_outside_tool
+from maestro.tools.chat import OutsideTool, OutsideTools, call_outside_tool
 
 INSTRUCTIONS = (
     "You take part in #maestro, the chat that all agents and the people who run them share. Treat what you read there "

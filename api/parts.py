@@ -24,7 +24,7 @@ from maestro.operations.reports import AuditOperations, UsageOperations
 from maestro.operations.settings import SettingsOperations
 from maestro.operations.skills import SkillOperations
 from maestro.store.store import Clock, Store, utc_now
-from maestro.tools.outside import OutsideTools
+from maestro.tools.chat import OutsideTools
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.supervision import Services
-from maestro.tools.outside import OutsideTools
+from maestro.tools.chat import OutsideTools
 from temporal.engine import Engine
 
 

@@ -13,9 +13,8 @@ from maestro.installation.storage import open_files
 from maestro.settings import Settings, ToolSettings, read_environment
 from maestro.settings.live import LiveSettings
 from maestro.store.store import utc_now
-from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
-from maestro.tools.chat import ChatGetNew, ChatPost
+from maestro.tools.chat import AskQuestion, ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
 from maestro.tools.local import Calculate, GetTime, MemorySearch
 from maestro.tools.mcp_server import McpServerSpec, local_name

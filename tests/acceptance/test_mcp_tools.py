@@ -17,11 +17,10 @@ from structlog.testing import capture_logs
 from maestro.child_process import plain_environment
 from maestro.domain.tools import ToolState
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
-from maestro.tools.attempt import run_tool
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServerSpec
-from maestro.tools.registry import ToolRegistry, parse_arguments
+from maestro.tools.registry import ToolRegistry, parse_arguments, run_tool
 from tests.support.instance import free_port, running_instance, until
 from tests.support.mcp_server import PICTURE
 from tests.support.tool_agents import agent_with

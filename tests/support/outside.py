@@ -8,7 +8,7 @@ from maestro.domain.redaction import ScanResult, ScanRules, TextSpan
 from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
-from maestro.tools.outside import OutsideTools
+from maestro.tools.chat import OutsideTools
 from tests.support.job_rows import JobRows
 
 SECRET = "the-secret"

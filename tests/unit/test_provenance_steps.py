@@ -18,8 +18,7 @@ from maestro.domain.schedules.schedule import Cron
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tools import INTERNAL_TOOLS, ToolRun, ToolState
 from maestro.store.transaction import Transaction
-from maestro.tools.ask_question import AskQuestion
-from maestro.tools.chat import ChatGetNew, ChatPost
+from maestro.tools.chat import AskQuestion, ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
 from maestro.tools.local import Calculate, GetTime, MemorySearch
 from maestro.tools.web import HttpFetch, WebSearch

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import ToolFailure, ToolQuestion
+from maestro.tools.chat import AskQuestion
 from maestro.tools.registry import parse_arguments
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from maestro.domain.tools import ToolState
 from maestro.store.transaction import Transaction
-from maestro.tools import attempt
-from maestro.tools.attempt import ToolCallResult, ask_tool, run_in_store, run_tool
+from maestro.tools import registry
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion
+from maestro.tools.registry import ToolCallResult, ask_tool, run_in_store, run_tool
 
 CALLER = ToolCaller("message-1", 1, 1, Path("unused"))
 TIMED_OUT = ToolCallResult("The tool did not finish within 0.1 seconds.", ToolState.FAILED)
@@ -91,7 +91,7 @@ async def test_what_is_no_text_is_made_one() -> None:
 
 
 async def test_a_tool_that_does_not_end_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(registry, "GRACE_SECONDS", 0.1)
     async with asyncio.timeout(1):
         assert await run_tool(Odd(stubborn), {}, CALLER, 0.1) == TIMED_OUT
 

@@ -11,10 +11,9 @@ from jsonschema import Draft202012Validator
 from maestro.domain.agent_chat import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.tools import ToolState
-from maestro.tools.attempt import ParsedToolCall, ToolCallResult, parse_call, prepare, run_in_store
 from maestro.tools.base import ToolCaller
 from maestro.tools.chat import ChatGetNew, ChatPost
-from maestro.tools.registry import ToolRegistry
+from maestro.tools.registry import ParsedToolCall, ToolCallResult, ToolRegistry, parse_call, prepare, run_in_store
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, add_agent, add_architect, chat_of
 from tests.support.tool_agents import agent_with

@@ -18,7 +18,7 @@ from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
-from maestro.tools.outside import OutsideTools, call_outside_tool
+from maestro.tools.chat import OutsideTools, call_outside_tool
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, add_agent, add_architect, outside_tools, until_asked
 
