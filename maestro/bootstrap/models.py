@@ -11,7 +11,7 @@ from maestro.domain.llm.models import ModelTable
 from maestro.domain.redaction import TextKind
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import enter_accounts, open_files, preferred_models, wake_for_models
-from maestro.llm.accounts import AccountBook, Estimates
+from maestro.llm.accounts import AccountBook, Estimates, model_table
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary
@@ -28,7 +28,6 @@ from maestro.llm.middleware.request_changes import (
     SecondAttempt,
     advance_chat_cursor,
 )
-from maestro.llm.model_map import model_table
 from maestro.llm.protocols import LLMClient, chain
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
 from maestro.settings.accounts import account_of, describe_accounts, describe_unknown_window, models_of, real_accounts

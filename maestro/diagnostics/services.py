@@ -25,12 +25,10 @@ from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.installation.keys import SecretKeys, existing_keys
-from maestro.llm.accounts import account_of_row
+from maestro.llm.accounts import account_of_row, model_table
 from maestro.llm.cli_runner import CLAUDE
-from maestro.llm.key_check import KeyCheck, KeyStatus, check_key
-from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account
-from maestro.llm.translation import base_url
+from maestro.llm.translation import KeyCheck, KeyStatus, base_url, check_key
 from maestro.settings import PROVIDER_VARIABLES, AccountSettings, Settings, found_accounts, variable_of
 from maestro.settings.accounts import account_of, models_of, real_accounts
 from maestro.settings.addresses import endpoint_of

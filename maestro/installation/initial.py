@@ -13,7 +13,7 @@ from pathlib import Path
 
 from maestro.domain.errors import ConfigurationError
 from maestro.llm.cli_runner import CLAUDE
-from maestro.llm.key_check import KeyStatus, check_key
+from maestro.llm.translation import KeyStatus, check_key
 from maestro.settings import (
     DEFAULT_CLI_MODEL,
     DEFAULT_MODELS,

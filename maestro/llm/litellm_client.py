@@ -25,8 +25,8 @@ from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable
 from maestro.importing import collector_off
 from maestro.llm import chat_format
+from maestro.llm.accounts import model_table
 from maestro.llm.failures import classify_failure, collect_evidence
-from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, AccountClient, AccountDirectory
 from maestro.llm.translation import ChatRequest, Translator, base_url, key_to_send, model_name, translator_of
 from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observe_exchange

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.cli_answers import DEFAULT_COOL_DOWN, time_until_limit_ends
+from maestro.llm.cli_runner import DEFAULT_COOL_DOWN, time_until_limit_ends
 
 NOON = datetime(2026, 6, 10, 12, 0, tzinfo=UTC)
 

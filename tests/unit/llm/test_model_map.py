@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import Usage
 from maestro.domain.settings.llm import ModelSettings
-from maestro.llm.model_map import library_facts, model_table
+from maestro.llm.accounts import library_facts, model_table
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_configured_figures_win() -> None:
 
 def test_the_library_is_not_imported_for_it() -> None:
     script = (
-        "import sys\nfrom maestro.llm.model_map import model_table\n"
+        "import sys\nfrom maestro.llm.accounts import model_table\n"
         "print(model_table().price('groq/llama-3.3-70b-versatile') is not None, 'litellm' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
