@@ -44,14 +44,12 @@ SHOWN_CHARS = 300
 
 GROUP = "maestro.tools"
 
-registry_log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 GRACE_SECONDS = 10.0
 """Seconds that a cancelled tool may take to end."""
 
 Result = TypeVar("Result")
-
-log = structlog.get_logger(__name__)
 
 
 class ToolSource(Protocol):
@@ -236,7 +234,7 @@ def installed_tools(taken: Iterable[str]) -> list[Tool]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         for tool in _load_tools(entry):
             if tool.spec.name in names:
-                registry_log.error("a tool was left out: its name is taken", tool=tool.spec.name, entry=entry.value)
+                _log.error("a tool was left out: its name is taken", tool=tool.spec.name, entry=entry.value)
                 continue
             names.add(tool.spec.name)
             tools.append(tool)
@@ -250,7 +248,7 @@ def _load_tools(entry: EntryPoint) -> list[Tool]:
         for tool in tools:
             _check_tool(tool)
     except Exception as error:  # noqa: BLE001 - a tool that is broken does not stop the others
-        registry_log.error("a tool was left out: it cannot be loaded", entry=entry.value, error=f"{error!r:.300}")
+        _log.error("a tool was left out: it cannot be loaded", entry=entry.value, error=f"{error!r:.300}")
         return []
     return tools
 
@@ -307,7 +305,7 @@ async def run_tool(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, se
             task.cancel()
             await asyncio.wait({task}, timeout=GRACE_SECONDS)
             if not task.done():
-                log.warning("tool.left_behind", tool=type(tool).__name__)
+                _log.warning("tool.left_behind", tool=type(tool).__name__)
     return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", ToolState.FAILED)
 
 
@@ -361,5 +359,5 @@ async def _await_result(tool: AsyncTool, arguments: Arguments, caller: ToolCalle
 
 
 def _unexpected_failure(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
-    log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
+    _log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
     return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)
