@@ -1,7 +1,6 @@
 """The #maestro chat: posts are scanned and truncated before they are stored."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from maestro.domain.agent_chat import Post, UnreadPosts, scan_post
 from maestro.domain.errors import InvalidEdit
@@ -9,14 +8,6 @@ from maestro.domain.redaction import SecretScanner
 from maestro.domain.settings.chat import ChatSettings, SessionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class PostedMessage:
-    """The id of a new post."""
-
-    id: int
-    success: bool = True
 
 
 class ChatService:
@@ -27,14 +18,14 @@ class ChatService:
         self._scanner = scanner
         self._rules = rules
 
-    def post(self, author: str, text: str) -> PostedMessage:
-        """Store a post; ``author`` is ``@human`` or ``@`` and the slug of an agent.
+    def post(self, author: str, text: str) -> int:
+        """Store a post and return its id; ``author`` is ``@human`` or ``@`` and the slug of an agent.
 
         Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
         """
         prepared = self.prepare_text(text)
         with self._store.begin() as tx:
-            return PostedMessage(tx.chat.post(author, prepared))
+            return tx.chat.post(author, prepared)
 
     def prepare_text(self, text: str) -> str:
         """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
@@ -46,16 +37,6 @@ class ChatService:
             raise InvalidEdit("a post must say something: give it a text that is not empty")
         rules = self._rules()
         return scan_post(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
-
-    def get_new(self, slug: str) -> UnreadPosts:
-        """Return the session's posts that an agent has not read, including its own; its cursor stays."""
-        with self._store.view() as tx:
-            return tx.chat.unread(slug)
-
-    def mark_read(self, slug: str, pointer: int) -> None:
-        """Record that an agent has read up to the post ``pointer``."""
-        with self._store.begin() as tx:
-            tx.chat.mark_read(slug, pointer)
 
     def get_new_outside(self, slug: str) -> UnreadPosts:
         """Return the posts that an external agent has not read; each call marks the previous result as read.

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 
 import httpcore
@@ -30,14 +29,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _Write = Callable[[bytes], Awaitable[object]]
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, zlib.error)
-_REDIRECTS = {
-    HTTPStatus.MOVED_PERMANENTLY,
-    HTTPStatus.FOUND,
-    HTTPStatus.SEE_OTHER,
-    HTTPStatus.TEMPORARY_REDIRECT,
-    HTTPStatus.PERMANENT_REDIRECT,
-}
-MAX_PORT = 65_535
+_REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -124,7 +116,7 @@ async def fetch(
     async def append(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = await _request(url, append, limits, access or FetchAccess(), network or Network())
+    head = await _request(url, append, limits, access, network)
     return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
 
 
@@ -134,18 +126,15 @@ async def download(
     """Write the body of a response, whatever its status, into a new file; a failure leaves the received part there."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        return await _request(
-            url,
-            lambda chunk: asyncio.to_thread(file.write, chunk),
-            limits,
-            access or FetchAccess(),
-            network or Network(),
-        )
+        return await _request(url, lambda chunk: asyncio.to_thread(file.write, chunk), limits, access, network)
     finally:
         await asyncio.to_thread(file.close)
 
 
-async def _request(url: str, write: _Write, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
+async def _request(
+    url: str, write: _Write, limits: FetchLimits, access: FetchAccess | None, network: Network | None
+) -> FetchHead:
+    access, network = access or FetchAccess(), network or Network()
     first = target = _checked_url(url, access)
     try:
         async with asyncio.timeout(limits.seconds):
@@ -174,17 +163,14 @@ def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -
         raise FetchRefused("the address must start with http:// or https:// and name a host")
     if target.userinfo:
         raise FetchRefused("the address must not contain a user name or a password")
-    _check_host(*_origin(target)[1:], access)
-    return target
-
-
-def _check_host(host: str, port: int, access: FetchAccess) -> None:
+    _, host, port = _origin(target)
     if host not in access.private_hosts and not is_plain_host(host):
         raise FetchRefused(f"{host[:100]} is neither a host name nor an address in its usual spelling")
     if access.hosts and host not in access.hosts:
         raise FetchRefused(f"{host} is not one of the hosts that are allowed")
-    if port > MAX_PORT or (access.ports and port not in access.ports):
+    if port > 65_535 or (access.ports and port not in access.ports):
         raise FetchRefused(f"port {port} is not allowed")
+    return target
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int]:

@@ -5,10 +5,9 @@ See ADR 21.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -82,13 +81,7 @@ class DraftSender:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
-            if draft is None or (
-                may_send and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
-            ):
-                return None
-            if may_send and _has_other_answer(tx, job):
-                return None
-            if draft.state is DraftState.WRITTEN and not may_send:
+            if draft is None or not (_may_show_draft(tx, job) if may_send else draft.state is not DraftState.WRITTEN):
                 return None
             if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
@@ -124,10 +117,12 @@ class DraftSender:
             tx.deliveries.drafts.forget(job_id)
 
 
-def _has_other_answer(tx: Transaction, job: Job) -> bool:
-    """Return whether a new message would appear between the messages of another job's answer in this channel."""
+def _may_show_draft(tx: Transaction, job: Job) -> bool:
+    """Return whether a job may show a draft now: not between the messages of another job's answer in its channel."""
+    if tx.bots.channels.why_disabled(job.address) is not None or job.stop_requested:
+        return False
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
-    return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
+    return holder in (None, job.id) and not tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
 def _pause_after(outcome: Receipt | SendFailure) -> float | None:
@@ -139,14 +134,6 @@ def _pause_after(outcome: Receipt | SendFailure) -> float | None:
 def _fit_into_message(text: str, connector: Connector, spare: int) -> str:
     """Return the beginning of a text that fits into one message, less ``spare`` characters."""
     return next(chunks(text, connector.capabilities.max_length - spare, length_measure(connector)))
-
-
-class HeldConnectors(Protocol):
-    """The connectors that run in this process, as streaming uses them."""
-
-    def all(self) -> Sequence[Connector]:
-        """Return all connectors of this process."""
-        ...
 
 
 @dataclass
@@ -171,9 +158,10 @@ class DraftStreamer:
     Streaming is optional: a failed edit is retried with growing pauses, and delays the answer by a few seconds at most.
     """
 
-    def __init__(self, store: Store, held: HeldConnectors) -> None:
+    def __init__(self, store: Store, connectors: Callable[[], Sequence[Connector]]) -> None:
+        """``connectors`` returns the connectors that run in this process."""
         self._store = store
-        self._held = held
+        self._connectors = connectors
         self._drafting = DraftSender(store)
         self._progress: dict[str, DraftProgress] = {}
         self._offers: dict[Place, float] = {}
@@ -222,7 +210,7 @@ class DraftStreamer:
 
     async def _check_drafts(self) -> None:
         connectors = {
-            (each.platform, each.account): each for each in self._held.all() if isinstance(each, EditsMessages)
+            (each.platform, each.account): each for each in self._connectors() if isinstance(each, EditsMessages)
         }
         offers = {account: connector.capabilities.edit_interval for account, connector in connectors.items()}
         if offers != self._offers:

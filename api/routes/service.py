@@ -153,8 +153,7 @@ class ChatQuery(Value):
 @chat.post("")
 def post(parts: Parts, new: NewPost) -> PostedView:
     """Add a post as @human to the agent chat; 400 for an empty text."""
-    posted = chat_of(parts).service.post(HUMAN, new.text)
-    return PostedView(id=posted.id, success=posted.success)
+    return PostedView(id=chat_of(parts).service.post(HUMAN, new.text), success=True)
 
 
 @chat.get("", response_model=list[Post])

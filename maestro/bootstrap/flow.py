@@ -86,7 +86,7 @@ def flow_parts(
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
-        drafts=DraftStreamer(store, hub),
+        drafts=DraftStreamer(store, hub.all),
         released=released,
         journal=journal,
         interceptors=(StepJournal(journal),),

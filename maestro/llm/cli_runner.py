@@ -307,7 +307,8 @@ class CliRunner:
             try:
                 ended = await run(replace(session.command, arguments=arguments), limits)
             except OSError as error:
-                raise _start_failure(site, f"it cannot be started ({error.strerror})") from None
+                failed = _start_failure(site, f"it cannot be started ({error.strerror})")
+                break
             answer = parse_output(ended, as_json=bool(options))
             if continues and reports(NO_SESSION, ended, answer):
                 continues = False
@@ -315,6 +316,7 @@ class CliRunner:
                 self._knows_options = False
             else:
                 return ended, answer
+        raise failed
 
     def _open_session(self, account: Account, request: LLMRequest) -> _CommandSession:
         """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when the command is not installed.

@@ -5,9 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from maestro.chat import ChatService, PostedMessage
+from maestro.chat import ChatService
 from maestro.domain.agent_chat import UnreadPosts, chat_author, takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
@@ -129,10 +129,10 @@ class ChatPost:
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Store the prepared text as a post of the agent."""
         try:
-            posted = PostedMessage(tx.chat.post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"]))
+            post_id = tx.chat.post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"])
         except Forbidden as error:
             raise ToolFailure(str(error)) from None
-        return canonical(asdict(posted))
+        return canonical({"id": post_id, "success": True})
 
 
 class ChatGetNew:
@@ -210,7 +210,7 @@ class OutsideTools:
     def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], QuestionSettings]) -> None:
         self.chat = chat is not None
         self._asking = _OperatorQuestions(store, rules)
-        self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
+        self._tools = (*(_chat_tools(chat) if chat else ()), self._asking.tool)
 
     def close(self) -> None:
         """End all waits for answers, because the process ends; agents then repeat their question to another process."""
@@ -218,7 +218,7 @@ class OutsideTools:
 
     def of(self, agent: Agent) -> Sequence[OutsideTool]:
         """Return the tools of an agent, always in the same order."""
-        return [tool for tool in self._tools.values() if takes_part(agent) or not tool.chat]
+        return [tool for tool in self._tools if takes_part(agent) or not tool.chat]
 
     def find(self, name: str, agent: Agent) -> OutsideTool | None:
         """Return a tool of an agent by its name."""
@@ -238,7 +238,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
         loop, author = asyncio.get_running_loop(), chat_author(agent.slug)
-        return asdict(await loop.run_in_executor(posting, chat.post, author, arguments["text"]))
+        return {"id": await loop.run_in_executor(posting, chat.post, author, arguments["text"]), "success": True}
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - the tool has no arguments
         return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))

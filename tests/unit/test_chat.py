@@ -56,14 +56,16 @@ def texts(chat: ChatService) -> list[str]:
     return [post.text for post in chat.timeline()]
 
 
-def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has_read(chat: ChatService) -> None:
-    posted = chat.post(HUMAN, "hello")
-    assert (posted.id, posted.success) == (1, True)
-    assert chat.post("@ada", "hello back").id == 2
-    assert [post.author for post in chat.get_new("ada").messages] == [HUMAN, "@ada"], "its own posts too"
-    assert chat.get_new("ada").new_pointer == 2
-    chat.mark_read("ada", 1)
-    assert [post.id for post in chat.get_new("ada").messages] == [2]
+def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has_read(
+    rows: JobRows, chat: ChatService
+) -> None:
+    assert chat.post(HUMAN, "hello") == 1
+    assert chat.post("@ada", "hello back") == 2
+    with rows.store.begin() as tx:
+        assert [post.author for post in tx.chat.unread("ada").messages] == [HUMAN, "@ada"], "its own posts too"
+        assert tx.chat.unread("ada").new_pointer == 2
+        tx.chat.mark_read("ada", 1)
+        assert [post.id for post in tx.chat.unread("ada").messages] == [2]
     assert chat.get_new_outside("bob").new_pointer == 2
     assert chat.get_new_outside("bob").messages == []
 

@@ -88,7 +88,7 @@ class Bench:
     def __init__(self, rows: JobRows) -> None:
         self.rows = rows
         self.screen = Screen()
-        self.answers = DraftStreamer(rows.store, self.screen)
+        self.answers = DraftStreamer(rows.store, self.screen.all)
         self.job_id = rows.add(platform="slack")
         self.now(JobStatus.RUNNING)
 
@@ -216,7 +216,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         await bench.screen.edit(asked.outgoing(more=False))
         with bench.rows.store.begin() as tx:
             tx.deliveries.drafts.forget(bench.job_id)
-    bench.answers = DraftStreamer(bench.rows.store, bench.screen)
+    bench.answers = DraftStreamer(bench.rows.store, bench.screen.all)
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
         bench.write("this one")
