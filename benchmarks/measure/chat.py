@@ -13,7 +13,6 @@ from benchmarks.figures import median, percentile
 from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, figure
 from maestro.bootstrap.rules import build_chat, build_scanner
-from maestro.chat import ChatService
 from maestro.domain.agent_chat import HUMAN, chat_author
 from maestro.domain.agents.agent import Agent
 from maestro.settings import Settings
@@ -85,14 +84,16 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
             author, text = chat_author(slugs[number % AGENTS]), _text(words, CHARACTERS)
             posting.note(partial(service.post, author, text))
             if number % UNREAD == 0:
-                reading.note(partial(_read, service))
+                reading.note(partial(_read, store))
                 longest.note(partial(service.post, HUMAN, _text(words, LONGEST)))
     return took
 
 
-def _read(service: ChatService) -> None:
-    unread = service.get_new("coder-0")
-    service.mark_read("coder-0", unread.new_pointer)
+def _read(store: Store) -> None:
+    with store.view() as tx:
+        unread = tx.chat.unread("coder-0")
+    with store.begin() as tx:
+        tx.chat.mark_read("coder-0", unread.new_pointer)
 
 
 def _text(words: random.Random, length: int) -> str:
