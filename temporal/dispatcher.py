@@ -54,19 +54,21 @@ class Queues:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of runs: the seconds between two checks for jobs, and how many background jobs run at once.
+    """Settings of runs: task queues, the seconds between two checks for jobs, and how many background jobs run at once.
 
     ``defaults`` is the payload of a workflow before the values of its job are set.
     """
 
+    queues: Queues
     look: float
     background: int
     defaults: JobRef
 
-    def job_ref(self, queues: Queues, address: Address, **own: Any) -> JobRef:
+    def job_ref(self, address: Address, **own: Any) -> JobRef:
         """Return a workflow's payload for a job at an address; arguments in ``own`` override the settings."""
-        connector_queue = queues.connector(address.platform, address.account)
-        return self.defaults.model_copy(update={"llm_queue": queues.llm, "connector_queue": connector_queue, **own})
+        connector_queue = self.queues.connector(address.platform, address.account)
+        values = {"llm_queue": self.queues.llm, "connector_queue": connector_queue}
+        return self.defaults.model_copy(update=values | own)
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,8 @@ class DispatcherView:
 class Dispatcher:
     """Starts the jobs that intake passes to it, and claims other jobs when it is woken or the store changes."""
 
-    def __init__(
-        self, store: Store, queues: Queues, settings: Callable[[], RunSettings], report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, store: Store, settings: Callable[[], RunSettings], report: Callable[[str], None]) -> None:
         self._store = store
-        self._queues = queues
         self._settings = settings
         self._report = report
         self._woken = asyncio.Event()
@@ -236,7 +235,6 @@ class Dispatcher:
                 await client.start_workflow(
                     _workflow_of(job),
                     settings.job_ref(
-                        self._queues,
                         job.address,
                         job_id=job.id,
                         run=job.run,
@@ -245,7 +243,7 @@ class Dispatcher:
                         ).total_seconds(),
                     ),
                     id=job.id,
-                    task_queue=self._queues.main,
+                    task_queue=settings.queues.main,
                     task_timeout=self._load.lengthened(TASK_TIMEOUT),
                     request_eager_start=True,  # Temporal's reply contains the first task for the worker of this process
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

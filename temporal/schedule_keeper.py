@@ -20,9 +20,9 @@ from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.background.runs import FollowedSchedule
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
+from temporal.dispatcher import RunSettings
 from temporal.schedules import (
     DesiredSchedule,
-    ScheduleTerms,
     desired_schedule,
     put_schedule,
     remove_schedule,
@@ -71,11 +71,9 @@ class ScheduleKeeper:
     Two keepers may run at once: updates are idempotent, and each keeper corrects an outdated update of the other.
     """
 
-    def __init__(
-        self, store: Store, terms: Callable[[], ScheduleTerms], settings: Callable[[], ScheduleSettings]
-    ) -> None:
+    def __init__(self, store: Store, runs: Callable[[], RunSettings], settings: Callable[[], ScheduleSettings]) -> None:
         self._store = store
-        self._terms = terms
+        self._runs = runs
         self._settings = settings
         self._seen: tuple[object, ...] | None = None
         self._known: set[str] = set()
@@ -101,7 +99,7 @@ class ScheduleKeeper:
                     await asyncio.sleep(pause)
 
     def _is_changed(self, state: StoreState) -> bool:
-        return (state.schedules, state.agents, self._terms()) != self._seen or _now() >= self._compare_at
+        return (state.schedules, state.agents, self._runs()) != self._seen or _now() >= self._compare_at
 
     async def follow(self, client: Client) -> bool:
         """Send changes to Temporal, and periodically compare all rows; return whether Temporal accepted all changes.
@@ -111,10 +109,10 @@ class ScheduleKeeper:
         due = _now() >= self._compare_at
         if due:
             # Schedules are listed before rows are read: ids are never reused, so a schedule without a row is an orphan.
-            own_ids = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
+            own_ids = re.compile(re.escape(schedule_id(self._runs().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
             listed = await client.list_schedules(page_size=LIST_PAGE)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
-        snapshot = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._to_retry))
+        snapshot = await asyncio.to_thread(self._read_rows, self._runs(), anyway=due or bool(self._to_retry))
         if snapshot is None:
             return True
         to_retry, self._to_retry, self._seen = self._to_retry, set(), None
@@ -150,26 +148,26 @@ class ScheduleKeeper:
 
     async def _remove(self, client: Client, temporal_id: str) -> None:
         try:
-            await remove_schedule(client, temporal_id, self._terms().queues.main)
+            await remove_schedule(client, temporal_id, self._runs().queues.main)
         except RPCError as error:
             log.info("schedule.not_removed", schedule=temporal_id, status=error.status.name)
             self._to_retry.add(temporal_id)
         else:
             self._known.discard(temporal_id)
 
-    def _read_rows(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
+    def _read_rows(self, runs: RunSettings, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
             versions = tx.system.versions.now()
-            stamp = (versions.schedules, versions.agents, terms)
+            stamp = (versions.schedules, versions.agents, runs)
             if stamp == self._seen and not anyway:
                 return None
             rows, now = tx.background.following.all(), tx.now
-        ids = frozenset(schedule_id(terms.queues.main, planned.ref) for planned, _ in rows)
+        ids = frozenset(schedule_id(runs.queues.main, planned.ref) for planned, _ in rows)
         schedules, unreadable = [], []
         for planned, agent in rows:
             try:
-                schedules.append((planned, desired_schedule(planned, agent, terms, now)))
+                schedules.append((planned, desired_schedule(planned, agent, runs, now)))
             except InvalidEdit as error:
                 unreadable.append(FollowedSchedule(planned, planned.followed, str(error)))
         return ScheduleSnapshot(stamp, ids, schedules, unreadable)

@@ -35,7 +35,7 @@ from maestro.domain.schedules.expressions import CronTimes, Interval, Once, read
 from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
 from maestro.domain.schedules.schedule import ScheduleColumns, skip_reason
 from maestro.domain.schedules.times import Hours, doubtful_hours, times_within
-from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
+from temporal.dispatcher import TASK_TIMEOUT, RunSettings
 from workflows.definitions import ScheduledWorkflow
 from workflows.steps import AGENT, CHANNEL, search_attributes, temporal_priority
 
@@ -126,14 +126,6 @@ def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
 
 
 @dataclass(frozen=True)
-class ScheduleTerms:
-    """Values that all runs of all schedules share: the queues and the settings of runs."""
-
-    queues: Queues
-    settings: RunSettings
-
-
-@dataclass(frozen=True)
 class DesiredSchedule:
     """The schedule that Temporal should have for a row; ``digest`` changes with any part of it."""
 
@@ -148,19 +140,19 @@ def schedule_id(main_queue: str, ref: str) -> str:
     return f"{main_queue}-{ref}"
 
 
-def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> DesiredSchedule:
+def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettings, now: datetime) -> DesiredSchedule:
     """Return the schedule that Temporal should have for a row; raises ``InvalidEdit`` for an invalid rule."""
-    temporal_id = schedule_id(terms.queues.main, planned.ref)
+    temporal_id = schedule_id(settings.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
     spec = temporal_spec(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
-    ref = terms.settings.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
+    ref = settings.job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
     # The paying client is unknown here, because the run reads it; so the priority ignores it.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
-    action = _start_action(temporal_id, terms, ref, attributes, precedence)
+    action = _start_action(temporal_id, settings, ref, attributes, precedence)
     schedule = Schedule(
         action=action,
         spec=spec,
@@ -181,7 +173,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerm
 
 
 def _start_action(
-    temporal_id: str, terms: ScheduleTerms, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
+    temporal_id: str, settings: RunSettings, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
 ) -> ScheduleActionStartWorkflow:
     # The link shows all runs of the schedule, because Temporal chooses the id of each run.
     runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
@@ -189,12 +181,12 @@ def _start_action(
         ScheduledWorkflow.run,
         ref,
         id=temporal_id,
-        task_queue=terms.queues.main,
+        task_queue=settings.queues.main,
         task_timeout=TASK_TIMEOUT,
         typed_search_attributes=attributes,
         static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
         static_details=f"A run of {runs}. Its job has the id of this workflow.",
-        priority=temporal_priority(precedence, fair=terms.settings.defaults.fair),
+        priority=temporal_priority(precedence, fair=settings.defaults.fair),
     )
 
 

@@ -74,16 +74,6 @@ async def _is_answering(client: Client, http: httpx.AsyncClient, ui_url: str) ->
     return healthy and page.is_success
 
 
-async def register_search_attributes(address: str) -> None:
-    """Add the search attributes that are missing.
-
-    The server's flags set them only when the server creates its database, so a release that adds an attribute needs
-    this. Raises TemporalUnavailable when the server refuses.
-    """
-    client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
-    await ensure_search_attributes(client, NAMESPACE)
-
-
 class _KilledAtStart(TemporalUnavailable):
     """Raised when the server was killed before it was healthy, by a user or for lack of memory."""
 
@@ -256,8 +246,12 @@ class EmbeddedServer:
             await asyncio.gather(ended, ready, return_exceptions=True)
 
     async def _wait_until_ready(self) -> None:
+        """Return when the server works and has all search attributes; raises TemporalUnavailable when it refuses them.
+
+        The server's flags set the attributes only when it creates its database, so a release may have to add one here.
+        """
         await until_ready(self.address, self.ui_url)
-        await register_search_attributes(self.address)
+        await ensure_search_attributes(await Client.connect(self.address, namespace=NAMESPACE, lazy=True), NAMESPACE)
 
     async def _supervise(self) -> None:
         """Restart the server whenever it ends, after a delay that grows while the server ends soon after each start."""
@@ -303,18 +297,15 @@ class EmbeddedServer:
             await end_watch(watch)
 
     def _check_ports(self) -> None:
-        self._check_port(self._config.port, self._config.port_setting)
-        self._check_port(self._config.ui_port, self._config.ui_port_setting)
-
-    @staticmethod
-    def _check_port(port: int, setting: str) -> None:
-        with socket.socket() as probe:
-            # The server sets SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                raise _port_taken(port, setting, error) from error
+        config = self._config
+        for port, setting in ((config.port, config.port_setting), (config.ui_port, config.ui_port_setting)):
+            with socket.socket() as probe:
+                # The server sets SO_REUSEADDR too: lingering connections of an earlier run are no listener.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as error:
+                    raise _port_taken(port, setting, error) from error
 
     def _early_end_error(self, written: int) -> MaestroError:
         """Return the error for a server that ended before it was healthy, with the last line of its log."""

@@ -247,10 +247,10 @@ class JobRun:
     async def _do_own_activity(self, step: str) -> Any:
         """Do a step in an activity of its own, and return the step's result."""
         kind = kind_of(step)
-        if kind in (StepKind.ROUTE, StepKind.TAKE_UP) and self._begin is not None:
-            return await run_local_step(self._begin, self._step_ref(step), purpose_of(step))
-        if kind in LOCAL_STEPS:
-            return await run_local_step(LOCAL_STEPS[kind], self._step_ref(step), purpose_of(step))
+        is_first = kind in (StepKind.ROUTE, StepKind.TAKE_UP)
+        local = self._begin if is_first and self._begin is not None else LOCAL_STEPS.get(kind)
+        if local is not None:
+            return await run_local_step(local, self._step_ref(step), purpose_of(step))
         if kind in STEPS_OF_ANSWER:
             last_call = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
             answer = AnswerStep(job_id=self._ref.job_id, step=step, number=last_call)

@@ -148,8 +148,9 @@ def retry_rules(settings: Settings) -> RetryRules:
 
 
 def run_settings(settings: Settings) -> RunSettings:
-    """Return the intervals, timeouts and limits of workflows and the dispatcher."""
+    """Return the queues, intervals, timeouts and limits of workflows and the dispatcher."""
     return RunSettings(
+        queues=queues(settings),
         look=settings.jobs.dispatch_seconds,
         background=settings.jobs.background_concurrency,
         defaults=JobRef(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 from connectors.base import Connector
-from maestro.bootstrap.flow import queues, run_settings
+from maestro.bootstrap.flow import run_settings
 from maestro.chat import join_session
 from maestro.connector_runtime.host import stop_accepting
 from maestro.domain.errors import ConfigurationError
@@ -72,7 +72,7 @@ class Process(ABC):
         return open_store(self.settings)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
-        return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
+        return Dispatcher(store, self.live.of(run_settings), self.say)
 
     async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[Connector] = ()) -> None:
         """Accept no more messages and jobs, and let running work finish."""

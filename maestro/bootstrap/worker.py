@@ -24,7 +24,6 @@ from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
 from temporal.schedule_keeper import ScheduleKeeper
-from temporal.schedules import ScheduleTerms
 
 
 class ModelProcess(Process):
@@ -47,8 +46,7 @@ class ModelProcess(Process):
         store, settings = flow.store, self.settings
         skills = await load_skills(store, settings.skills.folder, settings.skills.look_seconds)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
-        terms = self.live.of(lambda settings: ScheduleTerms(queues(settings), run_settings(settings)))
-        keeper = ScheduleKeeper(store, terms, self.live.of(lambda settings: settings.schedules))
+        keeper = ScheduleKeeper(store, self.live.of(run_settings), self.live.of(lambda settings: settings.schedules))
         return [
             parts.tools.serve(),
             skills.watch(),

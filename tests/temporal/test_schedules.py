@@ -43,14 +43,14 @@ from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
 from temporal.endpoint import Endpoint
 from temporal.schedule_keeper import ScheduleKeeper
-from temporal.schedules import ScheduleTerms, temporal_spec
+from temporal.schedules import temporal_spec
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("schedules")]
 
 DEFAULTS = JobRef(job_id="", run=1, heartbeat_seconds=3, model_seconds=60, tool_seconds=60, tool_rounds=5, grouped=True)
-PACE = RunSettings(look=0.2, background=50, defaults=DEFAULTS)
+PACE = RunSettings(Queues(""), look=0.2, background=50, defaults=DEFAULTS)
 KEY = "the-right-key"
 DAILY = "0 9 * * *"
 AMSTERDAM = "Europe/Amsterdam"
@@ -91,7 +91,7 @@ class Place:
     def keeper(self, pace: RunSettings = PACE) -> ScheduleKeeper:
         return ScheduleKeeper(
             self.store,
-            lambda: ScheduleTerms(Queues(self.queue), pace),
+            lambda: replace(pace, queues=Queues(self.queue)),
             lambda: ScheduleSettings(follow_seconds=0.01, compare_minutes=60),
         )
 

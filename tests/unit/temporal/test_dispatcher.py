@@ -20,7 +20,7 @@ from tests.support.job_rows import JobRows
 
 LOOK = 0.01
 DEFAULTS = JobRef(job_id="", run=1, heartbeat_seconds=1, model_seconds=1, tool_seconds=1, tool_rounds=1, grouped=True)
-PACE = RunSettings(look=LOOK, background=1, defaults=DEFAULTS)
+PACE = RunSettings(Queues("maestro"), look=LOOK, background=1, defaults=DEFAULTS)
 RULES = IntakeRules(100, EVERYBODY)
 
 
@@ -68,7 +68,7 @@ class Desk:
         self.rows = rows
         self.temporal = Temporal()
         self.said: list[str] = []
-        self.dispatcher = CountingDispatcher(rows.store, Queues("maestro"), lambda: PACE, self.said.append)
+        self.dispatcher = CountingDispatcher(rows.store, lambda: PACE, self.said.append)
         self.intake = Intake(rows.store, lambda: RULES, self.dispatcher.wake, self.dispatcher)
 
     async def take(self, name: str, channel: str) -> AcceptedMessage:
