@@ -63,7 +63,7 @@ class FrontDoor:
     def __init__(self, app: ASGIApp, parts: ApiParts) -> None:
         self._app = app
         self._parts = parts
-        self._hosts = KnownHosts.of(parts.guard.allowed_hosts)
+        self._hosts = KnownHosts(parts.guard.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject the request, or pass it on and add the security headers to its response."""

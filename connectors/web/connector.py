@@ -41,7 +41,7 @@ class OriginGuard:
 
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
         self._app = app
-        self._hosts = KnownHosts.of((config.host, *config.allowed_hosts))
+        self._hosts = KnownHosts((config.host, *config.allowed_hosts))
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

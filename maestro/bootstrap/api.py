@@ -60,7 +60,7 @@ def api_parts(
             viewer_password=webui.viewer_password.get_secret_value(),
             session_hours=webui.session_hours,
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
-            trusted_proxies=TrustedProxies.of(webui.trusted_proxies),
+            trusted_proxies=TrustedProxies(webui.trusted_proxies),
         ),
         health=health.health,
         metrics=health.metrics,

@@ -13,7 +13,6 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 Origin = tuple[str, str, int | None]
 """The scheme, host and port of a web page."""
 
-Network = IPv4Network | IPv6Network
 SCHEMES = ("http", "https")
 
 _UNICAST = IPv6Network("2000::/3")
@@ -57,7 +56,6 @@ def parse_address(text: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-@dataclass(frozen=True)
 class KnownHosts:
     """The host names that a port accepts in requests (docs/decisions.md: exposed ports).
 
@@ -65,21 +63,16 @@ class KnownHosts:
     address, IP addresses are accepted too, because rebinding needs a name.
     """
 
-    names: frozenset[str]
-    any_address: bool
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> "KnownHosts":
-        """Return the hosts of a port: the given names, among them the bound host, and the names of this machine."""
-        lowered = frozenset(name.lower() for name in names)
-        return cls(LOCAL_NAMES | lowered, bool(lowered & WILDCARDS))
+    def __init__(self, names: Iterable[str]) -> None:
+        """Accept the given names, among them the bound host, and the names of this machine."""
+        self._names = LOCAL_NAMES | {name.lower() for name in names}
 
     def admit(self, headers: Sequence[str]) -> bool:
         """Return whether a request with these Host headers is accepted; exactly one is required."""
         if len(headers) != 1:
             return False
         host = host_name(headers[0])
-        return host in self.names or (self.any_address and parse_address(host) is not None)
+        return host in self._names or (bool(self._names & WILDCARDS) and parse_address(host) is not None)
 
 
 @dataclass(frozen=True)
@@ -90,16 +83,12 @@ class RequestOrigin:
     scheme: str
 
 
-@dataclass(frozen=True)
 class TrustedProxies:
     """The operator's reverse proxies; forwarding headers of other senders are ignored."""
 
-    networks: tuple[Network, ...] = ()
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> "TrustedProxies":
-        """Return trusted proxies from addresses and networks; raises ``ValueError`` for any other text."""
-        return cls(tuple(ip_network(name) for name in names))
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        """Trust these addresses and networks; raises ``ValueError`` for any other text."""
+        self._networks = tuple(ip_network(network) for network in networks)
 
     def origin_of(
         self, peer: RequestOrigin, forwarded_for: Sequence[str], forwarded_proto: Sequence[str]
@@ -125,8 +114,8 @@ class TrustedProxies:
 
     def include(self, text: str) -> bool:
         """Return whether an address belongs to a trusted proxy."""
-        address = _forwarded_address(text) if self.networks else None
-        return address is not None and any(address in network for network in self.networks)
+        address = _forwarded_address(text) if self._networks else None
+        return address is not None and any(address in network for network in self._networks)
 
 
 def _header_items(headers: Sequence[str]) -> Sequence[str]:

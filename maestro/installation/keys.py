@@ -72,7 +72,8 @@ class SecretKeys:
 
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
     """Return the secrets' encryption for a data folder, whose encryption key is created if it is missing."""
-    return SecretKeys(encryption_key(settings), environment)
+    key = _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
+    return SecretKeys(key, environment)
 
 
 def encryption(settings: Settings) -> EncryptSecret:
@@ -89,14 +90,6 @@ def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretK
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
     return _read_or_create(settings, signing_key_file(settings), lambda: secrets.token_bytes(32))
-
-
-def encryption_key(settings: Settings) -> bytes:
-    """Return the key that encrypts the keys of accounts, created on first use, readable by its owner only.
-
-    See docs/decisions.md: secrets at rest.
-    """
-    return _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
 
 
 def encryption_file(settings: Settings) -> Path:

@@ -124,7 +124,7 @@ class HealthServer:
         routes = [Route("/healthz", _healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics)]
         return Starlette(
             routes=routes,
-            middleware=[Middleware(_KnownHostsOnly, hosts=KnownHosts.of((self.address.host, *self.allowed_hosts)))],
+            middleware=[Middleware(_KnownHostsOnly, hosts=KnownHosts((self.address.host, *self.allowed_hosts)))],
             exception_handlers={HTTPException: _report_unknown_path},
         )
 

@@ -16,7 +16,6 @@ from maestro.domain.llm.accounts import (
     ModelAccount,
     NewAccount,
     StoredKey,
-    account_page,
     account_view,
 )
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
@@ -42,7 +41,12 @@ class AccountOperations:
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
         """List the accounts in the order in which calls try them, with their state, limits, spend and last error."""
         with self._store.view() as tx:
-            return account_page(tx.llm.accounts.all(), tx.llm.accounts.limits(), cursor, limit)
+            accounts, limited = tx.llm.accounts.all(), tx.llm.accounts.limits()
+        after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
+        following = [account for account in accounts if (account.priority, account.id or 0) > after]
+        page = following[:limit]
+        more = f"{page[-1].priority}.{page[-1].id}" if len(following) > limit else None
+        return AccountPage(items=tuple(account_view(account, limited) for account in page), next=more)
 
     def show(self, name: str) -> AccountView:
         """Return an account."""

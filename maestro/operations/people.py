@@ -4,21 +4,20 @@ from collections.abc import Callable, Collection
 
 from maestro.domain.errors import Conflict
 from maestro.domain.fields import OwnerId
-from maestro.domain.llm.budgets import ClientChange, ClientPage, ClientView, NewClient, client_page
+from maestro.domain.llm.budgets import ClientChange, ClientPage, ClientView, NewClient, client_view
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.views import (
     IgnoredPage,
+    IgnoredView,
     InvitationView,
     OwnerPage,
     PairingApproval,
     PairingPage,
     PairingView,
     PersonPage,
-    ignored_page,
     owner_page,
-    pairing_page,
     pairing_view,
-    person_page,
+    person_view,
 )
 from maestro.domain.settings.jobs import PairingSettings
 from maestro.domain.values import Value
@@ -38,7 +37,8 @@ class PeopleOperations:
         """List the requests for access, newest first, with their codes."""
         with self._store.view() as tx:
             rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
-            return pairing_page(rows, limit, tx.now)
+            items = tuple(pairing_view(row, tx.now) for row in rows[:limit])
+        return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
 
     def invite(self, actor: str, approval: PairingApproval | None = None) -> InvitationView:
         """Create a code that gives one user access, by `/pair CODE`; the code is not shown again."""
@@ -61,8 +61,9 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the users with access by pairing, by platform and user id; owners only if they were paired."""
         with self._store.view() as tx:
-            after = PersonId.parse(cursor) if cursor else None
-            return person_page(tx.users.pairings.known_users(after, limit + 1), limit)
+            rows = tx.users.pairings.known_users(PersonId.parse(cursor) if cursor else None, limit + 1)
+        items = tuple(map(person_view, rows[:limit]))
+        return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
 
     def remove(self, person: OwnerId, actor: str) -> None:
         """Revoke the access of a user, `platform:userId`, from the next message on."""
@@ -73,7 +74,9 @@ class PeopleOperations:
         """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""
         offset = int(cursor or 0)
         with self._store.view() as tx:
-            return ignored_page(tx.inbox.ignored.page(offset, limit + 1), offset, limit)
+            rows = tx.inbox.ignored.page(offset, limit + 1)
+        items = tuple(map(IgnoredView.model_validate, rows[:limit]))
+        return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)
 
 
 class OwnerChange(Value):
@@ -128,7 +131,10 @@ class ClientOperations(StoreOperations):
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> ClientPage:
         """List the clients by name; the cursor is the last name of the page before."""
         with self._store.view() as tx:
-            return client_page(tx.llm.budgets.clients(), tx.llm.budgets.client_levels(), cursor, limit)
+            following = [client for client in tx.llm.budgets.clients() if cursor is None or client.name > cursor]
+            levels = tx.llm.budgets.client_levels()
+        page = tuple(client_view(client, levels[client.name]) for client in following[:limit])
+        return ClientPage(items=page, next=page[-1].name if len(following) > limit else None)
 
     def show(self, name: str) -> ClientView:
         """Return a client by its name or its slug."""

@@ -41,7 +41,7 @@ def dashboard_url(settings: Settings) -> str:
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
     """Return the limits of each port's connections."""
-    server, proxies = settings.server, TrustedProxies.of(settings.webui.trusted_proxies)
+    server, proxies = settings.server, TrustedProxies(settings.webui.trusted_proxies)
     return ConnectionLimits(server.max_connections, server.max_connections_per_address, server.request_seconds, proxies)
 
 

@@ -40,14 +40,6 @@ def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
         tree.clear()
 
 
-def without_accounts(tree: dict[str, object]) -> dict[str, object]:
-    """Return the configuration without the accounts of model providers."""
-    llm = tree.get("llm")
-    if not isinstance(llm, dict):
-        return tree
-    return {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
-
-
 def _nearest_present(tree: Any, location: Location) -> Location:
     """Return the location, or its longest beginning that exists in the tree."""
     for depth, part in enumerate(location):
@@ -117,7 +109,9 @@ class SettingsDraft:
         self.written = tree
         self._sources[()] = str(file)
         self._referred = referred_variables(tree)
-        needed = tree if self._accounts else without_accounts(tree)
+        llm, needed = tree.get("llm"), tree
+        if not self._accounts and isinstance(llm, dict):
+            needed = {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
         resolved = resolve(needed, (), References(environment, file.parent), self._report)
         assert isinstance(resolved, dict)
         self.tree = resolved

@@ -3,7 +3,6 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -88,13 +87,6 @@ def _normalize_name(name: str) -> str:
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
-def _error_sentence(error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return unknown_key_problem(error["loc"])
-    known = _SENTENCES.get(error["type"])
-    return known.format(**error.get("ctx", {})) if known else str(error["msg"])
-
-
 def describe_problem(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
     """Return a problem as one line: the source of the value or of a section around it, the key, and the fix."""
     around = (location[:depth] for depth in range(len(location), -1, -1))
@@ -112,8 +104,12 @@ def translate_errors(error: ValidationError, failed: Iterable[Location], sources
         location: Location = found["loc"]
         # A rule about a section concerns values of several sources, so no source is named.
         is_section = found["type"] == "value_error" and key_of(location) not in KEYS and key_of(location) in _NODES
+        template = _SENTENCES.get(found["type"])
+        sentence = template.format(**found.get("ctx", {})) if template else str(found["msg"])
+        if found["type"] == "extra_forbidden":
+            sentence = unknown_key_problem(location)
         if location not in reported:
-            sentences.append(describe_problem(location, _error_sentence(found), {} if is_section else sources))
+            sentences.append(describe_problem(location, sentence, {} if is_section else sources))
     return sentences
 
 

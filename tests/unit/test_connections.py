@@ -105,7 +105,7 @@ def test_limits_leave_descriptors_to_the_rest_of_the_process() -> None:
 
 
 def test_an_address_that_stands_for_many_clients_has_no_limit_of_its_own() -> None:
-    limits = ConnectionLimits(proxies=TrustedProxies.of(["10.0.0.0/8"]))
+    limits = ConnectionLimits(proxies=TrustedProxies(["10.0.0.0/8"]))
 
     assert [limits.is_limited(address) for address in ("203.0.113.7", "2001:db8::1")] == [True, True]
     assert [limits.is_limited(address) for address in ("127.0.0.1", "::1", "10.1.2.3", "")] == [False] * 4

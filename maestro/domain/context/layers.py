@@ -76,11 +76,6 @@ class Layer:
         """The estimated tokens of the layer; 0 if it is empty."""
         return tokens_with_separator(self.text) if self.text else 0
 
-    @property
-    def size(self) -> "LayerSize":
-        """The size of the layer, for operators."""
-        return LayerSize(name=self.name, characters=len(self.text), tokens=self.tokens, note=self.note)
-
 
 class LayerSize(Value):
     """The size of a layer of a prompt, in characters and estimated tokens."""
@@ -140,7 +135,11 @@ def join_layers(layers: Iterable[Layer]) -> str:
 
 def layer_sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
     """Return the sizes of the layers that are not empty."""
-    return tuple(layer.size for layer in layers if layer.text)
+    return tuple(
+        LayerSize(name=layer.name, characters=len(layer.text), tokens=layer.tokens, note=layer.note)
+        for layer in layers
+        if layer.text
+    )
 
 
 @dataclass(frozen=True)

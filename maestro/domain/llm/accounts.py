@@ -89,10 +89,6 @@ class ModelAccount(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
-    def accepts_model(self, model: str) -> bool:
-        """Return whether the account can be called with this model of its provider."""
-        return not self.models or self.lists_model(model)
-
     def lists_model(self, model: str) -> bool:
         """Return whether the model is the account's default or one of those that it lists."""
         return model == self.model or model in self.models.split()
@@ -188,7 +184,8 @@ def can_serve(account: ModelAccount, model: str) -> bool:
     """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
     if account.lists_model(model):
         return True
-    return account.provider == provider_of(model) and account.accepts_model(account.api_name(model))
+    is_accepted = not account.models or account.lists_model(account.api_name(model))
+    return account.provider == provider_of(model) and is_accepted
 
 
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
@@ -342,17 +339,3 @@ def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]
         rate_limited_until=max((limit.until for limit in limits), default=None),
         reference=account.secret if account.secret.startswith(REFERENCES) else "",
     )
-
-
-def account_page(
-    accounts: Sequence[ModelAccount], limited: Mapping[AccountModel, datetime], cursor: str | None, limit: int
-) -> AccountPage:
-    """Return a page of up to ``limit`` accounts, given in the order of calls.
-
-    ``cursor`` is ``next`` of the previous page, None for the first page.
-    """
-    after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
-    following = [account for account in accounts if (account.priority, account.id or 0) > after]
-    page = following[:limit]
-    more = f"{page[-1].priority}.{page[-1].id}" if len(following) > limit else None
-    return AccountPage(items=tuple(account_view(account, limited) for account in page), next=more)

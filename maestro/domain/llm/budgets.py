@@ -315,15 +315,6 @@ class ClientPage(Page[ClientView]):
     """A page of clients, sorted by name."""
 
 
-def client_page(
-    clients: Sequence[Client], levels: Mapping[str, SpendingLevel], cursor: str | None, limit: int
-) -> ClientPage:
-    """Return a page of up to ``limit`` clients, sorted by name; ``cursor`` is the last name of the previous page."""
-    following = [client for client in clients if cursor is None or client.name > cursor]
-    page = tuple(client_view(client, levels[client.name]) for client in following[:limit])
-    return ClientPage(items=page, next=page[-1].name if len(following) > limit else None)
-
-
 def client_view(client: Client, level: SpendingLevel) -> ClientView:
     """Return the view of a client, with the spending and reservations of today."""
     return ClientView(**client.model_dump(exclude={"id"}), spent_usd=level.spent_usd, reserved_usd=level.reserved_usd)

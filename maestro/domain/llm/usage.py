@@ -187,11 +187,6 @@ class UsageSum:
     unknown_cost: int
     interrupted_cost_usd: float | None
 
-    @property
-    def mark(self) -> UsageMark:
-        """The position of a page that ends with this sum."""
-        return UsageMark(self.key, self.cost_usd or 0.0)
-
 
 NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 """The sum of no requests."""

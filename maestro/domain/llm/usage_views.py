@@ -114,8 +114,8 @@ def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tup
     items = [UsageItem(**{**vars(row), "key": row.key or None}) for row in (*totals, *sums[:limit])]
     cursor = None
     if len(sums) > limit:
-        mark = sums[limit - 1].mark
-        cursor = base64.urlsafe_b64encode(f"{mark.cost_usd!r} {mark.key}".encode()).rstrip(b"=").decode()
+        last = sums[limit - 1]
+        cursor = base64.urlsafe_b64encode(f"{last.cost_usd or 0.0!r} {last.key}".encode()).rstrip(b"=").decode()
     return UsagePage(
         items=tuple(items[2:]),
         next=cursor,

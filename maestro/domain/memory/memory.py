@@ -176,18 +176,14 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
         for name, body in _TAGS.findall(line):
             category, content = nearest_category(name), fact_line(body)
             if content:
-                facts.setdefault((category, repeat_key(content)), Fact(category, content))
+                same = " ".join(content.casefold().split()).rstrip(".!")  # exact repeats differ in case and final stop
+                facts.setdefault((category, same), Fact(category, content))
     return tuple(facts.values())
 
 
 def fact_line(text: str) -> str:
     """Return the text of a fact as it is stored: one line, at most 500 characters."""
     return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
-
-
-def repeat_key(content: str) -> str:
-    """Return the text of a fact without case, final stop and repeated blanks, to find exact repeats."""
-    return " ".join(content.casefold().split()).rstrip(".!")
 
 
 def nearest_category(name: str) -> FactCategory:

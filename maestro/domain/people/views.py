@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.filters import PageCursor
-from maestro.domain.people.people import AuditEntry, IgnoredLines, KnownPerson, Owner, Pairing, PairingStatus, PersonId
+from maestro.domain.people.people import AuditEntry, KnownPerson, Owner, Pairing, PairingStatus, PersonId
 from maestro.domain.values import Page, Value, View, readable_by
 
 LIMIT = 100
@@ -86,28 +86,10 @@ def pairing_view(row: Pairing, now: datetime) -> PairingView:
     return PairingView(**columns, person=person, status="expired" if is_expired else str(row.status))
 
 
-def pairing_page(rows: Sequence[Pairing], limit: int, now: datetime) -> PairingPage:
-    """Return a page of pairings; ``rows`` has more than ``limit`` rows if there is a next page."""
-    items = tuple(pairing_view(row, now) for row in rows[:limit])
-    return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
-
-
 def person_view(row: KnownPerson) -> PersonView:
     """Return the API model of a known user."""
     columns = row.model_dump(include={"user_name", "added_at", "added_by"})
     return PersonView(id=str(PersonId(row.platform, row.user_id)), **columns)
-
-
-def person_page(rows: Sequence[KnownPerson], limit: int) -> PersonPage:
-    """Return a page of known users; ``rows`` has more than ``limit`` rows if there is a next page."""
-    items = tuple(map(person_view, rows[:limit]))
-    return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
-
-
-def ignored_page(rows: Sequence[IgnoredLines], offset: int, limit: int) -> IgnoredPage:
-    """Return a page of counts; ``rows`` has more than ``limit`` rows if there is a next page."""
-    items = tuple(map(IgnoredView.model_validate, rows[:limit]))
-    return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)
 
 
 class AuditFilter(Value):

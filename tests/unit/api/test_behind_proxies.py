@@ -16,7 +16,7 @@ HSTS = "strict-transport-security"
 @pytest.fixture
 def app(rows: JobRows) -> FastAPI:
     """Build an app behind a proxy."""
-    guard = GuardSettings(SIGNING_KEY, PASSWORD, trusted_proxies=TrustedProxies.of([PROXY]))
+    guard = GuardSettings(SIGNING_KEY, PASSWORD, trusted_proxies=TrustedProxies([PROXY]))
     return app_of(rows, guard=guard)
 
 

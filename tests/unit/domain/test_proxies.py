@@ -4,7 +4,7 @@ import pytest
 
 from maestro.domain.network import RequestOrigin, TrustedProxies
 
-PROXIES = TrustedProxies.of(["10.0.0.5", "192.168.0.0/16", "2001:db8::/32"])
+PROXIES = TrustedProxies(["10.0.0.5", "192.168.0.0/16", "2001:db8::/32"])
 
 
 def asked(peer: str, forwarded: list[str], proto: list[str] | None = None) -> RequestOrigin:

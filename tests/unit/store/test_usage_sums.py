@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageSum
+from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRequest, UsageSum
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.usage_rows import answered, use
 
@@ -67,5 +67,5 @@ def test_pages_hold_everything_once(by: UsageBy, rows: JobRows) -> None:
     with rows.store.view() as tx:
         while page := tx.llm.usage.sums(UsageRequest(by, BOTH, after=after), 1):
             seen += page
-            after = page[-1].mark
+            after = UsageMark(page[-1].key, page[-1].cost_usd or 0.0)
     assert seen == whole
