@@ -26,7 +26,6 @@ AccountCursor = Annotated[str | None, Field(pattern=r"^\d{1,9}\.\d{1,18}$")]
 AccountColumns = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Check the fields of an account and return them as columns; raises ``ConfigurationError``."""
 
-DESCRIBED = set(NewAccount.model_fields) - {"api_key"}
 _KEY = re.compile(r"[!-~]*|file:[^\0-\x1f]*")
 
 
@@ -102,7 +101,8 @@ def _changed_fields(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str,
         raise ConfigurationError(
             "baseUrl: give the apiKey again with another address, so that the old key is not sent to the new server"
         )
-    before = {**row.model_dump(include=DESCRIBED), "models": row.models.split(), "api_key": row.secret}
+    described = set(NewAccount.model_fields) - {"api_key"}
+    before = {**row.model_dump(include=described), "models": row.models.split(), "api_key": row.secret}
     return {**before, **{name: value for name, value in given.items() if name != "status"}}
 
 

@@ -100,9 +100,6 @@ class ScheduleOperations:
             return tx.background.runs.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)
 
 
-RANDOM_BYTES = 32
-
-
 class WebhookOperations:
     """The operations on webhooks; each raises ``NotFound`` for an unknown path."""
 
@@ -154,7 +151,7 @@ class WebhookOperations:
         text = given.get_secret_value().strip()
         if text.startswith(REFERENCES):
             return self._encrypt(text), ""
-        secret = text or KEY_PREFIX + base64.b64encode(secrets.token_bytes(RANDOM_BYTES)).decode()
+        secret = text or KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
         try:
             stored = self._encrypt(checked_secret(scheme, secret))
         except ValueError as error:

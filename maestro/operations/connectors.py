@@ -91,11 +91,11 @@ class ConnectorOperations:
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
         """Allow sending to a disabled channel again; 404 when the channel is not disabled."""
-        place = read(Address, {"platform": platform, "account": account, "channel": channel})
+        address = read(Address, {"platform": platform, "account": account, "channel": channel})
         with self._store.begin() as tx:
-            if not tx.bots.channels.enable(place):
-                raise NotFound(f"the channel {place.outbound_lane} is not disabled")
-            tx.system.audit.add(actor, "channel.enable", place.outbound_lane)
+            if not tx.bots.channels.enable(address):
+                raise NotFound(f"the channel {address.outbound_lane} is not disabled")
+            tx.system.audit.add(actor, "channel.enable", address.outbound_lane)
 
     def _apply_change(self, bot: BotInstance, change: ConnectorChange) -> None:
         before = dict(bot.option_values)

@@ -26,7 +26,6 @@ from maestro.operations.inputs import RowId
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-MEDIA = "media"
 LIMIT = 50
 MOST = 200
 
@@ -121,7 +120,7 @@ def remove_discarded_files(store: Store, data_dir: Path) -> None:
     with store.view() as tx:
         paths = tx.conversations.removals.discarded_paths()
     for path in paths:
-        file, is_media = data_dir / path, path.startswith(f"{MEDIA}/")
+        file, is_media = data_dir / path, path.startswith("media/")
         if not is_media:
             shutil.rmtree(file, ignore_errors=True)
         with store.begin() as tx:
