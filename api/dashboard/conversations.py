@@ -13,7 +13,7 @@ from api.dashboard.forms import read_filters, read_query, submit, without_empty
 from api.dashboard.jobs.job import excerpt
 from api.dashboard.pages import not_modified, redirect_to, refusal_page, render
 from api.guards import OPERATOR, Number, Parts, PasswordRoute, chat_of, parts_of
-from api.parts import AgentChat, ApiParts
+from api.parts import AgentChat
 from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
@@ -61,10 +61,8 @@ posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 @router.get("")
 def show_conversations(request: Request, parts: Parts, done: str = "") -> Response:
     """List the conversations, the most recently used first; an error in the filter is shown above the form."""
-    return not_modified(request) or _list_page(request, parts, done)
-
-
-def _list_page(request: Request, parts: ApiParts, done: str) -> HTMLResponse:
+    if same := not_modified(request):
+        return same
     filters, cursor = read_filters(request, FILTERS), request.query_params.get("cursor", "")
     query, problem = read_query(ConversationQuery, {**filters, "cursor": cursor})
     with parts.store.view() as tx:

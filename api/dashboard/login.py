@@ -45,7 +45,7 @@ def show_login(request: Request, next: str = HOME, left: bool = False, unsent: b
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return _render_page(request, None, next, EXPIRED if unsent else "", left=left)
+    return render(request, "login.html", next=_own_page(next), problem=EXPIRED if unsent else "", left=left)
 
 
 @open_router.post("/login")
@@ -58,7 +58,8 @@ async def login(request: Request) -> Response:
         if not is_form(request):
             raise
         status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-        page = await asyncio.to_thread(_render_page, request, status, fields.next, str(error), left=False)
+        values = {"next": _own_page(fields.next), "problem": str(error), "left": False}
+        page = await asyncio.to_thread(render, request, "login.html", status, **values)
         page.headers.update(retry_after_header(error))
         return page
     response: Response = JSONResponse({"csrfToken": token})
@@ -93,10 +94,6 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
     cookie, session = access.sessions.issue(role)
     await asyncio.to_thread(access.add_audit_entry, role, "login")
     return cookie, session.csrf_token
-
-
-def _render_page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
-    return render(request, "login.html", status, next=_own_page(next_page), problem=problem, left=left)
 
 
 async def _read_login(request: Request) -> Login:

@@ -19,16 +19,8 @@ from maestro.operations.skills import SkillOperations
 Export = Callable[[ConversationDetail, Iterable[MessageView]], Iterator[str]]
 
 TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
-
-memory = OperationAPIRouter("memory", prefix="/api/agents/{slug}/memory")
-memory.serve("GET", "", MemoryOperations.show, "show_memory")
-
 MARKDOWN = {"requestBody": {"required": True, "content": {"text/markdown": {"schema": {"type": "string"}}}}}
 """The OpenAPI request body: the text of the file, whatever media type the client states."""
-
-skills = OperationAPIRouter("skills")
-skills.serve("GET", "", SkillOperations.list, "list_skills")
-
 
 conversations = OperationAPIRouter("conversations")
 conversations.serve("GET", "", ConversationOperations.list, "list_conversations")
@@ -78,6 +70,10 @@ def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView
         yield from page.items
 
 
+memory = OperationAPIRouter("memory", prefix="/api/agents/{slug}/memory")
+memory.serve("GET", "", MemoryOperations.show, "show_memory")
+
+
 @memory.delete("", status_code=HTTPStatus.NO_CONTENT)
 def clear_memory(parts: Parts, slug: str) -> None:
     """Delete all facts and states of an agent."""
@@ -89,6 +85,9 @@ memory.serve("PATCH", "/facts/{number}", MemoryOperations.change_fact, "change_f
 memory.serve("DELETE", "/facts/{number}", MemoryOperations.forget_fact, "forget_fact")
 memory.serve("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state")
 memory.serve("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
+
+skills = OperationAPIRouter("skills")
+skills.serve("GET", "", SkillOperations.list, "list_skills")
 
 
 async def _read_body(request: Request) -> bytes:

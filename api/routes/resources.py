@@ -41,6 +41,19 @@ tokens = OperationAPIRouter("tokens", tag="agents", prefix="/api/agents/{slug}/t
 tokens.serve("GET", "", TokenOperations.list, "list_tokens")
 tokens.serve("POST", "", TokenOperations.add, "make_token")
 
+
+@tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
+def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
+    """Revoke a token; the next request with it is refused."""
+    parts.tokens.revoke(slug, token_id, OPERATOR)
+
+
+bindings = OperationAPIRouter("bindings")
+bindings.serve("GET", "", BindingOperations.list, "list_bindings")
+bindings.serve("POST", "", BindingOperations.add, "bind_channel")
+bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_binding")
+bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
+
 accounts = OperationAPIRouter("accounts")
 accounts.serve("GET", "", AccountOperations.list, "list_accounts")
 accounts.serve("POST", "", AccountOperations.add, "add_account")
@@ -82,38 +95,6 @@ CSV = "text/csv; charset=utf-8; header=present"
 audit = OperationAPIRouter("audit", prefix="/api")
 audit.serve("GET", "/audit", AuditOperations.list, "list_audit")
 
-schedules = OperationAPIRouter("schedules")
-schedules.serve("GET", "", ScheduleOperations.list, "list_schedules")
-schedules.serve("POST", "", ScheduleOperations.add, "add_schedule")
-schedules.serve("POST", "/preview", ScheduleOperations.preview, "preview_schedule")
-schedules.serve("GET", "/{ref}", ScheduleOperations.show, "show_schedule")
-schedules.serve("PATCH", "/{ref}", ScheduleOperations.change, "change_schedule")
-schedules.serve("DELETE", "/{ref}", ScheduleOperations.remove, "remove_schedule")
-schedules.serve("POST", "/{ref}/trigger", ScheduleOperations.run_now, "trigger_schedule", HTTPStatus.ACCEPTED)
-
-webhooks = OperationAPIRouter("webhooks")
-webhooks.serve("GET", "", WebhookOperations.list, "list_webhooks")
-webhooks.serve("POST", "", WebhookOperations.add, "add_webhook")
-webhooks.serve("GET", "/{path}", WebhookOperations.show, "show_webhook")
-webhooks.serve("PATCH", "/{path}", WebhookOperations.change, "change_webhook")
-webhooks.serve("DELETE", "/{path}", WebhookOperations.remove, "remove_webhook")
-webhooks.serve("POST", "/{path}/rotate", WebhookOperations.rotate, "rotate_secret")
-
-endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
-
-
-@tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
-def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
-    """Revoke a token; the next request with it is refused."""
-    parts.tokens.revoke(slug, token_id, OPERATOR)
-
-
-bindings = OperationAPIRouter("bindings")
-bindings.serve("GET", "", BindingOperations.list, "list_bindings")
-bindings.serve("POST", "", BindingOperations.add, "bind_channel")
-bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_binding")
-bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
-
 
 @audit.get("/audit.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> StreamingResponse:
@@ -147,6 +128,16 @@ def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
     return StreamingResponse(lines, media_type=CSV, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
+schedules = OperationAPIRouter("schedules")
+schedules.serve("GET", "", ScheduleOperations.list, "list_schedules")
+schedules.serve("POST", "", ScheduleOperations.add, "add_schedule")
+schedules.serve("POST", "/preview", ScheduleOperations.preview, "preview_schedule")
+schedules.serve("GET", "/{ref}", ScheduleOperations.show, "show_schedule")
+schedules.serve("PATCH", "/{ref}", ScheduleOperations.change, "change_schedule")
+schedules.serve("DELETE", "/{ref}", ScheduleOperations.remove, "remove_schedule")
+schedules.serve("POST", "/{ref}/trigger", ScheduleOperations.run_now, "trigger_schedule", HTTPStatus.ACCEPTED)
+
+
 @schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
 def backfill_schedule(parts: Parts, ref: str, backfill: BackfillRequest, response: Response) -> BackfillView:
     """Start a run for each missed time from ``from`` to ``to``, at most 100, one after the other.
@@ -156,6 +147,17 @@ def backfill_schedule(parts: Parts, ref: str, backfill: BackfillRequest, respons
     if backfill.preview:
         response.status_code = HTTPStatus.OK
     return parts.schedules.backfill(ref, backfill, OPERATOR)
+
+
+webhooks = OperationAPIRouter("webhooks")
+webhooks.serve("GET", "", WebhookOperations.list, "list_webhooks")
+webhooks.serve("POST", "", WebhookOperations.add, "add_webhook")
+webhooks.serve("GET", "/{path}", WebhookOperations.show, "show_webhook")
+webhooks.serve("PATCH", "/{path}", WebhookOperations.change, "change_webhook")
+webhooks.serve("DELETE", "/{path}", WebhookOperations.remove, "remove_webhook")
+webhooks.serve("POST", "/{path}/rotate", WebhookOperations.rotate, "rotate_secret")
+
+endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
 
 
 @endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)
