@@ -209,12 +209,6 @@ class ChunkQueue:
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 
-def chunks_after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
-    """Return the chunks that follow the given one."""
-    index = next(index for index, chunk in enumerate(chunks) if chunk.id == done.id)
-    return chunks[index + 1 :]
-
-
 def late_failure(chunks: Sequence[Delivery]) -> PermanentSend | None:
     """Return the error of a chunk that the platform accepted and later reported as undeliverable, None without one."""
     errors = (chunk.error for chunk in chunks if chunk.state is DeliveryState.FAILED)

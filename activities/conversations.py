@@ -136,40 +136,37 @@ class GroupJournal(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class PreparationActivities:
     """Does the steps before the model call: routes a message, records it and builds its prompt."""
 
-    def __init__(
-        self,
-        journal: GroupJournal,
-        routing: RoutingActivities,
-        conversations: ConversationActivities,
-        context: ContextActivities,
-    ) -> None:
-        self._journal = journal
-        self._steps: dict[StepKind, Callable[[StepRef], Any]] = {
-            StepKind.ROUTE: routing.choose_agent,
-            StepKind.CONVERSATION: conversations.record_message,
-            StepKind.CONTEXT: context.build_context,
-        }
+    journal: GroupJournal
+    routing: RoutingActivities
+    conversations: ConversationActivities
+    context: ContextActivities
 
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
         """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
-        return self._journal.run_together(start.job_id, partial(self._do_steps, start))
+        return self.journal.run_together(start.job_id, partial(self._do_steps, start))
 
     def _do_steps(self, start: Preparation) -> PreparationOutcome:
+        steps: dict[StepKind, Callable[[StepRef], Any]] = {
+            StepKind.ROUTE: self.routing.choose_agent,
+            StepKind.CONVERSATION: self.conversations.record_message,
+            StepKind.CONTEXT: self.context.build_context,
+        }
         outcomes: dict[str, Any] = {}
         milliseconds = []
         for kind in itertools.dropwhile(lambda kind: kind != start.step, PREPARATION):
             began = time.monotonic()
-            outcomes[kind] = self._journal.run(self._steps[kind], StepRef(job_id=start.job_id, step=kind))
+            outcomes[kind] = self.journal.run(steps[kind], StepRef(job_id=start.job_id, step=kind))
             milliseconds.append(round((time.monotonic() - began) * 1000))
             if kind is not StepKind.CONTEXT and not outcomes[kind].continues_preparation:
                 break
         else:
             if start.asks:
-                self._journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
+                self.journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
         return PreparationOutcome(**outcomes, milliseconds=tuple(milliseconds))
 
 

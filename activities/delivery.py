@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 from typing import Protocol
 
 from temporalio import activity
@@ -12,7 +13,6 @@ from activities.chunks import (
     ChunkQueue,
     DueChunk,
     OutgoingContent,
-    chunks_after,
     late_failure,
     outgoing_content,
     store_chunks,
@@ -164,7 +164,9 @@ class DeliveryActivities:
             connector = self.connectors.holding(job.address)
             if not start.has_lane:
                 return None
-            if start.chunks or _is_reported_by_delegator(tx, job, step):
+            # The failure of a job that reports to a delegating agent is sent to no user.
+            may_report = not step.closes and job.parent_id is not None
+            if start.chunks or (may_report and tx.jobs.delegations.delegator(job) is not None):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
                 first = self.queue.next(tx, chunks, connector)
             elif start.draft and _is_draft_in_doubt(tx, job):
@@ -244,7 +246,11 @@ class DeliveryActivities:
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
-        following = self.queue.next(tx, chunks_after(done, chunks), connector) if progress.unsent else None
+        following = (
+            self.queue.next(tx, list(dropwhile(lambda chunk: chunk.id != done.id, chunks))[1:], connector)
+            if progress.unsent
+            else None
+        )
         problem = late_failure(chunks) if following is None else None
         if following is not None or problem is not None:
             return RemainingDelivery(following, problem=problem)
@@ -267,11 +273,6 @@ class DeliveryActivities:
                 tx.bots.channels.disable(chunk.address, str(failure))
         if scope is FailureScope.ACCOUNT:
             self.connectors.report_refusal(chunk.address, str(failure))
-
-
-def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:
-    """Return whether a delegating agent gets this job's failure, and so reports it to the user."""
-    return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
 
 
 def _is_draft_in_doubt(tx: Transaction, job: Job) -> bool:

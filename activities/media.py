@@ -143,29 +143,29 @@ class VoiceActivities:
             return tx.jobs.steps.done(ref, outcome)
 
 
+@dataclass
 class _TranscriptRecorder:
     """Records the attempts to transcribe a voice message, each as a usage row written before the request is sent."""
 
-    def __init__(self, store: Store, job_id: str, voice: MediaFile) -> None:
-        self._store = store
-        self._job_id = job_id
-        self._voice = voice
-        self._row_id = 0
+    store: Store
+    job_id: str
+    voice: MediaFile
+    row_id: int = 0
 
     async def record(self, attempt: TranscriptionAttempt) -> None:
         """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
-        await committed(self._store, partial(self._commit, attempt))
+        await committed(self.store, partial(self._commit, attempt))
 
     def _commit(self, attempt: TranscriptionAttempt) -> None:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.jobs.steps.require_newest()
-                self._row_id = tx.llm.usage.add(
+                self.row_id = tx.llm.usage.add(
                     UsageRow(
                         at=tx.now,
-                        job_id=self._job_id,
+                        job_id=self.job_id,
                         purpose=VOICE,
-                        number=self._voice.seq + 1,
+                        number=self.voice.seq + 1,
                         attempt=0,
                         provider=attempt.site.provider,
                         model=attempt.site.model,
@@ -174,7 +174,7 @@ class _TranscriptRecorder:
                     )
                 )
                 return
-            tx.llm.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
+            tx.llm.usage.end(self.row_id, attempt.state, attempt.duration_ms, attempt.error)
             if attempt.state is CallState.ANSWERED:
-                tx.inbox.media.set_transcript(self._voice.id, attempt.text)
+                tx.inbox.media.set_transcript(self.voice.id, attempt.text)
                 tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)

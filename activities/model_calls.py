@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 from temporalio import activity
 
@@ -47,8 +46,6 @@ from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
 """The name in workflow histories of a tool that does not exist: a text that the model wrote must not appear there."""
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)

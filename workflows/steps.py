@@ -59,8 +59,6 @@ REQUESTS_PER_CALL = 3
 DEADLINE_SLACK = timedelta(seconds=30)
 """How much longer than its own deadline an activity may take before Temporal times it out."""
 
-WAIT_FOR_CLEANUP = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
-
 PLATFORM = SearchAttributeKey.for_keyword("Platform")
 KIND = SearchAttributeKey.for_keyword("Kind")
 CHANNEL = SearchAttributeKey.for_keyword("Channel")
@@ -69,8 +67,6 @@ CONVERSATION = SearchAttributeKey.for_keyword("Conversation")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")
 
 Outcome = TypeVar("Outcome")
-
-DELEGATION_WORKFLOW = "DelegationWorkflow"
 
 
 class Suspended(Exception):
@@ -198,7 +194,7 @@ class QueuedSteps:
                 schedule_to_close_timeout=options.total_timeout,
                 heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
                 retry_policy=RETRY_AFTER_CRASH,
-                cancellation_type=WAIT_FOR_CLEANUP,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=summary,
                 priority=self.priority,
             )
@@ -234,7 +230,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
     for job_id in answer.begun:
         try:
             await workflow.start_child_workflow(
-                DELEGATION_WORKFLOW,
+                "DelegationWorkflow",
                 ref.model_copy(update={"job_id": job_id, "run": 1}),
                 id=job_id,
                 parent_close_policy=ParentClosePolicy.ABANDON,

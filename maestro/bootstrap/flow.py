@@ -48,10 +48,6 @@ from temporal.dispatcher import Queues, RunSettings
 from temporal.engine import Interceptors, WorkerParts
 from temporal.journal import Journal, StepJournal, temporal_attempt
 
-PLATFORM_ATTEMPTS = 10
-PLATFORM_BASE_SECONDS = 1.0
-OWN_ATTEMPTS = 5
-
 Steps = list[Callable[..., Any]]
 
 
@@ -140,9 +136,9 @@ def retry_rules(settings: Settings) -> RetryRules:
     return RetryRules(
         provider_attempts=settings.jobs.max_attempts,
         provider_base=settings.jobs.backoff_base_minutes * 60,
-        platform_attempts=PLATFORM_ATTEMPTS,
-        platform_base=PLATFORM_BASE_SECONDS,
-        own_attempts=OWN_ATTEMPTS,
+        platform_attempts=10,
+        platform_base=1.0,
+        own_attempts=5,
         crashes=settings.jobs.crash_limit,
     )
 

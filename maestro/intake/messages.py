@@ -14,7 +14,6 @@ from maestro.domain.messages import (
     AcceptedMessage,
     ControlWord,
     FloodState,
-    InboxRow,
     IncomingMessage,
     PairingCode,
     control_word,
@@ -251,14 +250,16 @@ class Intake:
         return job
 
     def _enqueue(self, tx: Transaction, received: ReceivedMessage) -> Job:
-        """Add a message at the end of its lane; in a channel with the mode "interrupt", interrupt the running job.
+        """Add a message at the end of its lane; with the mode "interrupt", interrupt the agent's jobs for this user.
 
         See docs/decisions.md: busy agents.
         """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(received.message, job_id)
         if busy_mode_of(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
-            told_to_wait = self._interrupt(tx, received, job_id, row)
+            agent = self._access.agent(tx, received.message, received.binding)
+            if agent is not None and self._refusal(tx, received) is None:
+                told_to_wait = tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
         return tx.jobs.add_job(
             id=job_id,
             priority=priority_of(owner=received.person.is_owner),
@@ -277,16 +278,6 @@ class Intake:
         if self.starter is None or not self.starter.ready:
             return False
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
-
-    def _interrupt(self, tx: Transaction, received: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
-        """Interrupt the same agent's jobs for this user, unless no agent would answer the message.
-
-        Returns whether the user was already notified of a wait.
-        """
-        agent = self._access.agent(tx, received.message, received.binding)
-        if agent is None or self._refusal(tx, received) is not None:
-            return False
-        return tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
 
 
 class AccountIntake:
