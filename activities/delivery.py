@@ -246,11 +246,8 @@ class DeliveryActivities:
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
-        following = (
-            self.queue.next(tx, list(dropwhile(lambda chunk: chunk.id != done.id, chunks))[1:], connector)
-            if progress.unsent
-            else None
-        )
+        later = list(dropwhile(lambda chunk: chunk.id != done.id, chunks))[1:]
+        following = self.queue.next(tx, later, connector) if progress.unsent else None
         problem = late_failure(chunks) if following is None else None
         if following is not None or problem is not None:
             return RemainingDelivery(following, problem=problem)
