@@ -21,6 +21,7 @@ from maestro.settings import Loaded, load, read_environment
 
 _NEGATIVE = re.compile(r"-\d+")
 _SPELLING = re.compile(r"(?=--|[A-Z\[]+[^a-z ]*: )(--[\w-]+)? ?([A-Z\[][^a-z ]*)?: (.*)", re.DOTALL)
+Ports = Sequence[Port]
 Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
 
 MOST = 10_000
@@ -267,22 +268,21 @@ class Commands(typer.Typer):
         )
 
     def command(  # type: ignore[override]  # the other options of Typer's commands are the same for all
-        self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = ()
+        self, name: str | None = None, *, json: bool = True, ports: Ports = ()
     ) -> Callable[[Function], Function]:
         """Register a function as a command, with options for ``--json`` and ``ports``."""
 
         def add(function: Function) -> Function:
             own = list(signature(function).parameters.values())[1:]
-            self.register(name or function.__name__, function.__doc__, function, own, json=json, ports=ports)
+            self.register(name or function.__name__, function, own, json=json, ports=ports)
             return function
 
         return add
 
     def register(
-        self, name: str, about: str | None, function: Callable[..., Any], own: Sequence[Parameter], **common: Any
+        self, name: str, function: Callable[..., Any], own: Sequence[Parameter], json: bool = True, ports: Ports = ()
     ) -> None:
         """Register a function with its own options as a command; the help lists all options in their order."""
-        json, ports = common.get("json", True), common.get("ports", ())
         bundles = {
             each.name: bundle
             for each in own
@@ -314,7 +314,7 @@ class Commands(typer.Typer):
             keyword("debug", Debug, False),
         ]
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # Typer reads this attribute first
-        super().command(name.replace("_", "-"), help=about, cls=_ChannelCommand)(command)
+        super().command(name.replace("_", "-"), help=function.__doc__, cls=_ChannelCommand)(command)
 
 
 def _typer_parameter(parameter: Parameter) -> Parameter:

@@ -27,6 +27,7 @@ from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
 PAGES = object()
+"""The query of a list that has nothing but a limit and a cursor."""
 ACTOR = "operator"
 """The author of every change by a command in the audit log."""
 Texts = Callable[[Any], Lines] | str
@@ -163,4 +164,5 @@ class OperationCommands(Commands):
                 view, lines = run(self._operations(at), **options)
             write(view, lines, given.as_json)
 
-        self.register(name, about, command, parameters)
+        command.__doc__ = about
+        self.register(name, command, parameters)
