@@ -26,7 +26,13 @@ async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]
     try:
         done, _ = await asyncio.wait([*waiting, *watched], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            _raise_cause(task)
+            error = task.exception() if not task.cancelled() else None
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[
+                    0
+                ]  # the task's own error instead of the group that a task group wraps around it
+            if error is not None:
+                raise error
     finally:
         for task in waiting:
             task.cancel()
@@ -40,15 +46,6 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
         # The remaining tasks must be ended even if this task raises.
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await task
-
-
-def _raise_cause(task: "asyncio.Future[Any]") -> None:
-    """Raise the task's own error instead of the group that a task group wraps around it."""
-    error = task.exception() if not task.cancelled() else None
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if error is not None:
-        raise error
 
 
 class Services:

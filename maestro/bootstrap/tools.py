@@ -17,8 +17,7 @@ from maestro.tools.base import Tool
 from maestro.tools.chat import AskQuestion, ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
 from maestro.tools.local import Calculate, GetTime, MemorySearch
-from maestro.tools.mcp_server import McpServerSpec, local_name
-from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
+from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools, local_name
 from maestro.tools.web import HttpFetch, WebSearch
 
 SHELL_SHARE = 0.9
@@ -94,16 +93,5 @@ def _mcp_tools(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSo
     """Return the tools of MCP servers; without a server the MCP SDK, which takes half a second, is not imported."""
     if not settings.mcp:
         return None
-    servers = [
-        McpServerSpec(
-            name=server.name,
-            words=(server.command, *server.args) if server.command else (),
-            environment=server.env,
-            url=server.url,
-            headers=server.headers,
-            idempotent=frozenset(server.idempotent),
-        )
-        for server in settings.mcp
-    ]
-    source: ToolSource = import_module("maestro.tools.mcp_client").McpServers(servers, environment)
+    source: ToolSource = import_module("maestro.tools.mcp_client").McpServers(settings.mcp, environment)
     return source

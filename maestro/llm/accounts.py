@@ -47,8 +47,6 @@ from maestro.llm.protocols import Account, AccountDirectory
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-_FILE = "model_prices_and_context_window_backup.json"
-
 log = structlog.get_logger(__name__)
 
 Ladder = Callable[[], Sequence[timedelta]]
@@ -115,7 +113,9 @@ def library_facts(model: str) -> ModelFacts:
 def _litellm_table() -> Mapping[str, ModelFacts]:
     """Read litellm's table, once per process; empty when the installed release of litellm has none."""
     spec = find_spec("litellm")
-    path = Path(spec.origin).with_name(_FILE) if spec and spec.origin else Path(_FILE)
+    if spec is None or spec.origin is None:
+        return {}
+    path = Path(spec.origin).with_name("model_prices_and_context_window_backup.json")
     if not path.is_file():
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))

@@ -5,11 +5,12 @@ provider's end marker counts as a failure.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any, Protocol
+from typing import Any
 
 Json = dict[str, Any]
 
@@ -31,43 +32,43 @@ StreamedTexts = defaultdict[str, StringIO]
 """Texts that arrive in pieces, by name; a piece that is no text raises ``TypeError`` at once."""
 
 
-class StreamedAnswer(Protocol):
-    """A streamed answer that is being assembled."""
+class StreamedAnswer(ABC):
+    """A streamed answer that is being assembled; ``complete`` once the provider's end marker has arrived."""
 
-    whole: bool
-    """Whether the provider's end marker has arrived."""
+    def __init__(self) -> None:
+        self.complete = False
+        self._head: Json = {}
+        self._texts = StreamedTexts(StringIO)
 
-    def take(self, data: Json) -> str:
+    @abstractmethod
+    def add(self, data: Json) -> str:
         """Add one event and return the text in it."""
-        ...
 
+    @abstractmethod
     def body(self) -> Json:
         """Return the body that the provider would have sent without streaming."""
-        ...
 
 
-class OpenAIAnswer:
+class OpenAIAnswer(StreamedAnswer):
     """A streamed chat completion of OpenAI, or of a provider with the same wire format."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self._head: Json = {}
+        super().__init__()
         self._message: Json = {"role": "assistant", "content": None}
-        self._texts = StreamedTexts(StringIO)
         self._calls: dict[int, Json] = {}
         self._finish = None
 
-    def take(self, data: Json) -> str:
+    def add(self, data: Json) -> str:
         """Add a chunk; the chunk with the usage has no choice."""
         self._head |= {name: value for name, value in data.items() if name != "choices" and value is not None}
         text = ""
         for choice in data.get("choices") or ():
-            text += self._grow(choice.get("delta") or {})
+            text += self._add_delta(choice.get("delta") or {})
             self._finish = choice.get("finish_reason") or self._finish
-        self.whole = self._finish is not None
+        self.complete = self._finish is not None
         return text
 
-    def _grow(self, delta: Json) -> str:
+    def _add_delta(self, delta: Json) -> str:
         for name, value in delta.items():
             if name in _TEXTS and isinstance(value, str):
                 self._texts[name].write(value)
@@ -98,40 +99,39 @@ class OpenAIAnswer:
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
 
-class AnthropicAnswer:
+class AnthropicAnswer(StreamedAnswer):
     """A streamed message of Anthropic."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self._message: Json = {}
+        super().__init__()
         self._blocks: dict[int, Json] = {}
-        self._texts: dict[int, StreamedTexts] = {}
+        self._block_texts: dict[int, StreamedTexts] = {}
 
-    def take(self, data: Json) -> str:
+    def add(self, data: Json) -> str:
         """Add an event."""
         match data.get("type"):
             case "message_start":
-                self._message = data["message"]
+                self._head = data["message"]
             case "content_block_start":
                 return self._begin(data["index"], data["content_block"])
             case "content_block_delta":
-                return self._grow(data["index"], data["delta"])
+                return self._add_delta(data["index"], data["delta"])
             case "message_delta":
-                self._message |= data["delta"]
+                self._head |= data["delta"]
                 usage = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
-                self._message["usage"] = {**self._message.get("usage", {}), **usage}
+                self._head["usage"] = {**self._head.get("usage", {}), **usage}
             case "message_stop":
-                self.whole = True
+                self.complete = True
         return ""
 
     def _begin(self, index: int, block: Json) -> str:
-        self._blocks[index], self._texts[index] = block, StreamedTexts(StringIO)
+        self._blocks[index], self._block_texts[index] = block, StreamedTexts(StringIO)
         for name in _GROWING & block.keys():
-            self._texts[index][name].write(block[name] or "")
+            self._block_texts[index][name].write(block[name] or "")
         return str(block.get("text") or "")
 
-    def _grow(self, index: int, delta: Json) -> str:
-        block, texts = self._blocks[index], self._texts[index]
+    def _add_delta(self, index: int, delta: Json) -> str:
+        block, texts = self._blocks[index], self._block_texts[index]
         if delta["type"] == "citations_delta":
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         for name in _GROWING & delta.keys():
@@ -140,35 +140,34 @@ class AnthropicAnswer:
 
     def body(self) -> Json:
         """Return the assembled message."""
-        return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
+        return {**self._head, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> Json:
-        texts = _joined(self._texts[index])
+        texts = _joined(self._block_texts[index])
         arguments = texts.pop("partial_json", None)
         return {**self._blocks[index], **texts, **({} if arguments is None else {"input": _object(arguments)})}
 
 
-class GeminiAnswer:
+class GeminiAnswer(StreamedAnswer):
     """A streamed response of Gemini."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self._head: Json = {}
+        super().__init__()
         self._candidate: Json = {}
         self._parts: list[Json] = []
 
-    def take(self, data: Json) -> str:
+    def add(self, data: Json) -> str:
         """Add a partial response; one for a refused prompt has no candidate."""
         self._head |= {name: value for name, value in data.items() if name != "candidates"}
-        self.whole = self.whole or bool((data.get("promptFeedback") or {}).get("blockReason"))
+        self.complete = self.complete or bool((data.get("promptFeedback") or {}).get("blockReason"))
         text = ""
         for candidate in (data.get("candidates") or ())[:1]:
             self._candidate |= {name: value for name, value in candidate.items() if name != "content"}
-            self.whole = self.whole or bool(candidate.get("finishReason"))
-            text += "".join(map(self._grow, (candidate.get("content") or {}).get("parts") or ()))
+            self.complete = self.complete or bool(candidate.get("finishReason"))
+            text += "".join(map(self._add_delta, (candidate.get("content") or {}).get("parts") or ()))
         return text
 
-    def _grow(self, part: Json) -> str:
+    def _add_delta(self, part: Json) -> str:
         last = self._parts[-1] if self._parts else {}
         if _plain(part) and _plain(last) and part.get("thought") == last.get("thought"):
             self._parts[-1] = {**last, "text": last["text"] + part["text"]}
@@ -184,16 +183,14 @@ class GeminiAnswer:
         return {**self._head, "candidates": [{**self._candidate, "content": content}]}
 
 
-class OllamaAnswer:
+class OllamaAnswer(StreamedAnswer):
     """A streamed chat response of Ollama."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self._last: Json = {}
+        super().__init__()
         self._message: Json = {"role": "assistant", "content": ""}
-        self._texts = StreamedTexts(StringIO)
 
-    def take(self, data: Json) -> str:
+    def add(self, data: Json) -> str:
         """Add a line; the last line has the usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
@@ -201,12 +198,12 @@ class OllamaAnswer:
                 self._texts[name].write(message[name])
         if message.get("tool_calls"):
             self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *message["tool_calls"]]
-        self._last, self.whole = data, data.get("done") is True
+        self._head, self.complete = data, data.get("done") is True
         return str(message.get("content") or "")
 
     def body(self) -> Json:
         """Return the last line with the assembled message."""
-        return {**self._last, "message": {**self._message, **_joined(self._texts)}}
+        return {**self._head, "message": {**self._message, **_joined(self._texts)}}
 
 
 @dataclass(frozen=True)
@@ -243,10 +240,10 @@ async def assemble(pieces: AsyncIterator[bytes], answer: StreamedAnswer, listene
             continue
         if data.get("error") or data.get("type") == "error":
             raise StreamBroken("the stream reported an error")
-        text = answer.take(data)
+        text = answer.add(data)
         if text:
             listener(text)
-    if not answer.whole:
+    if not answer.complete:
         raise StreamBroken("the stream ended in the middle of an answer")
     return answer.body()
 

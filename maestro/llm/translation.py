@@ -27,25 +27,50 @@ TRANSLATIONS = 256
 """The number of models for which the translation is cached."""
 
 
+def _bearer_header(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """litellm's name of a provider, its public address in litellm's form, and the path of chat requests."""
+    """litellm's name of a provider, its public address in litellm's form, and the paths of requests.
+
+    ``key_path`` is that of a free request that needs a key, ``refusals`` are the statuses for a wrong key. ``tail`` is
+    removed from the end of a configured address, because litellm appends it again.
+    """
 
     prefix: str
     base_url: str
     path: str
+    key_path: str
+    key_header: Callable[[str], Mapping[str, str]] = _bearer_header
+    refusals: tuple[int, ...] = (401, 403)
     tail: str = ""
-    """An ending that is removed from a configured address, because litellm appends it again."""
 
 
 # Every provider has an explicit address: without one litellm reads OPENAI_BASE_URL and similar variables.
 _PROVIDERS: Mapping[str, Provider] = {
-    "anthropic": Provider("anthropic", "https://api.anthropic.com", "/v1/messages", tail="/v1"),
-    "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions"),
-    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta", "/models/{model}:generateContent"),
-    "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions"),
+    "anthropic": Provider(
+        "anthropic",
+        "https://api.anthropic.com",
+        "/v1/messages",
+        "/v1/models",
+        lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"},
+        tail="/v1",
+    ),
+    "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions", "/models"),
+    "gemini": Provider(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "/models/{model}:generateContent",
+        "/models",
+        lambda key: {"x-goog-api-key": key},
+        (400, 401, 403),  # Gemini answers 400 to an unknown key
+    ),
+    # OpenRouter's list of models needs no key, so the limits of the key are requested.
+    "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions", "/key"),
     # litellm's prefix `ollama/` flattens a conversation into one prompt; `ollama_chat/` keeps its messages.
-    "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", tail="/v1"),
+    "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", "/api/tags", tail="/v1"),
 }
 
 PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _PROVIDERS.values()}
@@ -340,41 +365,19 @@ class KeyCheck:
     models: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _KeyCheckRequest:
-    path: str
-    header: Callable[[str], Mapping[str, str]]
-    refusals: frozenset[int] = frozenset({401, 403})
-
-
-def _bearer_header(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-_REQUESTS: Mapping[str, _KeyCheckRequest] = {
-    "anthropic": _KeyCheckRequest("/v1/models", lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"}),
-    "openai": _KeyCheckRequest("/models", _bearer_header),
-    # Gemini answers 400 to an unknown key.
-    "gemini": _KeyCheckRequest("/models", lambda key: {"x-goog-api-key": key}, frozenset({400, 401, 403})),
-    # OpenRouter's list of models needs no key, so the limits of the key are requested.
-    "openrouter": _KeyCheckRequest("/key", _bearer_header),
-    "ollama": _KeyCheckRequest("/api/tags", _bearer_header),
-}
-
-
 async def check_key(account: Account, seconds: float) -> KeyCheck:
     """Check a key; never raises. Only the address used for calls gets the key, and redirects are not followed."""
-    request, address = _REQUESTS.get(account.provider), base_url(account)
-    if request is None or address is None:
+    provider, address = _PROVIDERS.get(account.provider), base_url(account)
+    if provider is None or address is None:
         return KeyCheck(KeyStatus.UNKNOWN, "Maestro has no free request that checks a key of this provider")
     try:
-        headers = request.header(account.api_key.get_secret_value())
+        headers = provider.key_header(account.api_key.get_secret_value())
         async with httpx.AsyncClient(timeout=seconds) as http:
-            answer = await http.get(f"{address}{request.path}", headers=headers)
+            answer = await http.get(f"{address}{provider.key_path}", headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         # The text of an error may quote the header with the key, so only the error's class is reported.
         return KeyCheck(KeyStatus.UNREACHABLE, type(error).__name__)
-    if answer.status_code in request.refusals:
+    if answer.status_code in provider.refusals:
         return KeyCheck(KeyStatus.REFUSED, f"HTTP {answer.status_code}")
     if not answer.is_success:
         return KeyCheck(KeyStatus.UNKNOWN, f"HTTP {answer.status_code}")

@@ -12,7 +12,7 @@ from structlog.typing import ExcInfo
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact
-from maestro.scanner.scanner import OutOfTime, ShippedRules, shipped_rules
+from maestro.scanner.scanner import ScanIncomplete, ShippedRules, shipped_rules
 from maestro.settings.live import LiveSettings
 
 CleanLine = Callable[[str], str]
@@ -54,7 +54,7 @@ def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
     whole = (TextSpan(0, len(text)),)
     try:
         spans = rules.find_spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
-    except OutOfTime as error:
+    except ScanIncomplete as error:
         spans = error.spans if scan.fail_mode == "open" else whole
     except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line
         spans = whole

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 from maestro.scanner.judgement import (
+    NAME_STEMS,
     Kind,
     is_phrase,
     is_secret,
     is_secret_in_prose,
-    name_stem_pattern,
     secret_kind,
     words_of,
 )
@@ -119,7 +119,7 @@ class AssignmentPlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the pattern of the names to search for."""
-        self._stems = name_stem_pattern()
+        self._stems = latin_pattern(NAME_STEMS, any_case=True)
         self._pairs = latin_pattern(_PAIRS)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
@@ -127,7 +127,7 @@ class AssignmentPlugin(SpanPlugin):
         done = 0
         paired = self._pairs.search(data) is not None
         known: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
-        for match in self._stems.finditer(data):  # type: ignore[attr-defined]
+        for match in self._stems.finditer(data):
             if match.start() < done:
                 continue
             start, done = _name_around(data, match.start(), match.end())

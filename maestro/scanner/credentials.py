@@ -5,7 +5,7 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterator, Mapping
 
-from maestro.scanner.plugin import ByteRange, SpanPlugin, pattern_tables
+from maestro.scanner.plugin import ByteRange, SpanPlugin, read_tables
 from maestro.scanner.tokens import latin_pattern
 from maestro.scanner.values import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
 
@@ -87,7 +87,7 @@ class HeaderPlugin(SpanPlugin):
         """Compile the patterns of headers and options."""
         self._logins = [
             ([clue.encode() for clue in rule["clues"]], latin_pattern(rule["pattern"].encode()), _JUDGES[rule["judge"]])
-            for rule in pattern_tables()["logins"]
+            for rule in read_tables("patterns.toml")["logins"]
         ]
         self._cookie = latin_pattern(_COOKIE)
 
@@ -113,7 +113,9 @@ class AddressPlugin(SpanPlugin):
         """Compile the patterns of addresses."""
         self._scheme = latin_pattern(_SCHEME)
         self._bare = latin_pattern(_BARE)
-        self._webhooks = latin_pattern("|".join(pattern_tables()["addresses"]["webhooks"]).encode(), any_case=True)
+        self._webhooks = latin_pattern(
+            "|".join(read_tables("patterns.toml")["addresses"]["webhooks"]).encode(), any_case=True
+        )
         self._query = latin_pattern(_QUERY)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:

@@ -5,7 +5,6 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from maestro.scanner.plugin import word_set
-from maestro.scanner.tokens import latin_pattern
 from maestro.scanner.values import (
     JUDGED,
     ValueSpan,
@@ -52,18 +51,13 @@ class Kind(Enum):
 _OPEN = ("public", "publishable", "no", "hash")
 _SECRET_ENDS = ("secret", "apikey", "accesskey", "secretkey", "authtoken", "accesstoken")
 
-_STEMS = (
+NAME_STEMS = (
     rb"pass|pwd|(?:\b|_)pw(?:\b|_)|psw|contrase|senha|kennwort|parol|haslo|heslo|wachtwoord|lozinka|losenord"
     rb"|salasana|jelszo|sifre|adgangskode|mot de passe|mdp|clave|kata sandi|geslo|parool|mat khau|paswoord"
     rb"|secret|token|key|cred|bearer|auth|jwt|bip39|recovery|wallet|\bpat\b|psk|mnemonic|seed|sas|dsn|webhook|requirepass|geheim|schluessel"
     rb"|connection|bindpw|rootpw|pepper|salt"
 )
 _SPLIT = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-def name_stem_pattern() -> object:
-    """Return the pattern of word stems, in any case; every name of a secret contains at least one of them."""
-    return latin_pattern(_STEMS, any_case=True)
 
 
 def words_of(name: bytes) -> list[str]:
@@ -118,15 +112,11 @@ def is_unmistakable(words: list[str]) -> bool:
     )
 
 
-def _byte_words(text: str) -> frozenset[bytes]:
-    return frozenset(word.encode() for word in text.split())
-
-
-_STOP_WORDS = _byte_words(
-    """
+_STOP_WORDS = frozenset(
+    b"""
     the a an is are was we you i to of for in on at by or and must be not no your our it this that with from as can
     will should has have please enter password token key secret invalid required wrong use do least characters
-    """
+    """.split()
 )
 _LONGEST_PHRASE = 256
 _LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}

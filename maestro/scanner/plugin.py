@@ -34,32 +34,15 @@ ByteRange = tuple[int, int]
 
 
 @cache
-def word_tables() -> Mapping[str, Any]:
-    """Read ``words.toml``: words in the names of values, look-alikes, and foreign words."""
-    return _read_toml("words.toml")
+def read_tables(name: str) -> Mapping[str, Any]:
+    """Read ``words.toml`` (names of values, look-alikes, foreign words) or ``patterns.toml`` (tokens, logins)."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @cache
 def word_set(name: str) -> frozenset[str]:
     """Return the set of words with this name in ``words.toml``."""
-    return frozenset(word_tables()[name].split())
-
-
-@cache
-def pattern_tables() -> Mapping[str, Any]:
-    """Read ``patterns.toml``: patterns of tokens, of login credentials, and of addresses that contain a key."""
-    return _read_toml("patterns.toml")
-
-
-@cache
-def token_rows() -> Sequence[Sequence[str]]:
-    """Read ``tokens.txt``: the prefix, the pattern of the rest and the options of each kind of token."""
-    text = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8")
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def _read_toml(name: str) -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return frozenset(read_tables("words.toml")[name].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +122,7 @@ def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str,
     The first pattern is a fast pre-check: most non-ASCII texts contain only a dash or an accent. A letter can have more
     than two forms, such as the Greek sigma at the end of a word, and the pattern matches all of them.
     """
-    known: Mapping[str, str] = word_tables()["foreign_words"]
+    known: Mapping[str, str] = read_tables("words.toml")["foreign_words"]
     starts = re.compile("[" + "".join(word[0] for word in known) + "]", re.IGNORECASE)
     whole = re.compile("|".join(sorted(known, key=len, reverse=True)), re.IGNORECASE)
     return starts, whole, {word.casefold(): english for word, english in known.items()}

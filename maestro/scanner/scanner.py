@@ -38,8 +38,8 @@ log = structlog.get_logger(__name__)
 _MARK = re.compile(REDACTED.replace("[", r"\["))
 
 
-class PatternsFailed(Exception):
-    """The search for some patterns failed; ``spans`` are the matches of the other patterns."""
+class ScanIncomplete(Exception):
+    """A scan reached its deadline, or the search for some patterns failed; ``spans`` are the findings so far."""
 
     def __init__(self, reason: str, spans: tuple[TextSpan, ...]) -> None:
         """Set the reason, which quotes neither the pattern nor the text."""
@@ -57,9 +57,9 @@ class PatternProcesses:
         self._idle: list[_PatternProcess] = []
 
     def find_spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
-        """Return the ranges that the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
+        """Return the ranges that the patterns match; raises ScanIncomplete at the deadline of the monotonic clock."""
         if not self._slots.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            raise PatternsFailed("too many scans for chat.scanner.patterns hang", ())
+            raise ScanIncomplete("too many scans for chat.scanner.patterns hang", ())
         try:
             return self._search(self._take_process(), text, patterns, deadline)
         finally:
@@ -87,11 +87,11 @@ class PatternProcesses:
                     invalid.append(str(number))
             finished = True
         except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
-            raise PatternsFailed("a pattern of chat.scanner.patterns took too long", tuple(spans)) from error
+            raise ScanIncomplete("a pattern of chat.scanner.patterns took too long", tuple(spans)) from error
         finally:
             self._return_process(process) if finished else self._replace_process(process)
         if invalid:
-            raise PatternsFailed(f"invalid expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
+            raise ScanIncomplete(f"invalid expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
         return tuple(spans)
 
     def _take_process(self) -> "_PatternProcess":
@@ -109,7 +109,7 @@ class PatternProcesses:
 
     def _replace_process(self, process: "_PatternProcess") -> None:
         process.kill()
-        with suppress(PatternsFailed):  # the next scan starts a process, or reports why none can start
+        with suppress(ScanIncomplete):  # the next scan starts a process, or reports why none can start
             self._return_process(_start_process())
 
 
@@ -160,16 +160,7 @@ def _start_process() -> _PatternProcess:
     try:
         return _PatternProcess()
     except OSError as error:
-        raise PatternsFailed("no process that searches for chat.scanner.patterns could be started", ()) from error
-
-
-class OutOfTime(Exception):
-    """The scan reached its deadline before the end of the text."""
-
-    def __init__(self, spans: tuple[TextSpan, ...]) -> None:
-        """Store the findings made before the deadline."""
-        super().__init__("out of time")
-        self.spans = spans
+        raise ScanIncomplete("no process that searches for chat.scanner.patterns could be started", ()) from error
 
 
 class ShippedRules:
@@ -190,7 +181,7 @@ class ShippedRules:
         )
 
     def find_spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
-        """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
+        """Return the ranges of secrets outside the allow-list; raises ScanIncomplete at the deadline."""
         spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for reading in self._folder.folded_forms(text[offset : offset + WINDOW]):
@@ -207,7 +198,7 @@ class ShippedRules:
             ranges: list[ByteRange] = []
             for plugin in self.plugins:
                 if self._clock() > deadline:
-                    raise OutOfTime(merge_spans(before))
+                    raise ScanIncomplete("the scan of the text took too long", merge_spans(before))
                 ranges += [(start, end) for start, end in plugin.find_ranges(data) if start < end]
             if not ranges:
                 return
@@ -241,14 +232,14 @@ class DetectSecretsScanner:
         deadline = time.monotonic() + rules.timeout_ms / 1000
         try:
             spans = self._rules.find_spans(text, deadline, rules.allow)
-        except OutOfTime as error:
-            return ScanResult(text, error.spans, "the scan of the text took too long")
+        except ScanIncomplete as error:
+            return ScanResult(text, error.spans, str(error))
         if not rules.patterns:
             return ScanResult(text, spans)
         problem = ""
         try:
             matched = self._children.find_spans(text, rules.patterns, deadline)
-        except PatternsFailed as error:
+        except ScanIncomplete as error:
             matched, problem = error.spans, str(error)
         matched = tuple(span for span in matched if not rules.allow.covers(text, span))
         return ScanResult(text, merge_spans((*spans, *_outside_marks(text, matched))), problem)

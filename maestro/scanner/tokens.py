@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import re2  # type: ignore[import-untyped]  # re2 has no type stubs
 
-from maestro.scanner.plugin import ByteRange, SpanPlugin, pattern_tables, token_rows
+from maestro.scanner.plugin import ByteRange, SpanPlugin, read_tables
 from maestro.scanner.values import JUDGED, classes, has_digit, is_hex, is_joined_words, is_random
 
 _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
@@ -66,8 +67,10 @@ class TokenKind:
 
 
 def token_table() -> Sequence[TokenKind]:
-    """Return all kinds of tokens that the scanner knows."""
-    return [TokenKind(row[0], row[1], "whole" in row, "digits" in row) for row in token_rows()]
+    """Read ``tokens.txt``: the prefix, the pattern of the rest and the options of each kind of token."""
+    lines = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return [TokenKind(row[0], row[1], "whole" in row, "digits" in row) for row in rows]
 
 
 def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
@@ -151,7 +154,7 @@ class FormPlugin(SpanPlugin):
                 re.compile(f"[{form['alphabet']}]".encode()),
                 _JUDGES[form["judge"]],
             )
-            for form in pattern_tables()["forms"]
+            for form in read_tables("patterns.toml")["forms"]
         ]
         self._amazon_secrets = latin_pattern(rb"[A-Za-z0-9/+]{40}")
         self._amazon = latin_pattern(_AMAZON, any_case=True)

@@ -24,11 +24,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
+from maestro.domain.settings.tools import McpServerSettings
 from maestro.supervision import uninterrupted
 from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, run_program
-from maestro.tools.mcp_server import McpServerSpec, local_name, mask_secrets
-from maestro.tools.registry import check_parameters
+from maestro.tools.registry import check_parameters, local_name
 
 CONNECT_SECONDS = 30.0
 """Seconds from a server's start to its list of tools, at most; some servers are downloaded first."""
@@ -37,6 +37,7 @@ SETTLE_SECONDS = 5.0
 AGAIN_SECONDS = (1.0, 60.0)
 """The first and the longest wait before a session is opened again."""
 READ_SECONDS = 300.0
+MIN_SECRET_CHARS = 6
 
 _MAX_PAGES = 100
 _MAX_DESCRIPTION_CHARS = 4000
@@ -45,10 +46,18 @@ _BLANKS = re.compile(r"\s*\n\s*\n\s*")
 _log = structlog.get_logger(__name__)
 
 
+def mask_secrets(server: McpServerSettings, text: str) -> str:
+    """Return a text with each secret of a server as asterisks; short secrets stay, because logs must be readable."""
+    for secret in (*server.env.values(), *server.headers.values()):
+        if len(value := secret.get_secret_value()) >= MIN_SECRET_CHARS:
+            text = text.replace(value, "***")
+    return text
+
+
 class McpServers:
     """This process's sessions with MCP servers."""
 
-    def __init__(self, servers: Sequence[McpServerSpec], environment: Mapping[str, str]) -> None:
+    def __init__(self, servers: Sequence[McpServerSettings], environment: Mapping[str, str]) -> None:
         """``environment`` holds the variables, without secrets, that every server program gets besides its own."""
         self._sessions = [_McpSession(server, environment) for server in servers]
         self._until: float | None = None
@@ -92,12 +101,12 @@ class _McpSession:
     task lists the tools again, and reopens the session if that fails as well.
     """
 
-    def __init__(self, server: McpServerSpec, environment: Mapping[str, str]) -> None:
+    def __init__(self, server: McpServerSettings, environment: Mapping[str, str]) -> None:
         self.tools: Sequence[Tool] = ()
         self.tried = asyncio.Event()
         self._server = server
         self._environment = environment
-        self._clean = partial(mask_secrets, server.secrets)
+        self._clean = partial(mask_secrets, server)
         self._news = asyncio.Event()
         self._client: Client | None = None
         self._open: anyio.CancelScope | None = None
@@ -148,7 +157,11 @@ class _McpSession:
             with anyio.CancelScope() as scope:
                 async with AsyncExitStack() as stack:
                     scope.deadline = anyio.current_time() + CONNECT_SECONDS
-                    client = await stack.enter_async_context(self._new_client(await self._transport(stack)))
+                    info = types.Implementation(name="maestro", version=release())
+                    transport = await self._transport(stack)
+                    client = await stack.enter_async_context(
+                        Client(transport, client_info=info, message_handler=self._notice_change, cache=None)
+                    )
                     tasks = await stack.enter_async_context(anyio.create_task_group())
                     tasks.start_soon(self._watch, client)
                     while True:
@@ -169,10 +182,16 @@ class _McpSession:
 
     async def _transport(self, stack: AsyncExitStack) -> Transport:
         server = self._server
-        if server.words:
-            own = {name: value.get_secret_value() for name, value in server.environment.items()}
+        if server.command:
+            own = {name: value.get_secret_value() for name, value in server.env.items()}
             return run_program(
-                Program(server.name, server.words, {**self._environment, **own}, self._clean, self._news.set)
+                Program(
+                    server.name,
+                    (server.command, *server.args),
+                    {**self._environment, **own},
+                    self._clean,
+                    self._news.set,
+                )
             )
         http = httpx2.AsyncClient(
             headers={name: value.get_secret_value() for name, value in server.headers.items()},
@@ -180,10 +199,6 @@ class _McpSession:
             trust_env=False,
         )
         return streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
-
-    def _new_client(self, transport: Transport) -> Client:
-        info = types.Implementation(name="maestro", version=release())
-        return Client(transport, client_info=info, message_handler=self._notice_change, cache=None)
 
     async def _watch(self, client: Client) -> None:
         """Receive notifications of changed tools, which servers of the newer protocol send to subscribers only."""

@@ -1,7 +1,9 @@
 """The tools of a process, including those of installed packages: access, arguments, and one call of a tool."""
 
 import asyncio
+import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +40,9 @@ from maestro.tools.base import (
 
 MAX_ARGUMENT_CHARS = 200_000
 """The most characters of a call's arguments; longer arguments are refused without parsing."""
+
+MAX_NAME_CHARS = 64
+_HASH_CHARS = 8
 
 SHOWN_ERRORS = 3
 SHOWN_CHARS = 300
@@ -129,16 +134,6 @@ class ToolRegistry:
         return {tool.spec.name: tool for tool in self._source.tools()} | self._fixed
 
 
-def is_tool(candidate: object) -> bool:
-    """Return whether an object has all attributes of a tool."""
-    flags = (getattr(candidate, "idempotent", None), getattr(candidate, "read_only", None))
-    return (
-        isinstance(candidate, AsyncTool | StoreTool | QuestionTool)
-        and isinstance(getattr(candidate, "spec", None), ToolSpec)
-        and all(isinstance(flag, bool) for flag in flags)
-    )
-
-
 class ToolDescription(Protocol):
     """The description of a tool: its name, and the JSON schema of its arguments as canonical JSON."""
 
@@ -151,6 +146,15 @@ class ToolDescription(Protocol):
     def parameters(self) -> str:
         """The JSON schema of the arguments."""
         ...
+
+
+def local_name(server: str, tool: str) -> str:
+    """Return the name by which agents call a tool of an MCP server: every provider accepts it, and it never changes."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{tool}")
+    if len(name) <= MAX_NAME_CHARS:
+        return name
+    digest = hashlib.sha256(tool.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{name[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
 
 
 def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
@@ -184,17 +188,14 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
     # The schema registry is empty: otherwise the library would fetch the references of a schema from any address.
     kind: Any = extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _skip_pattern)
+        # A hostile pattern may never end, so patterns are skipped; the tool checks its arguments itself.
+        Draft202012Validator,
+        dict.fromkeys(("pattern", "patternProperties"), lambda *_: ()),
     )
     checker: Callable[[Mapping[str, Any]], Iterable[ValidationError]] = kind(
         json.loads(parameters), registry=EMPTY_REGISTRY
     ).iter_errors
     return checker
-
-
-def _skip_pattern(*_: object) -> Iterable[ValidationError]:
-    """Skip a pattern of a schema: a hostile pattern may never end, and the tool checks its arguments itself."""
-    return ()
 
 
 def _error_text(error: ValidationError) -> str:
@@ -254,7 +255,12 @@ def _load_tools(entry: EntryPoint) -> list[Tool]:
 
 
 def _check_tool(tool: Tool) -> None:
-    if not is_tool(tool):
+    flags = (getattr(tool, "idempotent", None), getattr(tool, "read_only", None))
+    if not (
+        isinstance(tool, AsyncTool | StoreTool | QuestionTool)
+        and isinstance(getattr(tool, "spec", None), ToolSpec)
+        and all(isinstance(flag, bool) for flag in flags)
+    ):
         raise TypeError(f"{type(tool).__name__} is no tool: a tool needs spec, idempotent, read_only and a way to act")
     check_parameters(json.loads(tool.spec.parameters))
 

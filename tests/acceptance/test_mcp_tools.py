@@ -15,11 +15,11 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from maestro.child_process import plain_environment
+from maestro.domain.settings.tools import McpServerSettings
 from maestro.domain.tools import ToolState
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
-from maestro.tools.mcp_server import McpServerSpec
 from maestro.tools.registry import ToolRegistry, parse_arguments, run_tool
 from tests.support.instance import free_port, running_instance, until
 from tests.support.mcp_server import PICTURE
@@ -36,15 +36,18 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-def program(notes: Path, *words: str, name: str = "test", idempotent: Sequence[str] = ()) -> McpServerSpec:
+def program(notes: Path, *words: str, name: str = "test", idempotent: Sequence[str] = ()) -> McpServerSettings:
     """Return a server that is a program of ours."""
     variables = {"NOTES": str(notes), "SERVER_KEY": KEY, "PYTHONPATH": str(ROOT)}
     environment = {name: SecretStr(value) for name, value in variables.items()}
-    return McpServerSpec(name, words or SERVER, environment, idempotent=frozenset(idempotent))
+    command, *args = words or SERVER
+    return McpServerSettings(
+        name=name, command=command, args=tuple(args), env=environment, idempotent=tuple(idempotent)
+    )
 
 
 @asynccontextmanager
-async def tools_of(*servers: McpServerSpec) -> AsyncIterator[ToolRegistry]:
+async def tools_of(*servers: McpServerSettings) -> AsyncIterator[ToolRegistry]:
     """Serve the tools of these servers, all of them for everybody, and wait until they are there."""
     environment = plain_environment({**os.environ, "ANTHROPIC_API_KEY": "sk-ours"})
     tools = ToolRegistry([], [], McpServers(servers, environment))
@@ -176,7 +179,7 @@ async def test_a_slow_server_holds_up_nobody_and_is_ended_too(notes: Path, tmp_p
 async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothing(notes: Path) -> None:
     with capture_logs() as logs:
         servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
-        async with tools_of(*servers, McpServerSpec("c", url="http://127.0.0.1:9/mcp")) as tools:
+        async with tools_of(*servers, McpServerSettings(name="c", url="http://127.0.0.1:9/mcp")) as tools:
             assert tools.specs(agent_with(["a_x", "b_x", "c_x"])) == ()
     away = {entry["server"]: entry["reason"] for entry in logs if "is not connected" in entry["event"]}
     assert "no-such-program" in away["a"]
@@ -205,8 +208,8 @@ def _listens(port: int) -> bool:
 
 async def test_a_server_over_http_is_used_and_found_again_after_a_restart(notes: Path) -> None:
     port = free_port()
-    server = McpServerSpec(
-        "web", url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": SecretStr("Bearer t0ken")}
+    server = McpServerSettings(
+        name="web", url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": SecretStr("Bearer t0ken")}
     )
     async with http_server(port, notes), tools_of(server) as tools:
         await until(lambda: offers(tools, "web_add"))
@@ -234,7 +237,7 @@ async def test_headers_of_the_configuration_go_with_every_request() -> None:
     with capture_logs() as logs:
         async with (
             listening,
-            tools_of(McpServerSpec("web", url=url, headers={"Authorization": SecretStr("Bearer t0ken")})),
+            tools_of(McpServerSettings(name="web", url=url, headers={"Authorization": SecretStr("Bearer t0ken")})),
         ):
             await until(lambda: bool(heads))
     assert all("authorization: bearer t0ken" in head for head in heads)

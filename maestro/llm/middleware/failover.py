@@ -31,7 +31,7 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BreakerSettings
-from maestro.llm.accounts import AccountBook, Roster, WindowOf, context_window_check
+from maestro.llm.accounts import COUNTED_FAILURES, AccountBook, Roster, WindowOf, context_window_check
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Account, AccountDirectory, LLMClient
 from maestro.supervision import uninterrupted
@@ -42,18 +42,7 @@ BREAKER_FAILURES = (ProviderUnavailable, ModelTimeout)
 """Failures that count against a provider; a refusal, a limit or an empty answer shows that the provider works."""
 
 LIMITS = (RateLimited, QuotaExhausted)
-FAILOVER_FAILURES = (
-    *LIMITS,
-    AuthenticationFailed,
-    AccountUnusable,
-    AnswerTooLarge,
-    ProviderUnavailable,
-    ModelTimeout,
-    CircuitOpen,
-    LimiterBusy,
-    RequestTooLarge,
-    NoAccount,
-)
+FAILOVER_FAILURES = (*COUNTED_FAILURES, AnswerTooLarge, CircuitOpen, LimiterBusy, RequestTooLarge, NoAccount)
 """Failures after which another account is tried; an invalid request or a user's stop is raised at once."""
 
 WHOLE_ACCOUNT_FAILURES = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)

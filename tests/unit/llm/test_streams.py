@@ -22,8 +22,8 @@ Json = dict[str, Any]
 
 def whole(answer: StreamedAnswer, *events: Json) -> Json:
     for event in events:
-        answer.take(event)
-    assert answer.whole
+        answer.add(event)
+    assert answer.complete
     return answer.body()
 
 
@@ -98,9 +98,9 @@ def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "yes"}},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5, "other": None}},
     ]
-    assert "".join(map(answer.take, events)) == "yes"
-    assert not answer.whole
-    assert answer.take({"type": "message_stop"}) == ""
+    assert "".join(map(answer.add, events)) == "yes"
+    assert not answer.complete
+    assert answer.add({"type": "message_stop"}) == ""
     body = answer.body()
     assert body["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
@@ -112,9 +112,9 @@ def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
 def test_a_piece_that_is_no_text_breaks_the_stream_at_once() -> None:
     """Another block with the same number would otherwise replace what is wrong, and the rest count as an answer."""
     answer = AnthropicAnswer()
-    answer.take({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    answer.add({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
     with pytest.raises(TypeError):
-        answer.take({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": {"a": 1}}})
+        answer.add({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": {"a": 1}}})
 
 
 def test_arguments_that_break_off_are_put_into_an_object() -> None:
@@ -137,8 +137,8 @@ def test_thoughts_and_signatures_of_gemini_stay_apart() -> None:
         return {"candidates": [{"content": {"parts": list(found)}, **more}]}
 
     thought, more = {"text": "a", "thought": True}, {"text": "b", "thought": True}
-    heard = answer.take(parts(thought, more)) + answer.take(parts({"text": "c"}, {"text": "d"}))
-    heard += answer.take(parts({"text": "e", "thoughtSignature": "s"}, finishReason="STOP"))
+    heard = answer.add(parts(thought, more)) + answer.add(parts({"text": "c"}, {"text": "d"}))
+    heard += answer.add(parts({"text": "e", "thoughtSignature": "s"}, finishReason="STOP"))
     assert heard == "cde"
     [candidate] = answer.body()["candidates"]
     assert candidate["content"]["parts"] == [

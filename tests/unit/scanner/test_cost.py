@@ -13,7 +13,7 @@ import pytest
 
 from maestro.domain.redaction import TextSpan
 from maestro.scanner.plugin import SpanPlugin, TextFolder
-from maestro.scanner.scanner import OutOfTime, ShippedRules
+from maestro.scanner.scanner import ScanIncomplete, ShippedRules
 from maestro.scanner.tokens import token_table
 from tests.support import secret_corpus
 from tests.support.harmless_texts import harmless
@@ -127,14 +127,14 @@ def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: ShippedR
 
 
 def test_the_deadline_is_looked_at_between_two_rules(rules: ShippedRules) -> None:
-    with pytest.raises(OutOfTime):
+    with pytest.raises(ScanIncomplete):
         rules.find_spans("anything", time.monotonic() - 1)
 
 
 def test_what_was_found_before_the_deadline_is_told() -> None:
     value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
     looks = count()  # a clock that goes on by one at each look
-    with pytest.raises(OutOfTime) as caught:
+    with pytest.raises(ScanIncomplete) as caught:
         ShippedRules(lambda: next(looks)).find_spans(value + " and so on" * 10_000, 30)
     assert caught.value.spans == (TextSpan(0, len(value)),)
 

@@ -4,7 +4,9 @@ import re
 
 from pydantic import SecretStr
 
-from maestro.tools.mcp_server import McpServerSpec, local_name, mask_secrets
+from maestro.domain.settings.tools import McpServerSettings
+from maestro.tools.mcp_client import mask_secrets
+from maestro.tools.registry import local_name
 
 
 def test_a_tool_is_called_by_its_server_and_its_own_name() -> None:
@@ -23,8 +25,7 @@ def test_long_names_stay_within_bounds_and_apart() -> None:
 
 
 def test_its_secrets_are_taken_out_of_texts() -> None:
-    server = McpServerSpec(
-        "s", environment={"KEY": SecretStr("sk-secret"), "DEBUG": SecretStr("1")}, headers={"A": SecretStr("Bearer t")}
-    )
-    assert mask_secrets(server.secrets, "1 sk-secret and Bearer t") == "1 *** and ***"
+    variables = {"KEY": SecretStr("sk-secret"), "DEBUG": SecretStr("1")}
+    server = McpServerSettings(name="s", command="x", env=variables, headers={"A": SecretStr("Bearer t")})
+    assert mask_secrets(server, "1 sk-secret and Bearer t") == "1 *** and ***"
     assert "secret" not in repr(server)
