@@ -10,8 +10,8 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, ServiceClient
 
+from temporal.attempts import SafeFailureConverter
 from temporal.endpoint import Cause, Endpoint, cause_of, explain
-from temporal.failures import SafeFailureConverter
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0

@@ -20,8 +20,7 @@ from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.attempts import Observe, RunningSteps, attempt_timer, heartbeats
-from temporal.failures import UNEXPECTED, StepFailure
+from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, attempt_timer, heartbeats
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from temporalio.bridge import worker as bridge
 from temporalio.converter import DataConverter
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from temporal.failures import ExpectedEndFilter
+from temporal.attempts import ExpectedEndFilter
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from maestro.domain.jobs.flow import MediaOutcome
 from maestro.domain.jobs.job import JobStatus, StepRef
 from maestro.domain.jobs.steps import RetryRules
 from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt
-from temporal.failures import StepFailure
+from temporal.attempts import StepFailure
 from temporal.journal import Journal
 from tests.support.job_rows import JobRows
 

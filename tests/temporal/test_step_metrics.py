@@ -7,8 +7,7 @@ from temporalio.exceptions import CancelledError
 
 from maestro.domain.errors import JobEnded, Stopped
 from maestro.domain.llm.errors import RateLimited
-from temporal.attempts import attempt_timer, outcome_of
-from temporal.failures import StepFailure
+from temporal.attempts import StepFailure, attempt_timer, outcome_of
 
 
 def test_a_step_that_is_done_is_told_with_its_time() -> None:

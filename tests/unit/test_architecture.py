@@ -308,7 +308,7 @@ def test_activities_have_no_try() -> None:
 def test_a_try_in_an_activity_is_found() -> None:
     text = "def f():\n    try:\n        g()\n    finally:\n        h()"
     assert breaches(effects.activities_have_no_try, text, "activities/model_calls.py") == 1
-    assert breaches(effects.activities_have_no_try, text, "temporal/failures.py") == 0
+    assert breaches(effects.activities_have_no_try, text, "temporal/attempts.py") == 0
 
 
 def test_threaded_activities_are_not_interrupted() -> None:

@@ -48,7 +48,7 @@ def activities_have_no_try(source: Source) -> Iterator[Finding]:
     """Activities contain no ``try``: one interceptor turns exceptions into typed failures for all of them."""
     if source.is_in("activities/"):
         for node in [*source.walk(ast.Try), *source.walk(ast.TryStar)]:
-            yield source.finding(node, "try in an activity: let it raise, temporal/failures.py knows what to do")
+            yield source.finding(node, "try in an activity: let it raise, temporal/attempts.py knows what to do")
 
 
 def threaded_activities_are_not_interrupted(source: Source) -> Iterator[Finding]:

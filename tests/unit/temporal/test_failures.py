@@ -16,7 +16,7 @@ import connectors
 import maestro
 import temporal
 from maestro.domain.errors import MaestroError, Stopped
-from temporal.failures import UNEXPECTED, ExpectedEndFilter, SafeFailureConverter, StepFailure, sentence_for
+from temporal.attempts import UNEXPECTED, ExpectedEndFilter, SafeFailureConverter, StepFailure, sentence_for
 
 SECRET = "what a person wrote"
 
