@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
-from maestro.bootstrap.operations import build_batch_work, build_intake, build_job_operations, build_schedule_operations
+from maestro.bootstrap.flow import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction
 from maestro.bootstrap.tools import tool_names

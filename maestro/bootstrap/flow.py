@@ -1,7 +1,6 @@
-"""Builds the steps of jobs with their dependencies, and the Temporal workers that run the steps.
+"""Builds the steps of jobs with their dependencies, the Temporal workers that run them, and the operations on jobs.
 
-See docs/architecture.md: processes and queues.
-"""
+See docs/architecture.md: processes and queues."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,23 +31,30 @@ from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
-from maestro.installation.keys import open_keys
+from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files
+from maestro.intake.webhooks import WebhookIntake
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
+from maestro.operations.background import ScheduleOperations
+from maestro.operations.jobs import JobOperations, TemporalAddress
 from maestro.settings import Settings, read_environment
-from maestro.settings.addresses import dashboard_url
+from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.streaming import DraftStreamer
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Observe
+from temporal.client import connect_soon
 from temporal.dispatcher import Queues, RunSettings
-from temporal.engine import Interceptors, WorkerParts
+from temporal.engine import Engine, Interceptors, WorkerParts
 from temporal.journal import Journal, StepJournal, temporal_attempt
+from temporal.replays import BatchWork, ClientSource, workflow_interrupter
 
 Steps = list[Callable[..., Any]]
+
+CONNECT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -277,3 +283,33 @@ def _worker_on(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *,
         workflows=workflows,
         heartbeat=settings.temporal.heartbeat,
     )
+
+
+def build_schedule_operations(store: Store, live: LiveSettings) -> ScheduleOperations:
+    return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
+
+
+def build_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
+    return WebhookIntake(
+        store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
+    )
+
+
+def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
+    """Return the service that starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if any."""
+    return BatchWork(store, workflow_interrupter(engine.current_client), wake)
+
+
+def build_job_operations(
+    store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]
+) -> JobOperations:
+    """Return the operations on jobs; ``wake`` notifies the dispatcher of this process, if it has one."""
+    budgets = live.of(lambda settings: settings.budgets)
+    address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
+    return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().cheaper_model)
+
+
+def build_operator(store: Store, live: LiveSettings) -> JobOperations:
+    """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
+    endpoint = endpoint_of(live.start)
+    return build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)

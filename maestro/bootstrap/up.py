@@ -9,9 +9,8 @@ from functools import partial
 from connectors.base import Connector
 from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connect import build_bots, build_context, configured_connectors
-from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts
+from maestro.bootstrap.flow import ModelParts, build_job_operations, connector_parts, flow_parts
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.operations import build_job_operations
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.bootstrap.worker import ModelProcess

@@ -6,9 +6,16 @@ See docs/architecture.md: processes and queues.
 import asyncio
 from functools import partial
 
-from maestro.bootstrap.flow import FlowParts, ModelParts, flow_parts, queues, run_settings, worker_parts
+from maestro.bootstrap.flow import (
+    FlowParts,
+    ModelParts,
+    build_batch_work,
+    flow_parts,
+    queues,
+    run_settings,
+    worker_parts,
+)
 from maestro.bootstrap.models import Models, begin_library_import, build_models
-from maestro.bootstrap.operations import build_batch_work
 from maestro.bootstrap.process import Process, SeparateProcess
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools

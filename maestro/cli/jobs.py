@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import Field
 
-from maestro.bootstrap.operations import build_operator
+from maestro.bootstrap.flow import build_operator
 from maestro.cli.framework.commands import QueryOptions, build_input, read_time
 from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given

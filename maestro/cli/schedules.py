@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.operations import build_schedule_operations
+from maestro.bootstrap.flow import build_schedule_operations
 from maestro.cli.framework.commands import Fields, InputOptions, QueryOptions, load_settings, read_text
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, open_context
 from maestro.cli.framework.options import Given

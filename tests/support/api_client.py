@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.operations import build_intake, build_schedule_operations
+from maestro.bootstrap.flow import build_intake, build_schedule_operations
 from maestro.installation.keys import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations

@@ -23,7 +23,7 @@ from temporalio.client import Client
 from connectors.base import Connector, ConnectorContext
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.connect import web_config
-from maestro.bootstrap.operations import build_operator
+from maestro.bootstrap.flow import build_operator
 from maestro.bootstrap.process import STORE_THREADS
 from maestro.bootstrap.up import READY, Up
 from maestro.connector_runtime.context import StoreContext
