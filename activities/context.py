@@ -187,7 +187,13 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     """
     recorded = {row.id: tx.conversations.recorded(row.id) for row in rows}
     last = recorded[rows[-1].id]
-    conversation_id = last.conversation_id if last is not None else _find_conversation(tx, job, rows[-1])
+    if last is not None:
+        conversation_id = last.conversation_id
+    else:  # the conversation that the message would belong to, 0 for a new one
+        binding = tx.agents.read_binding(job.address)
+        keyed = binding is not None and binding.key_by_user
+        found = tx.conversations.find(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
+        conversation_id = (found.id if found is not None else None) or 0
     newest = tx.conversations.newest(conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
     files = tx.inbox.media.of_messages([row.id or 0 for row in rows])
@@ -217,14 +223,6 @@ def _quoted_texts(
         for row_id, quote in quotes
         if quote is not None and quote.inbox_id not in answered and not quote.is_one_of(newest_first[:FRESH])
     }
-
-
-def _find_conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
-    """Return the id of the conversation that an unrecorded message would belong to, 0 for a new one."""
-    binding = tx.agents.read_binding(job.address)
-    keyed = binding is not None and binding.key_by_user
-    conversation = tx.conversations.find(job.agent_id or 0, row, keyed_by_user=keyed).conversation
-    return (conversation.id if conversation is not None else None) or 0
 
 
 def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEntry:

@@ -52,7 +52,6 @@ LARGEST_FACTOR = 6.0
 Observe = Callable[[str, str, float], None]
 """A function that receives the name of a step's activity, the outcome of an attempt, and the attempt's seconds."""
 
-DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
 """Errors of steps that must not run any more, or not yet."""
 
@@ -191,7 +190,7 @@ class LoadGauge:
 def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
     """Report the duration and the outcome of the block, however it ends; ``name`` is that of the step's activity."""
     began = time.perf_counter()
-    outcome = DONE
+    outcome = "done"
     try:
         yield
     # Every end of an attempt is observed, a cancellation included; the exception is re-raised unchanged.
@@ -202,12 +201,10 @@ def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
         observe(name, outcome, time.perf_counter() - began)
 
 
-def outcome_of(error: BaseException | None) -> str:
-    """Return how an attempt ended; a stop or an end of the job counts as ``cancelled``, not as a failure."""
-    if error is None:
-        return DONE
+def outcome_of(error: BaseException) -> str:
+    """Return how an attempt failed; a stop or an end of the job counts as ``cancelled``, not as a failure."""
     unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
-    return CANCELLED if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else FAILED
+    return "cancelled" if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else "failed"
 
 
 class RunningSteps:

@@ -62,10 +62,7 @@ POLLER_COUNTS = timedelta(seconds=75)
 
 WORKFLOWS = "workflows"
 ACTIVITIES = "activities"
-_KINDS = {
-    WORKFLOWS: TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    ACTIVITIES: TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-}
+_KINDS = {WORKFLOWS: TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, ACTIVITIES: TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY}
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,6 @@ with workflow.unsafe.imports_passed_through():
 
 PLANNED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
-SKIPPED = "skipped"
-"""The result of a scheduled workflow that added no job."""
-
 Activity = Callable[..., Any]
 
 LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
@@ -144,7 +141,7 @@ class ScheduledWorkflow:
             return await _run_in_background(own)
         details = RunDetails()
         details.add(entered.reason)
-        details.publish(SKIPPED)
+        details.publish("skipped")
         return entered.reason
 
 
