@@ -259,7 +259,7 @@ def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
     agents = map(tx.agents.read, set(authors) - {None, job.agent_id})
     names = {agent.id: speaker_line(Colleague(agent.slug, agent.name, agent.description)) for agent in agents}
     return [
-        HistoryEntry.of(message, files.get(message.inbox_id or 0, ()), names.get(author, ""))
+        HistoryEntry.from_message(message, files.get(message.inbox_id or 0, ()), names.get(author, ""))
         for message, author in zip(messages, authors, strict=True)
     ]
 

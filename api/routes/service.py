@@ -61,7 +61,7 @@ async def healthz() -> Liveness:
 @metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "A part of Maestro does not work"}})
 async def readyz(parts: Parts, response: Response) -> Readiness:
     """Report whether store, Temporal, worker and connectors work; 503 if one of them does not."""
-    readiness = Readiness.of(await parts.health.checks())
+    readiness = Readiness.from_checks(await parts.health.checks())
     response.status_code = readiness.http_status
     return readiness
 

@@ -18,6 +18,7 @@ from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.section import is_loopback
 from maestro.installation.keys import open_keys, signing_key
 from maestro.installation.storage import open_files, upload_folder
 from maestro.intake import Intake
@@ -29,7 +30,7 @@ from maestro.observability.health import (
     own_worker_check,
     process_metrics,
 )
-from maestro.settings import Loaded, Settings, is_loopback, read_environment
+from maestro.settings import Loaded, Settings, read_environment
 from maestro.settings.addresses import connection_limits, dashboard_origins, endpoint_of
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store

@@ -9,6 +9,8 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.redaction import TextKind
+from maestro.domain.settings.entries import AccountSettings
+from maestro.domain.settings.section import is_loopback
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import enter_accounts, open_files, preferred_models, wake_for_models
 from maestro.llm.accounts import AccountBook, Estimates, model_table
@@ -29,8 +31,9 @@ from maestro.llm.middleware.request_changes import (
     advance_chat_cursor,
 )
 from maestro.llm.protocols import LLMClient, chain
-from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
+from maestro.settings import Settings
 from maestro.settings.accounts import account_of, describe_accounts, describe_unknown_window, models_of, real_accounts
+from maestro.settings.environment import found_accounts
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.store import Store
 

@@ -21,6 +21,7 @@ from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
+from maestro.domain.settings.process import WebuiSettings
 from maestro.domain.webhooks.webhook import (
     DeliveryResult,
     NewWebhook,
@@ -33,7 +34,7 @@ from maestro.domain.webhooks.webhook import (
 )
 from maestro.installation.keys import encryption, open_keys
 from maestro.operations.background import WebhookOperations
-from maestro.settings import WebuiSettings, read_environment
+from maestro.settings import read_environment
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
 

@@ -38,18 +38,18 @@ class ConnectorFactory:
         unknown = sorted(set(secrets) - set(entry.secrets))
         if unknown:
             known = ", ".join(entry.secrets)
-            raise ConfigurationError(f"{row.place}: unknown secret {', '.join(unknown)}; the known ones are {known}")
+            raise ConfigurationError(f"{row.name}: unknown secret {', '.join(unknown)}; the known ones are {known}")
         try:
             checked = read(entry.options, options)
         except InvalidEdit as error:
-            raise ConfigurationError(f"{row.place}: {error}") from None
+            raise ConfigurationError(f"{row.name}: {error}") from None
         first = next((secrets[name] for name in entry.secrets if name in secrets), SecretStr(""))
         token = first.get_secret_value()
         digest = self.keys.fingerprint(row.platform, token) if token else ""
         instance = Instance(row.account, secrets, checked, digest)
         problem = entry.complete(instance)
         if problem is not None:
-            raise ConfigurationError(f"{row.place}: {problem}")
+            raise ConfigurationError(f"{row.name}: {problem}")
         return instance
 
     def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
@@ -71,6 +71,6 @@ class ConnectorFactory:
         bot = self.configured.get((row.platform, row.account))
         if bot is None:
             raise ConfigurationError(
-                f"{row.place} belongs to a configuration file that this process did not read; start it with that file"
+                f"{row.name} belongs to a configuration file that this process did not read; start it with that file"
             )
         return bot.secrets, bot.options

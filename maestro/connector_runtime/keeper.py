@@ -133,7 +133,7 @@ class BotKeeper:
                     await self._run_connector(connector)
                 problem = "the connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
-                log.warning("connector.failed", connector=row.place, reason=str(error))
+                log.warning("connector.failed", connector=row.name, reason=str(error))
                 await self._report_failure(context, str(error))
                 return
             except asyncio.CancelledError:
@@ -145,7 +145,7 @@ class BotKeeper:
                 # Only the class of a library's error is shown, because the error's text may quote a token.
                 is_ours = isinstance(error, MaestroError)
                 problem = str(error) if is_ours else f"the connector failed ({type(error).__name__})"
-                log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
+                log.warning("connector.broke", connector=row.name, reason=problem, again_in=pause)
             with contextlib.suppress(MaestroError):  # the store may have failed too; the problem is in the log
                 await context.report(ConnectorState.DEGRADED, f"{problem}; Maestro restarts it in {pause:g} s")
             await asyncio.sleep(pause)

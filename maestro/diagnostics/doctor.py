@@ -15,7 +15,8 @@ from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
 from maestro.installation.data_folder import holder_of, server_of
 from maestro.installation.keys import existing_keys
-from maestro.settings import Survey, find_file, survey_settings
+from maestro.settings import Survey, survey_settings
+from maestro.settings.environment import find_file
 from maestro.store.inspection import Inspection
 
 CONFIGURATION_CHECK = "configuration"

@@ -24,14 +24,16 @@ from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountTyp
 from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
+from maestro.domain.settings.entries import AccountSettings
 from maestro.installation.keys import SecretKeys, existing_keys
 from maestro.llm.accounts import account_of_row, model_table
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.protocols import Account
 from maestro.llm.translation import KeyCheck, KeyStatus, base_url, check_key
-from maestro.settings import PROVIDER_VARIABLES, AccountSettings, Settings, found_accounts, variable_of
+from maestro.settings import Settings
 from maestro.settings.accounts import account_of, models_of, real_accounts
 from maestro.settings.addresses import endpoint_of
+from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
 from maestro.store.inspection import stored_accounts
 from temporal.dispatcher import Queues
 from temporal.namespace import diagnose
@@ -146,9 +148,9 @@ def check_bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Seq
 def _diagnose_bot(
     subject: Examined, factory: ConnectorFactory, row: BotInstance, status: ConnectorStatus | None
 ) -> Diagnosis:
-    check = f"connector {row.place}"
+    check = f"connector {row.name}"
     if not row.enabled:
-        return note(check, "switched off", f"`maestro connectors enable {row.place}` connects it.")
+        return note(check, "switched off", f"`maestro connectors enable {row.name}` connects it.")
     try:
         factory.instance(row)
     except ConfigurationError as error:
@@ -156,7 +158,7 @@ def _diagnose_bot(
     if status is None:
         return note(check, "it has not been connected yet", "`maestro up`, or `maestro connect`, connects it.")
     if status.state == ConnectorState.FAILED:
-        again = f"Once the cause is corrected on the platform, `maestro connectors enable {row.place}` retries."
+        again = f"Once the cause is corrected on the platform, `maestro connectors enable {row.name}` retries."
         return broken(check, last_report(status), f"{SET_AGAIN} {again}")
     if status.state == ConnectorState.STOPPED or not connectors_may_run(subject):
         return note(check, last_report(status), "`maestro up`, or `maestro connect`, connects it.")

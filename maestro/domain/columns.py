@@ -31,7 +31,6 @@ class UtcDateTime(TypeDecorator[datetime]):
         return moment.isoformat(timespec="microseconds") if dialect.name == "sqlite" else moment
 
     def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
-        """Return the stored time with its time zone."""
         del dialect
         return datetime.fromisoformat(value) if isinstance(value, str) else value
 
@@ -60,6 +59,14 @@ def text_of(enumeration: type[StrEnum]) -> Any:
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
     """Return an index of the rows that meet the SQL condition ``where``."""
     return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
+
+
+class ChannelRow(SQLModel):
+    """The key of a table with a row for each channel of an account."""
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
 
 
 class RowVersion(SQLModel, table=True):

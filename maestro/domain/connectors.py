@@ -9,7 +9,7 @@ from pydantic import Field as ValueField
 from pydantic import SecretStr
 from sqlmodel import Field, SQLModel
 
-from maestro.domain.columns import UtcDateTime
+from maestro.domain.columns import ChannelRow, UtcDateTime
 from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
@@ -41,7 +41,7 @@ class BotInstance(SQLModel, table=True):
     changed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """The platform and the name of the account, which together identify it."""
         return f"{self.platform}/{self.account}"
 
@@ -61,7 +61,7 @@ class BotInstance(SQLModel, table=True):
         return dict(json.loads(self.options))
 
 
-class ChannelCursor(SQLModel, table=True):
+class ChannelCursor(ChannelRow, table=True):
     """A cursor into a channel or thread that an account of Maestro has seen, to catch up on missed messages.
 
     ``mark`` is a message id of the platform: every message up to it is in the inbox. It is empty if no message was
@@ -70,16 +70,13 @@ class ChannelCursor(SQLModel, table=True):
 
     __tablename__ = "channel_cursors"
 
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
     thread: str = Field(primary_key=True)
     mark: str = ""
     direct: bool = False
     seen_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class DisabledChannel(SQLModel, table=True):
+class DisabledChannel(ChannelRow, table=True):
     """A channel to which Maestro sends nothing, because the platform permanently refused a message.
 
     A new message from the channel, or an operator, enables the channel again.
@@ -87,21 +84,15 @@ class DisabledChannel(SQLModel, table=True):
 
     __tablename__ = "disabled_channels"
 
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
     reason: str
     disabled_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class MovedChannel(SQLModel, table=True):
+class MovedChannel(ChannelRow, table=True):
     """A channel that has got another id on its platform, such as a group that became a supergroup."""
 
     __tablename__ = "moved_channels"
 
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
     moved_to: str
     moved_at: datetime = Field(sa_type=UtcDateTime)
 

@@ -28,7 +28,7 @@ class Readiness(Value):
     checks: Mapping[str, str]
 
     @classmethod
-    def of(cls, checks: Mapping[str, str]) -> "Readiness":
+    def from_checks(cls, checks: Mapping[str, str]) -> "Readiness":
         """Return the readiness that follows from these checks."""
         ready = all(state == OK for state in checks.values())
         return cls(status=OK if ready else NOT_READY, checks=checks)

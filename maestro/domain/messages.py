@@ -237,7 +237,6 @@ class InboxRow(SQLModel, table=True):
 
     @staticmethod
     def columns(message: IncomingMessage) -> dict[str, Any]:
-        """Return the column values of a message."""
         attachments = _ATTACHMENTS.dump_json(message.attachments).decode()
         columns = {
             "message_id": message.id,
@@ -248,14 +247,11 @@ class InboxRow(SQLModel, table=True):
 
     @property
     def address(self) -> Address:
-        """The address of the message."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
     def message(self) -> IncomingMessage:
-        """Return the message that the row stores."""
         same = {name: getattr(self, name) for name in _SAME_COLUMNS}
         return IncomingMessage(id=self.message_id, address=self.address, attachments=self.files(), **same)
 
     def files(self) -> tuple[Attachment, ...]:
-        """Return references to the attached files."""
         return _ATTACHMENTS.validate_json(self.attachments)

@@ -156,7 +156,6 @@ class ClaimCandidate(NamedTuple):
 
     @property
     def precedence(self) -> Precedence:
-        """The precedence of the job."""
         address = Address(platform=self.platform, account=self.account, channel=self.channel)
         return precedence_of(self.priority, self.client_id, self.weight, address)
 

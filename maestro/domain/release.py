@@ -6,5 +6,4 @@ DISTRIBUTION = "maestro-agents"
 
 
 def release() -> str:
-    """Return the version of the installed distribution."""
     return version(DISTRIBUTION)

@@ -134,7 +134,6 @@ class DataFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the lock of the folder."""
         if not self._shared:
             self.pid_file.unlink(missing_ok=True)
         self._lock.release()

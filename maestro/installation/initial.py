@@ -12,22 +12,14 @@ from itertools import count
 from pathlib import Path
 
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.settings.entries import DEFAULT_CLI_MODEL, DEFAULT_MODELS, AccountSettings
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.translation import KeyStatus, check_key
-from maestro.settings import (
-    DEFAULT_CLI_MODEL,
-    DEFAULT_MODELS,
-    PROVIDER_VARIABLES,
-    AccountSettings,
-    Survey,
-    found_accounts,
-    load,
-    named_file,
-    survey_settings,
-    variable_of,
-)
+from maestro.settings import Survey, load, survey_settings
 from maestro.settings.accounts import account_of
 from maestro.settings.addresses import endpoint_of
+from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
+from maestro.settings.loading import named_file
 from temporal.namespace import prepare
 
 OLLAMA = "ollama"

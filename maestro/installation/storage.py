@@ -18,10 +18,11 @@ from maestro.domain.fields import read
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, last4
 from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.entries import AccountSettings, AgentSettings, ChannelSettings
 from maestro.domain.values import Value
 from maestro.installation.data_folder import DataFolder, FileLock, close_to_others
 from maestro.installation.keys import SecretKeys, signing_key_file
-from maestro.settings import AccountSettings, AgentSettings, ChannelSettings, Settings
+from maestro.settings import Settings
 from maestro.settings.accounts import columns_of
 from maestro.store.engine.schema import check, revision
 from maestro.store.files import MediaFolder

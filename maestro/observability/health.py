@@ -130,7 +130,7 @@ class HealthServer:
 
     async def _readyz(self, _: Request) -> Response:
         """Report the checks of the process's dependencies; status 503 when one of them failed."""
-        readiness = Readiness.of(await self.vitals.health.checks())
+        readiness = Readiness.from_checks(await self.vitals.health.checks())
         return _json_response(readiness.model_dump(), readiness.http_status)
 
     async def _metrics(self, _: Request) -> Response:

@@ -70,7 +70,7 @@ class ConnectorOperations:
         with self._store.begin() as tx:
             bot = tx.bots.get(platform, account)
             if bot.configured and given - {"enabled"}:
-                raise Conflict(f"{bot.place} is defined in the configuration; change it there, and restart Maestro")
+                raise Conflict(f"{bot.name} is defined in the configuration; change it there, and restart Maestro")
             if given & {"secrets", "options"}:
                 self._apply_change(bot, change)
             if change.agent is not None:
@@ -127,7 +127,7 @@ def _check_settings(kind: Platform, bot: BotInstance) -> None:
         raise ConfigurationError(f"options: {error}") from None
     problem = kind.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.stored_secrets}, options))
     if problem is not None:
-        raise ConfigurationError(f"{bot.place}: {problem}")
+        raise ConfigurationError(f"{bot.name}: {problem}")
 
 
 def _connector_view(tx: Transaction, bot: BotInstance) -> ConnectorView:

@@ -10,8 +10,9 @@ from pydantic.alias_generators import to_camel
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.llm.models import FALLBACK_WINDOW, api_name
+from maestro.domain.settings.entries import AccountSettings
 from maestro.llm.protocols import Account
-from maestro.settings import AccountSettings, Settings
+from maestro.settings import Settings
 from maestro.settings.problems import configuration_error, translate_errors
 
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")

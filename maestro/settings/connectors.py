@@ -37,7 +37,6 @@ class DiscordSettings(PlatformSettings, DiscordOptions):
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
         return {TOKEN: self.token}
 
 
@@ -50,7 +49,6 @@ class SlackSettings(PlatformSettings, SlackOptions):
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
         return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
 
 
@@ -64,7 +62,6 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
         return {TELEGRAM_TOKEN: self.token, WEBHOOK_SECRET: self.webhook_secret}
 
 
@@ -79,7 +76,6 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
         return {ACCESS_TOKEN: self.access_token, APP_SECRET: self.app_secret, VERIFY_TOKEN: self.verify_token}
 
 
@@ -110,7 +106,6 @@ class ConnectorSettings(Section):
 
     @property
     def sections(self) -> dict[str, OwnSettings]:
-        """The sections of platforms, by the platform's name."""
         return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
     def enabled_bots(self) -> list[BotSettings]:

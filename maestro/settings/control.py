@@ -68,7 +68,6 @@ def secret_hint(secret: str) -> str:
 
 
 def read_value(settings: Settings, key: Key) -> Any:
-    """Return the value of a key."""
     return reduce(getattr, key.names, settings)
 
 
@@ -102,7 +101,6 @@ class EffectiveSettings:
         self._live = live
 
     def page(self, store: Store) -> SettingsPage:
-        """Return all settings with their present values."""
         self._live.refresh(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 

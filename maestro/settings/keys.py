@@ -31,7 +31,6 @@ class Key:
 
     @property
     def location(self) -> Location:
-        """The location of the value in the file."""
         return tuple(self.path.split("."))
 
     @property

@@ -107,7 +107,6 @@ def _section_table(name: str) -> str:
 
 
 def reference_page() -> str:
-    """Return the whole page as Markdown."""
     return _INTRODUCTION + "".join(map(_section_table, Settings.model_fields))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from maestro.settings import JobSettings
+from maestro.domain.settings.jobs import JobSettings
 from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once, assert_delivered_once, assert_journal_closed
 from tests.support.chatting import Person, person

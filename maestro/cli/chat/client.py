@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import control_word
+from maestro.domain.settings.section import is_loopback
 from maestro.domain.values import Value
-from maestro.settings import is_loopback
 
 Frame = Mapping[str, Any]
 

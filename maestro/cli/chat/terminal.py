@@ -39,7 +39,8 @@ from maestro.cli.framework.commands import Commands, load_settings, reachable_ho
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.fields import Slug
-from maestro.settings import WebSettings, read_environment
+from maestro.domain.settings.process import WebSettings
+from maestro.settings import read_environment
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"

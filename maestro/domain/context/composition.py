@@ -158,7 +158,6 @@ class Composition:
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the whole prompt."""
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 

@@ -84,7 +84,7 @@ class HistoryEntry(NamedTuple):
     quote: str = ""
 
     @classmethod
-    def of(cls, message: StoredMessage, files: Sequence[MediaFile] = (), author: str = "") -> "HistoryEntry":
+    def from_message(cls, message: StoredMessage, files: Sequence[MediaFile] = (), author: str = "") -> "HistoryEntry":
         """Return the history entry of a stored message."""
         number, role, content, tokens, *_, plain_chars = message
         return cls(role, content, tokens, number, tuple(files), author, plain_chars)

@@ -162,7 +162,6 @@ class Persona:
 
     @cached_property
     def text(self) -> str:
-        """The text of all layers."""
         return join_layers(self.layers)
 
     @cached_property
@@ -172,7 +171,6 @@ class Persona:
 
     @cached_property
     def sizes(self) -> tuple[LayerSize, ...]:
-        """The sizes of the layers, for operators."""
         return layer_sizes(self.layers)
 
 

@@ -123,12 +123,10 @@ class Period:
 
     @property
     def days(self) -> int:
-        """The number of days in the period."""
         return (self.until - self.since).days + 1
 
     @property
     def preceding_period(self) -> "Period":
-        """The period of the same length right before this one."""
         return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
 
 

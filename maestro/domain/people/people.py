@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import ChannelRow, UtcDateTime, partial_index, text_of
 from maestro.domain.messages import InboxRow
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -87,14 +87,11 @@ class EndedLogin(SQLModel, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class ChannelOwner(SQLModel, table=True):
+class ChannelOwner(ChannelRow, table=True):
     """The user that opened a channel; the channel belongs to this user."""
 
     __tablename__ = "channel_owners"
 
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
     user_id: str
     opened_at: datetime = Field(sa_type=UtcDateTime)
 
@@ -233,14 +230,11 @@ class Invitation(SQLModel, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class IgnoredLines(SQLModel, table=True):
+class IgnoredLines(ChannelRow, table=True):
     """The number of messages in a channel that were ignored before a job was created, by reason."""
 
     __tablename__ = "ignored_lines"
 
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
     reason: str = Field(primary_key=True)
     count: int = 0
     first_at: datetime = Field(sa_type=UtcDateTime)
@@ -273,7 +267,6 @@ class AccessRules:
     dm_policies: Mapping[str, DmPolicy] = field(default_factory=dict)
 
     def policy(self, platform: str) -> DmPolicy:
-        """Return the policy for direct messages on this platform."""
         return self.dm_policies.get(platform, DmPolicy.PAIRING)
 
 
@@ -318,5 +311,4 @@ def is_unknown(person: Person, agent: Agent | None, binding: AgentChannel | None
 
 
 def is_on_allow_list(person: Person, agent: Agent) -> bool:
-    """Return whether the agent's list names this user."""
     return str(person.id) in (agent.allow_users or "").split()

@@ -87,7 +87,6 @@ def pairing_view(row: Pairing, now: datetime) -> PairingView:
 
 
 def person_view(row: KnownPerson) -> PersonView:
-    """Return the API model of a known user."""
     columns = row.model_dump(include={"user_name", "added_at", "added_by"})
     return PersonView(id=str(PersonId(row.platform, row.user_id)), **columns)
 

@@ -24,10 +24,6 @@ _FENCE = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
 _SHAPE = 'begin the file with a line "---", lines such as "slug: my-skill", and another line "---"'
 
 MAX_BYTES = 262_144
-MAX_KEYWORDS = 200
-KEYWORD_CHARS = 80
-MAX_PATTERNS = 50
-MAX_TOOLS = 50
 
 _LENGTHS = {"name": 100, "description": 1_000, "category": 60, "version": 60, "author": 200}
 _KEYS = ("slug", *_LENGTHS, "triggers", "required_tools")
@@ -135,10 +131,10 @@ def read_skill(data: bytes) -> SkillFile:
     triggers = _parse_triggers(front.get("triggers", ""))
     keywords = _without_repeats(triggers["keywords"], normalize_text)
     patterns = _without_repeats(triggers["patterns"], str)
-    _check_limits("triggers.keywords", keywords, MAX_KEYWORDS, KEYWORD_CHARS)
-    _check_limits("triggers.patterns", patterns, MAX_PATTERNS)
+    _check_limits("triggers.keywords", keywords, 200, 80)
+    _check_limits("triggers.patterns", patterns, 50)
     required_tools = _without_repeats(_parse_list("required_tools", front.get("required_tools", "")), str)
-    _check_limits("required_tools", required_tools, MAX_TOOLS)
+    _check_limits("required_tools", required_tools, 50)
     if not all(_is_valid(_TOOL, tool) for tool in required_tools):
         raise InvalidSkill("required_tools has an entry that is no name of a tool; use letters, digits, _ and -")
     unusable = {pattern: problem for pattern in patterns if (problem := pattern_problem(pattern)) is not None}

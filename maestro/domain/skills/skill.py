@@ -184,8 +184,7 @@ class Skill:
     required_tools: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, row: SkillRow) -> "Skill":
-        """Return the skill of a table row."""
+    def from_row(cls, row: SkillRow) -> "Skill":
         keywords, patterns, tools = map(json.loads, (row.keywords, row.patterns, row.required_tools))
         return cls(row.slug, row.name, row.body, tuple(keywords), tuple(patterns), tuple(tools))
 

@@ -26,7 +26,7 @@ class Skills(Repository):
 
     def enabled(self) -> Sequence[Skill]:
         """Return the enabled skills, by slug."""
-        return [Skill.of(row) for row in self._read_all(self._ENABLED, SkillRow)]
+        return [Skill.from_row(row) for row in self._read_all(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
     def index(self) -> SkillIndex:

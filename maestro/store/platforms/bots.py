@@ -44,22 +44,22 @@ class Bots(Repository):
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
         """Add an account; raises ``Conflict`` when its name is in use on the platform."""
         if self.find(bot.platform, bot.account) is not None:
-            raise Conflict(f"there is a connector {bot.place} already; change it, or choose another account name")
+            raise Conflict(f"there is a connector {bot.name} already; change it, or choose another account name")
         return self.put(bot, actor, "connector.add")
 
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
         """Store the current values of an account, with an audit entry for ``action``."""
         bot.changed_at = self._now
         self._save(bot)
-        Audit(self._link, self._now).add(actor, action, bot.place)
+        Audit(self._link, self._now).add(actor, action, bot.name)
         return bot
 
     def remove(self, bot: BotInstance, actor: str) -> None:
         """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
         if bot.configured:
-            raise Conflict(f"connector {bot.place} is set by the configuration; remove it there, or disable it")
+            raise Conflict(f"connector {bot.name} is set by the configuration; remove it there, or disable it")
         self._remove(bot)
-        Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
+        Audit(self._link, self._now).add(actor, "connector.remove", bot.name)
 
     def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
         """Store the accounts that the configuration names, with their agents; delete those it no longer names.

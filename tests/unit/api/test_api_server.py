@@ -6,7 +6,8 @@ from contextlib import suppress
 import httpx
 
 from maestro.bootstrap.api import build_server
-from maestro.settings import Settings, WebuiSettings
+from maestro.domain.settings.process import WebuiSettings
+from maestro.settings import Settings
 from tests.support.api_client import parts
 from tests.support.instance import free_port
 from tests.support.job_rows import JobRows

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings import AgentSettings, Settings, load, read_environment
+from maestro.domain.settings.entries import AgentSettings
+from maestro.settings import Settings, load, read_environment
 from maestro.settings.environment import unknown_variables
 from maestro.settings.keys import LEAVES
 from tests.unit.settings.configured import SECRET, loaded, problem, write

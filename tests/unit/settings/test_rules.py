@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings import AccountSettings, Settings, TemporalSettings, found_accounts, is_loopback, variable_of
+from maestro.domain.settings.entries import AccountSettings
+from maestro.domain.settings.process import TemporalSettings
+from maestro.domain.settings.section import is_loopback
+from maestro.settings import Settings
+from maestro.settings.environment import found_accounts, variable_of
 from maestro.settings.keys import KEYS
 from tests.unit.settings.configured import SECRET, loaded, problem
 

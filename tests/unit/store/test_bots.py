@@ -96,7 +96,7 @@ def test_what_the_configuration_names_no_longer_is_gone_and_what_operators_switc
             tx.bots.remove(bot, "grace")
     with store.begin() as tx:
         tx.bots.set_configured({("discord", "default"): None})
-        assert [(bot.place, bot.enabled) for bot in tx.bots.all()] == [("discord/default", False)]
+        assert [(bot.name, bot.enabled) for bot in tx.bots.all()] == [("discord/default", False)]
 
 
 def test_the_web_connector_is_no_bot(store: Store) -> None:

@@ -122,7 +122,7 @@ def test_plain_messages_are_looked_up_in_the_index_alone(rows: JobRows) -> None:
 
 
 def _history(lines: list[StoredMessage]) -> tuple[RenderedEntry, ...]:
-    return select_history([HistoryEntry.of(line) for line in lines], 10_000)
+    return select_history([HistoryEntry.from_message(line) for line in lines], 10_000)
 
 
 def _told(shown: RenderedEntry) -> tuple[object, ...]:

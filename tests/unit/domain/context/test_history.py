@@ -14,7 +14,7 @@ PRICES = speaker_line(Colleague("prices", "Price Bot", "watches prices"))
 
 def said(number: int, text: str = "words", role: Role = Role.USER, *files: MediaFile, author: str = "") -> HistoryEntry:
     line = StoredMessage(number, role, text, estimate(text), number, "job", None, bool(files))
-    return HistoryEntry.of(line, files, author)
+    return HistoryEntry.from_message(line, files, author)
 
 
 def picture(seq: int = 0) -> MediaFile:
