@@ -85,7 +85,9 @@ class ConnectionLedger:
     def admit(self, transport: asyncio.Transport, address: str) -> bool:
         """Take a new connection; false when there is no room for it."""
         if self._is_full(address):
-            self._forget_closed()
+            # A closed connection has no descriptor; a closing one keeps the descriptor until all data is written.
+            for each in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
+                self._forget_connection(each)
         if self._is_full(address) and not self._make_room(address):
             return False
         self._open[transport] = address
@@ -114,11 +116,6 @@ class ConnectionLedger:
         self._forget_connection(longest)
         longest.abort()
         return True
-
-    def _forget_closed(self) -> None:
-        # A closed connection has no descriptor; a closing connection keeps the descriptor until all data is written.
-        for transport in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
-            self._forget_connection(transport)
 
     def _forget_connection(self, transport: asyncio.Transport) -> None:
         address = self._open.pop(transport)

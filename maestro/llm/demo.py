@@ -43,7 +43,11 @@ class DemoClient:
         content, duration = _answer_text(request), timedelta()
         if request.key.purpose is CallPurpose.ANSWER:
             duration = self.duration()
-            await _stream_answer(content, duration)
+            listener, words = current_listener(), re.findall(r"\S+\s*", content)
+            for word in words:  # the last word comes after ``duration``
+                await asyncio.sleep(duration.total_seconds() / len(words))
+                if listener is not None:
+                    listener(word)
         return LLMResponse(
             content=content,
             model=account.model,
@@ -55,15 +59,6 @@ class DemoClient:
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason="stop",
         )
-
-
-async def _stream_answer(content: str, duration: timedelta) -> None:
-    """Stream the answer word by word to the listener, if there is one; the last word comes after ``duration``."""
-    listener, words = current_listener(), re.findall(r"\S+\s*", content)
-    for word in words:
-        await asyncio.sleep(duration.total_seconds() / len(words))
-        if listener is not None:
-            listener(word)
 
 
 def _answer_text(request: LLMRequest) -> str:

@@ -113,7 +113,11 @@ class AnthropicAnswer(StreamedAnswer):
             case "message_start":
                 self._head = data["message"]
             case "content_block_start":
-                return self._begin(data["index"], data["content_block"])
+                index, block = data["index"], data["content_block"]
+                self._blocks[index], self._block_texts[index] = block, StreamedTexts(StringIO)
+                for name in _GROWING & block.keys():
+                    self._block_texts[index][name].write(block[name] or "")
+                return str(block.get("text") or "")
             case "content_block_delta":
                 return self._add_delta(data["index"], data["delta"])
             case "message_delta":
@@ -123,12 +127,6 @@ class AnthropicAnswer(StreamedAnswer):
             case "message_stop":
                 self.complete = True
         return ""
-
-    def _begin(self, index: int, block: Json) -> str:
-        self._blocks[index], self._block_texts[index] = block, StreamedTexts(StringIO)
-        for name in _GROWING & block.keys():
-            self._block_texts[index][name].write(block[name] or "")
-        return str(block.get("text") or "")
 
     def _add_delta(self, index: int, delta: Json) -> str:
         block, texts = self._blocks[index], self._block_texts[index]

@@ -153,7 +153,7 @@ def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
     user, start = run[: stop.start()], stop.end()
     if stop[0] == b":" and _is_port(run, start, user):
         return None
-    token = (at, at + stop.start()) if _is_token(user) else None
+    token = (at, at + stop.start()) if len(user) >= 16 and (is_random(user) or is_hex(user)) else None
     if stop[0] == b"@":
         return token
     end = _end_of_password(run, start)
@@ -201,10 +201,6 @@ def _end_of_password(run: bytes, start: int) -> int:
 def mixes_classes(value: bytes) -> bool:
     """Return whether a possible placeholder mixes letters with digits or signs, so that a person may have chosen it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
-
-
-def _is_token(user: bytes) -> bool:
-    return len(user) >= 16 and (is_random(user) or is_hex(user))
 
 
 def _secret_of_bare_login(data: bytes, start: int, at: int) -> ByteRange | None:

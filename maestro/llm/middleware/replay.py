@@ -80,7 +80,8 @@ class AnswerSpool:
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
-        file = self._spool_file(held)
+        name = f"{quote(request.key.job_id, safe='')}.{request.key.purpose}.{request.key.number}.{attempt}.json"
+        file = self._folder / name
         await committed(self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file))
 
     def has_files(self) -> bool:
@@ -159,10 +160,6 @@ class AnswerSpool:
         except FileNotFoundError:
             return []
         return [self._folder / name for name in sorted(names) if name.endswith(".json")]
-
-    def _spool_file(self, held: SpooledAnswer) -> Path:
-        key = held.request.key
-        return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
 
 
 @dataclass(frozen=True, slots=True)
