@@ -166,8 +166,7 @@ class WorkerLoop:
             while not self._stopping:
                 if self._parts.workflows:
                     await release_workflows(self._client, self._parts.task_queue)
-                worker = partial(build_worker, threads=threads, activations=activations)
-                refusal = await self._poll(worker, begun)
+                refusal = await self._poll(partial(build_worker, threads=threads, activations=activations), begun)
                 if refusal:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))

@@ -14,7 +14,6 @@ from maestro.domain.people.people import (
     MOST_PENDING,
     UNKNOWN_USER_REASONS,
     DmPolicy,
-    Invitation,
     Pairing,
     PairingStatus,
     PersonId,
@@ -85,8 +84,14 @@ def redeem(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job
     if invitation is None:
         tx.system.audit.add(str(person), WRONG_CODE, str(person))
         job.notice = WRONG
-    else:
-        job.notice = _accept_invitation(tx, received, invitation)
+        return tx.jobs.add(job)
+    by = f"invitation of {invitation.created_by}"
+    _grant_access(tx, person, received.message.user_name, by, as_owner=invitation.as_owner)
+    pairing = tx.users.pairings.newest_of(person)
+    if pairing is not None and pairing.status is not PairingStatus.APPROVED:
+        tx.users.pairings.settle(pairing, PairingStatus.APPROVED, by)
+    tx.system.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
+    job.notice = AN_OWNER if invitation.as_owner else LET_IN
     return tx.jobs.add(job)
 
 
@@ -146,17 +151,6 @@ def invite(tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: 
     expires_at = tx.users.pairings.invite(code, lifetime, as_owner=as_owner, by=actor)
     tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
     return code, expires_at
-
-
-def _accept_invitation(tx: Transaction, received: ReceivedMessage, invitation: Invitation) -> str:
-    person, name = received.person.id, received.message.user_name
-    by = f"invitation of {invitation.created_by}"
-    _grant_access(tx, person, name, by, as_owner=invitation.as_owner)
-    pairing = tx.users.pairings.newest_of(person)
-    if pairing is not None and pairing.status is not PairingStatus.APPROVED:
-        tx.users.pairings.settle(pairing, PairingStatus.APPROVED, by)
-    tx.system.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
-    return AN_OWNER if invitation.as_owner else LET_IN
 
 
 def _grant_access(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
