@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.schedule import ScheduleColumns, runs_once
 from maestro.domain.settings.jobs import ScheduleSettings
-from maestro.store.background.runs import FollowedSchedule
+from maestro.store.background.schedules import FollowedSchedule
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from temporal.dispatcher import RunSettings

@@ -18,7 +18,7 @@ from maestro.domain.llm.accounts import AccountState, AccountStatus, AccountView
 from maestro.domain.llm.budgets import BudgetScope
 from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import DAY, HOUR, group_failures, list_exposures, measure_answer_times
-from maestro.store.overviews.counts import SAMPLE
+from maestro.store.overviews.jobs import SAMPLE
 from maestro.store.transaction import Transaction
 
 MINUTE = "%Y-%m-%d %H:%M"

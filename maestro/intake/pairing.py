@@ -23,7 +23,7 @@ from maestro.domain.precedence import Priority
 from maestro.domain.settings.jobs import PairingSettings
 from maestro.intake.access import ReceivedMessage, add_notice, new_job, new_job_id, store_dropped
 from maestro.store.transaction import Transaction
-from maestro.store.users.access import WRONG_CODE
+from maestro.store.users.users import WRONG_CODE
 
 LET_IN = "You are let in. What you send from now on is answered."
 AN_OWNER = "You are let in, and an owner."

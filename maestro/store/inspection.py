@@ -19,14 +19,14 @@ from maestro.domain.llm.accounts import ModelAccount
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.store.background.runs import ScheduleFollowing
+from maestro.store.background.schedules import ScheduleFollowing
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.engine.database import open_observer
 from maestro.store.engine.repository import Link
 from maestro.store.engine.schema import opened, require_release
 from maestro.store.llm.accounts import Accounts
 from maestro.store.platforms.bots import Bots
-from maestro.store.users.web import WebUsers
+from maestro.store.users.users import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
 """The number of SQLite instructions between two checks of the time limit."""

@@ -17,8 +17,7 @@ from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
 from maestro.store.agents.edits import AgentEdits, AgentVersions
 from maestro.store.agents.skills import Skills
 from maestro.store.agents.tokens import AgentTokens
-from maestro.store.background.runs import ScheduleFollowing, ScheduleRuns
-from maestro.store.background.schedules import Schedules
+from maestro.store.background.schedules import ScheduleFollowing, ScheduleRuns, Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat, ChatReminders
@@ -26,9 +25,8 @@ from maestro.store.conversations.conversations import Compactions, Conversations
 from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles, QuotedMessages
 from maestro.store.conversations.lists import ConversationLists
 from maestro.store.conversations.removals import Removals
-from maestro.store.deliveries.deliveries import Deliveries, JobFiles
+from maestro.store.deliveries.deliveries import Deliveries, DeliveryReports, JobFiles
 from maestro.store.deliveries.drafts import Drafts
-from maestro.store.deliveries.reports import DeliveryReports
 from maestro.store.engine.repository import Link, Repository
 from maestro.store.jobs.actions import Actions, ToolRuns
 from maestro.store.jobs.batches import BatchCandidates, Batches
@@ -43,16 +41,12 @@ from maestro.store.llm.budgets import UsageLog, UsedBudgets
 from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import ModelRequests, Prompts
 from maestro.store.memory.edits import MemoryEdits
-from maestro.store.overrides import SettingsOverrides
-from maestro.store.overviews.counts import JobCounts, Overview
-from maestro.store.overviews.figures import MonitoringFigures
-from maestro.store.overviews.jobs import JobLists, JobTexts
-from maestro.store.overviews.latency import Latency
+from maestro.store.overviews.figures import Latency, MonitoringFigures
+from maestro.store.overviews.jobs import JobCounts, JobLists, JobTexts, Overview
 from maestro.store.platforms.bots import Bots, ChannelMoves
-from maestro.store.users.access import Owners, Pairings
-from maestro.store.users.audit import Audit
+from maestro.store.users.audit import Audit, SettingsOverrides
 from maestro.store.users.clients import PayingClients
-from maestro.store.users.web import EndedLogins, WebUsers
+from maestro.store.users.users import EndedLogins, Owners, Pairings, WebUsers
 
 metadata = SQLModel.metadata
 """The table definitions of the modules imported above."""

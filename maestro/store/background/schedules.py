@@ -1,25 +1,51 @@
-"""Queries for schedules (heartbeats and crons), and edits of schedules by operators."""
+"""Queries for schedules (heartbeats and crons): edits by operators, runs, and their state in Temporal (ADR 17)."""
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
-from itertools import chain, count
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain, count, islice, takewhile
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, not_, or_
+from sqlalchemy import ColumnElement, and_, bindparam, not_, or_, update
 from sqlmodel import col, select
+from ulid import ULID
 
-from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.errors import Conflict
-from maestro.domain.jobs.job import Job
-from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_has_work
-from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
-from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.schedules.views import ScheduleFilter, ScheduleState, ScheduleView, schedule_view
+from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
+from maestro.domain.errors import Conflict, InvalidEdit
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.schedules.edits import BackfillRequest, NewSchedule, ScheduleChange, changed_columns, check_has_work
+from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule, read_stored_schedule, read_zone
+from maestro.domain.schedules.schedule import (
+    Cron,
+    Heartbeat,
+    ScheduleColumns,
+    free_name,
+    missed_single_run,
+    new_run_job,
+    runs_once,
+    skip_reason,
+)
+from maestro.domain.schedules.times import times_after
+from maestro.domain.schedules.views import (
+    BackfilledTime,
+    BackfillView,
+    ScheduleFilter,
+    ScheduleState,
+    ScheduleView,
+    schedule_view,
+)
 from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 
 KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
+
+MOST_TIMES = 100
+"""The most runs of one backfill."""
+
+_SMALLEST = timedelta(microseconds=1)
 
 
 class Schedules(Repository):
@@ -176,3 +202,187 @@ def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> Colum
             return and_(not_(ended), not_(paused), not_(works))
         case _:
             return and_(not_(ended), not_(paused), works)
+
+
+@dataclass(frozen=True)
+class FollowedSchedule:
+    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
+
+    planned: ScheduleColumns
+    digest: str
+    error: str = ""
+
+
+class ScheduleFollowing(Repository):
+    """Queries for schedules with the digest of the definition that Temporal has of each."""
+
+    def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
+        """Return all schedules with their agents."""
+        queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
+        return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
+
+    def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
+        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
+
+        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
+        again.
+        """
+        for outcome in outcomes:
+            kind = type(outcome.planned)
+            of_schedule = update(kind).where(col(kind.id) == outcome.planned.id)
+            self._run(of_schedule.values(followed=outcome.digest, follow_error=outcome.error))
+
+
+class ScheduleRuns(Repository):
+    """Queries for the runs of schedules, and operations that begin runs, also of paused schedules.
+
+    ``ref`` identifies a schedule, such as cron-3; ``actor`` is recorded in the audit log as the author.
+    """
+
+    _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
+    _OPEN_JOB = PreparedStatement(
+        select(Job.id)
+        .where(col(Job.schedule) == bindparam("ref"), one_of(col(Job.status), OPEN))
+        .order_by(col(Job.turn))
+        .limit(1)
+    )
+    _NEWEST = (
+        select(col(Job.id))
+        .where(col(Job.schedule) == bindparam("ref"))
+        .order_by(col(Job.turn).desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    _TREE = select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _NEWEST).cte("led_to", recursive=True)
+    _LED_TO = _TREE.union_all(select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _TREE.c.id))
+    _OPEN_BELOW = PreparedStatement(select(_LED_TO.c.id).where(one_of(_LED_TO.c.status, OPEN)).limit(1))
+    _LATER = PreparedStatement(
+        select(Job.id)
+        .where(
+            col(Job.schedule) == bindparam("ref"),
+            col(Job.turn) > bindparam("turn"),
+            one_of(col(Job.status), (*OPEN, JobStatus.FAILED)),
+        )
+        .limit(1)
+    )
+
+    def runs_own_prompt(self, job: Job) -> bool:
+        """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
+        planned = self._schedules.find(job.schedule) if job.parent_id is None else None
+        return planned is not None and job.task == planned.prompt
+
+    def open_job(self, ref: str) -> str | None:
+        """Return the id of an open job of the schedule, which prevents further runs; None without one.
+
+        Jobs that operators began count too, and so do tasks that the last job delegated: without them, delegated tasks
+        could pile up behind short runs.
+        """
+        job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
+        return job_id
+
+    def count_run(self, job: Job) -> None:
+        """Count the run that a job begins; it ends a one-time schedule, unless an operator began an extra run."""
+        planned = self._schedules.find(job.schedule)
+        if planned is not None:
+            planned.runs += 1
+            planned.last_job_id = job.id
+            if job.slot is not None and runs_once(planned):
+                planned.ended_at = self._now
+
+    def count_outcome(self, job_id: str, status: JobStatus) -> None:
+        """Update the failure count of the schedule of a job that ended; no effect on a job without a schedule.
+
+        A scripted run that started a model job counts as successful only after that job succeeds.
+        """
+        ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
+        planned = self._schedules.find(ref)
+        if planned is not None and status is JobStatus.FAILED:
+            planned.failures += 1
+        elif (
+            planned is not None and status is JobStatus.COMPLETED and not self._exists(self._LATER, ref=ref, turn=turn)
+        ):
+            planned.failures = 0
+
+    def run_now(self, planned: ScheduleColumns, actor: str) -> str:
+        """Begin a run and return its job's id; raises ``Conflict`` if a run is open or the agent is not active."""
+        agent = self._require_runnable(planned)
+        job_id = f"{planned.kind}-{ULID()}"
+        self._begin_run(planned, agent, job_id, None)
+        Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
+        return job_id
+
+    def backfill(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str, actor: str) -> BackfillView:
+        """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
+
+        The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
+        that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
+        ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
+        """
+        span.check(self._now)
+        times = self._run_times(planned, span, prefix)
+        missed = [time for time in times if not time.ran]
+        if missed and not span.preview:
+            agent = self._require_runnable(planned)
+            for time in missed:
+                self._begin_run(planned, agent, time.job_id, time.time)
+            Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
+        return BackfillView(preview=span.preview, count=len(missed), times=times)
+
+    def begin_missed_run(self, ref: str, prefix: str) -> bool:
+        """Begin the missed run of a one-time schedule; return whether a run was missed.
+
+        Temporal does not begin a run if it learns of its time too late. If it does begin the run, the job ids are
+        equal, so only one run begins.
+        """
+        planned = self._schedules.find(ref)
+        moment = missed_single_run(planned, self._now) if planned is not None else None
+        agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
+        if planned is None or agent is None or moment is None:
+            return False
+        job_id = _temporal_job_id(prefix, moment)
+        if skip_reason(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
+            return False
+        self._begin_run(planned, agent, job_id, moment)
+        return True
+
+    def _run_times(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
+        """Return the times of the schedule in a period, each with whether a job exists for it."""
+        schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, span.start - _SMALLEST)
+        passed = list(islice(takewhile(lambda time: time <= span.end, every), MOST_TIMES + 1))
+        if len(passed) > MOST_TIMES:
+            raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")
+        ids = [_temporal_job_id(prefix, time) for time in passed]
+        known = set(self._session.exec(select(Job.id).where(col(Job.id).in_(ids))))
+        return tuple(
+            BackfilledTime(time=time, job_id=job_id, ran=job_id in known)
+            for time, job_id in zip(passed, ids, strict=True)
+        )
+
+    def _require_runnable(self, planned: ScheduleColumns) -> Agent:
+        """Return the agent of a new run; raises ``Conflict`` if it is not active, or if another run is open."""
+        agent = self._session.get(Agent, planned.agent_id)
+        # The foreign key guarantees that the agent exists.
+        assert agent is not None
+        if agent.status is not AgentStatus.ACTIVE:
+            raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
+        present = self.open_job(planned.ref)
+        if present is not None:
+            raise Conflict(f"job {present} of {planned.ref} is still open; wait for its end, or cancel the job")
+        return agent
+
+    def _begin_run(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
+        binding = Agents(self._link, self._now).binding(planned.address)
+        job = new_run_job(planned, payer_of(agent, binding), job_id, slot)
+        if slot is not None:
+            job.lane = f"schedule:{planned.ref}"
+        self.count_run(Jobs(self._link, self._now).add(job))
+
+    @property
+    def _schedules(self) -> Schedules:
+        return Schedules(self._link, self._now)
+
+
+def _temporal_job_id(prefix: str, time: datetime) -> str:
+    """Return the id that Temporal gives to the job of the run at a time."""
+    return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -14,7 +14,7 @@ from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, insert, one_of
-from maestro.store.users.web import WebUsers
+from maestro.store.users.users import WebUsers
 
 Place = tuple[str, str]
 """A platform and an account."""

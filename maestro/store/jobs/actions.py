@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlmodel import col, func, select
+from sqlalchemy import func
+from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import ActionOutcome

@@ -1,15 +1,17 @@
-"""The audit log: actions of operators and agents, with the network address that each came from."""
+"""The audit log (actions with the network address that each came from), and the versions of overridden settings."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, tuple_
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 
 from maestro.domain.people.people import AuditEntry
 from maestro.domain.people.views import AuditFilter, AuditPosition
+from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository
 
 _ORIGIN: ContextVar[str] = ContextVar("origin", default="")
@@ -73,3 +75,24 @@ def _filter_conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.q:
         texts = (AuditEntry.actor, AuditEntry.action, AuditEntry.subject, AuditEntry.detail, AuditEntry.origin)
         yield or_(*(col(text).icontains(wanted.q, autoescape=True) for text in texts))
+
+
+class SettingsOverrides(Repository):
+    """Queries for the versions of the overrides, of which the newest is in effect."""
+
+    def version(self) -> int:
+        """Return the number of the newest version, or 0 if no setting was ever overridden."""
+        return self._session.exec(select(func.max(SettingsVersion.version))).one() or 0
+
+    def values(self) -> Mapping[str, object]:
+        """Return the overrides in effect, by key."""
+        newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
+        stored = self._first(newest)
+        values: dict[str, object] = json.loads(stored) if stored else {}
+        return values
+
+    def add(self, values: Mapping[str, object], actor: str) -> int:
+        """Store these overrides as a new version, which takes effect; return the version's number."""
+        version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
+        self._save(version)
+        return version.version or 0
