@@ -28,12 +28,11 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.deliveries.deliveries import Deliveries, DeliveryReports, JobFiles
 from maestro.store.deliveries.drafts import Drafts
 from maestro.store.engine.repository import Link, Repository
-from maestro.store.jobs.actions import Actions, ToolRuns
 from maestro.store.jobs.batches import BatchCandidates, Batches
 from maestro.store.jobs.claims import MergedJobs
 from maestro.store.jobs.delegations import Delegations
 from maestro.store.jobs.jobs import Jobs
-from maestro.store.jobs.questions import Questions
+from maestro.store.jobs.questions import Actions, Questions, ToolRuns
 from maestro.store.jobs.related import DependentRows, JobDependents, ModelCallers
 from maestro.store.jobs.steps import StepRecords
 from maestro.store.llm.accounts import Accounts

@@ -25,10 +25,10 @@ from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.agents.edits import AgentVersions
 from maestro.store.deliveries.deliveries import Deliveries
 from maestro.store.engine.repository import Repository
-from maestro.store.jobs.actions import Actions, ToolRuns
 from maestro.store.jobs.claims import MergedJobs
 from maestro.store.jobs.delegations import Delegations
 from maestro.store.jobs.filters import conditions, failed_step, job_mentions, newest_first, unindexed
+from maestro.store.jobs.questions import Actions, ToolRuns
 from maestro.store.jobs.steps import StepRecords
 from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.calls import Calls
