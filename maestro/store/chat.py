@@ -25,8 +25,8 @@ from maestro.domain.agent_chat import (
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Forbidden
 from maestro.domain.jobs.job import OPEN, Job
-from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greatest, insert, one_of
+from maestro.store.engine.repository import LazyRepository, Repository
+from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greatest, insert, one_of, row_insert
 
 
 class ChatSessions(Repository):
@@ -39,7 +39,6 @@ class ChatSessions(Repository):
     _END_OTHERS = PreparedStatement(
         update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
-    _BY_ID = PreparedStatement(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
 
     def current(self) -> str | None:
         """Return the id of the open session, or None if none is open."""
@@ -67,15 +66,45 @@ class ChatSessions(Repository):
 
     def session(self, session_id: str) -> ChatSession | None:
         """Return the session with this id as a value, or None if there is none."""
-        return self._read(self._BY_ID, ChatSession, session_id=session_id)
+        return self._read_by(ChatSession, id=session_id)
+
+
+class ChatReminders(Repository):
+    """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
+
+    The job's next model call shows the reminder; if the job has ended, the next call of any job of the agent does.
+    """
+
+    _DUE = (
+        col(ChatReminder.agent_id) == bindparam("of_agent"),
+        or_(
+            col(ChatReminder.job_id) == bindparam("for_job"),
+            select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
+        ),
+    )
+    _IS_DUE = PreparedStatement(select(ChatReminder.job_id).where(*_DUE).limit(1))
+    _SHOWN = PreparedStatement(delete(ChatReminder).where(*_DUE))
+    _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
+
+    def due(self, slug: str, job_id: str) -> bool:
+        """Return whether a reminder is due in the next model call of this job."""
+        return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
+
+    def clear(self, slug: str, job_id: str) -> None:
+        """Delete the reminder of a job after a model answered the call that showed the reminder."""
+        self._change(self._SHOWN, of_agent=slug, for_job=job_id)
+
+    def remind(self, slug: str, job_id: str) -> None:
+        """Store a reminder for the next model call of a job."""
+        self._change(self._REMIND, agent_id=slug, job_id=job_id)
 
 
 class Chat(ChatSessions):
     """Queries for posts, and for the cursors up to which agents have read them."""
 
+    reminders = LazyRepository(ChatReminders)
+
     _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
-    _AGENT = PreparedStatement(select(Agent).where(Agent.slug == bindparam("slug")))
-    _POST = PreparedStatement(insert(ChatMessage))
     _POSTS = (
         select(ChatMessage.id, ChatMessage.ts, ChatMessage.author, ChatMessage.text)
         .where(_HERE)
@@ -115,11 +144,13 @@ class Chat(ChatSessions):
 
         Opens a session if none is open. Raises ``Forbidden`` for an author that does not take part in the chat.
         """
-        problem = author_problem(author, None if author == HUMAN else self._author_agent(author))
+        agent = self._read_by(Agent, slug=author.removeprefix("@")) if author != HUMAN else None
+        problem = author_problem(author, agent)
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
+        values = {"session_id": self.join(), "ts": moment, "author": author, "text": text}
+        return self._insert(row_insert(ChatMessage), id=None, **values)
 
     def unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
         """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest."""
@@ -129,7 +160,7 @@ class Chat(ChatSessions):
         """Return an agent's oldest unread posts, and whether a reminder is due in the next model call of this job."""
         rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
-        due = has_reminders and ChatReminders(self._link, self._now).due(slug, job_id)
+        due = has_reminders and self.reminders.due(slug, job_id)
         return _unread([row[:-1] for row in rows]), due
 
     def mark_read(self, slug: str, pointer: int) -> None:
@@ -158,9 +189,6 @@ class Chat(ChatSessions):
     def count(self) -> int:
         return int(self._value(self._COUNT))
 
-    def _author_agent(self, author: str) -> Agent | None:
-        return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
-
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
         """Return the posts after an agent's cursor; with ``with_offered``, posts of the last offer count as read."""
         at_most = NO_LIMIT if limit is None else limit
@@ -170,33 +198,3 @@ class Chat(ChatSessions):
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:
     """Build an agent's unread posts from joined rows, each of which contains the cursor and at most one post."""
     return UnreadPosts([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
-
-
-class ChatReminders(Repository):
-    """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
-
-    The job's next model call shows the reminder; if the job has ended, the next call of any job of the agent does.
-    """
-
-    _DUE = (
-        col(ChatReminder.agent_id) == bindparam("of_agent"),
-        or_(
-            col(ChatReminder.job_id) == bindparam("for_job"),
-            select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
-        ),
-    )
-    _IS_DUE = PreparedStatement(select(ChatReminder.job_id).where(*_DUE).limit(1))
-    _SHOWN = PreparedStatement(delete(ChatReminder).where(*_DUE))
-    _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
-
-    def due(self, slug: str, job_id: str) -> bool:
-        """Return whether a reminder is due in the next model call of this job."""
-        return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
-
-    def clear(self, slug: str, job_id: str) -> None:
-        """Delete the reminder of a job after a model answered the call that showed the reminder."""
-        self._change(self._SHOWN, of_agent=slug, for_job=job_id)
-
-    def remind(self, slug: str, job_id: str) -> None:
-        """Store a reminder for the next model call of a job."""
-        self._change(self._REMIND, agent_id=slug, job_id=job_id)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from maestro.domain.errors import NotFound
 
-CHUNK_BYTES = 1024 * 1024
 ARRIVING = "arriving-"
 
 
@@ -22,7 +21,8 @@ class MediaFolder:
 
     def take(self, source: Path) -> str:
         """Move a file into the folder, and return the SHA-256 of its content."""
-        digest = _file_digest(source)
+        with source.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         target = self.path(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         arriving = target.with_suffix(f".{os.getpid()}")
@@ -59,11 +59,3 @@ class MediaFolder:
         if not path.is_file():
             raise NotFound(f"the file {digest} is not in the media folder")
         return path.read_bytes()
-
-
-def _file_digest(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            sha.update(chunk)
-    return sha.hexdigest()

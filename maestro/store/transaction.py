@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from sqlmodel import SQLModel
 from ulid import ULID
@@ -13,21 +13,15 @@ from maestro.domain.jobs.busy import INTERRUPTED, jobs_to_interrupt
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus, new_notice_job
 from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import QuestionAnswer
-from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
-from maestro.store.agents.edits import AgentEdits, AgentVersions
-from maestro.store.agents.skills import Skills
-from maestro.store.agents.tokens import AgentTokens
+from maestro.store.agents.edits import AgentEdits
 from maestro.store.background.schedules import ScheduleFollowing, ScheduleRuns, Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
-from maestro.store.chat import Chat, ChatReminders
-from maestro.store.conversations.conversations import Compactions, Conversations
-from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles, QuotedMessages
-from maestro.store.conversations.lists import ConversationLists
-from maestro.store.conversations.removals import Removals
-from maestro.store.deliveries.deliveries import Deliveries, DeliveryReports, JobFiles
-from maestro.store.deliveries.drafts import Drafts
-from maestro.store.engine.repository import Link, Repository
+from maestro.store.chat import Chat
+from maestro.store.conversations.conversations import Conversations
+from maestro.store.conversations.inbox import Inbox
+from maestro.store.deliveries.deliveries import Deliveries
+from maestro.store.engine.repository import LazyRepository, Link, Repository
 from maestro.store.jobs.batches import BatchCandidates, Batches
 from maestro.store.jobs.claims import MergedJobs
 from maestro.store.jobs.delegations import Delegations
@@ -42,40 +36,14 @@ from maestro.store.llm.prompts import ModelRequests, Prompts
 from maestro.store.memory.edits import MemoryEdits
 from maestro.store.overviews.figures import Latency, MonitoringFigures
 from maestro.store.overviews.jobs import JobCounts, JobLists, JobTexts, Overview
-from maestro.store.platforms.bots import Bots, ChannelMoves
+from maestro.store.platforms.bots import Bots
 from maestro.store.users.audit import Audit, SettingsOverrides
-from maestro.store.users.clients import PayingClients
-from maestro.store.users.users import EndedLogins, Owners, Pairings, WebUsers
+from maestro.store.users.users import WebUsers
 
 metadata = SQLModel.metadata
 """The table definitions of the modules imported above."""
 
 Done = TypeVar("Done")
-Kind = TypeVar("Kind")
-
-
-class LazyRepository(Generic[Kind]):
-    """A descriptor that creates a repository at its first use, without the lock of a ``cached_property``."""
-
-    def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
-        self._kind = kind
-
-    def __set_name__(self, owner: type[Any], name: str) -> None:
-        self._name = name
-
-    def __get__(self, holder: Any, owner: type[Any]) -> Kind:
-        # The repository is stored in the instance's ``__dict__``, so that the next access does not call ``__get__``.
-        made: Kind = self._kind(holder._link, holder._now)
-        holder.__dict__[self._name] = made
-        return made
-
-
-class InboxTables(Inbox):
-    """Queries for the inbox, files and quotes of messages, and counts of ignored messages."""
-
-    media = LazyRepository(MediaFiles)
-    quotes = LazyRepository(QuotedMessages)
-    ignored = LazyRepository(IgnoredMessages)
 
 
 class JobTables(Jobs):
@@ -171,32 +139,6 @@ class JobTables(Jobs):
         return told_to_wait
 
 
-class ConversationTables(Conversations):
-    """Queries for conversations and messages, their lists for operators, compactions, and removals."""
-
-    lists = LazyRepository(ConversationLists)
-    compactions = LazyRepository(Compactions)
-    removals = LazyRepository(Removals)
-
-
-class AgentTables(AgentEdits):
-    """Queries for agents, their channels, versions, tokens and skills, and for routing."""
-
-    versions = LazyRepository(AgentVersions)
-    tokens = LazyRepository(AgentTokens)
-    skills = LazyRepository(Skills)
-    colleagues = LazyRepository(Colleagues)
-    routing = LazyRepository(RoutingSnapshots)
-
-
-class DeliveryTables(Deliveries):
-    """Queries for chunks and outbound lanes, files, drafts, and the reports of platforms."""
-
-    files = LazyRepository(JobFiles)
-    drafts = LazyRepository(Drafts)
-    reports = LazyRepository(DeliveryReports)
-
-
 class ModelTables(Repository):
     """Queries for accounts of model providers, prompts, model calls, and their costs."""
 
@@ -208,22 +150,6 @@ class ModelTables(Repository):
     budgets = LazyRepository(UsedBudgets)
 
 
-class BotTables(Bots):
-    """Queries for accounts on platforms, their channels, and channels that a platform moved."""
-
-    channels = LazyRepository(Channels)
-    moves = LazyRepository(ChannelMoves)
-
-
-class UserTables(WebUsers):
-    """Queries for web users, owners, pairings, ended logins, and paying clients."""
-
-    owners = LazyRepository(Owners)
-    pairings = LazyRepository(Pairings)
-    logins = LazyRepository(EndedLogins)
-    clients = LazyRepository(PayingClients)
-
-
 class BackgroundTables(Repository):
     """Queries for heartbeats, crons and webhooks, and for the runs that they begin."""
 
@@ -231,12 +157,6 @@ class BackgroundTables(Repository):
     runs = LazyRepository(ScheduleRuns)
     following = LazyRepository(ScheduleFollowing)
     webhooks = LazyRepository(WebhookEndpoints)
-
-
-class ChatTables(Chat):
-    """Queries for the posts of #maestro, its sessions, and reminders for agents."""
-
-    reminders = LazyRepository(ChatReminders)
 
 
 class SystemTables(Repository):
@@ -254,17 +174,17 @@ class SystemTables(Repository):
 class Transaction:
     """One transaction with its repositories; ``now`` is the same moment for all of them."""
 
-    inbox = LazyRepository(InboxTables)
+    inbox = LazyRepository(Inbox)
     jobs = LazyRepository(JobTables)
-    conversations = LazyRepository(ConversationTables)
+    conversations = LazyRepository(Conversations)
     memory = LazyRepository(MemoryEdits)
-    agents = LazyRepository(AgentTables)
-    deliveries = LazyRepository(DeliveryTables)
+    agents = LazyRepository(AgentEdits)
+    deliveries = LazyRepository(Deliveries)
     llm = LazyRepository(ModelTables)
-    bots = LazyRepository(BotTables)
-    users = LazyRepository(UserTables)
+    bots = LazyRepository(Bots)
+    users = LazyRepository(WebUsers)
     background = LazyRepository(BackgroundTables)
-    chat = LazyRepository(ChatTables)
+    chat = LazyRepository(Chat)
     system = LazyRepository(SystemTables)
 
     def __init__(self, link: Link, now: datetime) -> None:

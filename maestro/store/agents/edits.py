@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Integer, delete
-from sqlmodel import SQLModel, col, func, select
+from sqlmodel import SQLModel, col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentToken, AgentVersion
 from maestro.domain.agents.edits import (
@@ -25,15 +25,18 @@ from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
-from maestro.store.agents.agents import Agents, require_unarchived
+from maestro.store.agents.agents import Agents, Colleagues, RoutingSnapshots, require_unarchived
+from maestro.store.agents.skills import Skills
 from maestro.store.agents.tokens import AgentTokens
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
 """The agent's fields that decide which model is called; changing one resumes the jobs that wait for a model."""
+
+BINDING_COLUMNS = ("permission", "key_by_user", "busy", "allow_bots")
 
 EARLIER = "an earlier release"
 """The author shown for versions that were stored before Maestro recorded authors."""
@@ -83,6 +86,9 @@ class AgentVersions(Repository):
 class Bindings(Agents):
     """Edits of channel bindings by operators; ``actor`` is recorded in the audit log as the author."""
 
+    _clients = LazyRepository(PayingClients)
+    _audit = LazyRepository(Audit)
+
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
         """Return the channel bindings of an agent, oldest first."""
         of_agent = select(AgentChannel).where(AgentChannel.agent_id == agent.id)
@@ -107,7 +113,7 @@ class Bindings(Agents):
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
-        Audit(self._link, self._now).add(actor, "channel.bind", channel_name(binding), agent.slug)
+        self._audit.add(actor, "channel.bind", channel_name(binding), agent.slug)
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
@@ -116,9 +122,7 @@ class Bindings(Agents):
         if change.agent:
             binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.binding_values))
-        Audit(self._link, self._now).add(
-            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set))
-        )
+        self._audit.add(actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set)))
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
@@ -126,10 +130,10 @@ class Bindings(Agents):
         _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
-        Audit(self._link, self._now).add(actor, "channel.unbind", channel_name(binding), agent.slug)
+        self._audit.add(actor, "channel.unbind", channel_name(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        client = PayingClients(self._link, self._now).name_of(binding.client_id)
+        client = self._clients.name_of(binding.client_id)
         return Binding.from_row(binding, client=client, agent=self.get(binding.agent_id).slug)
 
     def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
@@ -143,13 +147,8 @@ class Bindings(Agents):
 
     def binding_fields(self, binding: AgentChannel) -> BindingFields:
         """Return the editable fields of a binding."""
-        return BindingFields.model_construct(
-            permission=binding.permission,
-            key_by_user=binding.key_by_user,
-            busy=binding.busy,
-            allow_bots=binding.allow_bots,
-            client=PayingClients(self._link, self._now).name_of(binding.client_id),
-        )
+        columns = {name: getattr(binding, name) for name in BINDING_COLUMNS}
+        return BindingFields.model_construct(**columns, client=self._clients.name_of(binding.client_id))
 
     def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
         """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
@@ -173,11 +172,9 @@ class Bindings(Agents):
         self._session.flush()
 
     def _put_binding(self, binding: AgentChannel, fields: BindingFields) -> None:
-        binding.permission = fields.permission
-        binding.key_by_user = fields.key_by_user
-        binding.busy = fields.busy
-        binding.allow_bots = fields.allow_bots
-        binding.client_id = PayingClients(self._link, self._now).id_of(fields.client)
+        for name in BINDING_COLUMNS:
+            setattr(binding, name, getattr(fields, name))
+        binding.client_id = self._clients.id_of(fields.client)
         self.bind(binding)
 
 
@@ -195,6 +192,12 @@ def _require_not_configured(binding: AgentChannel) -> None:
 
 class AgentEdits(Bindings):
     """Edits of agents by operators; ``actor`` is recorded as the author in versions and in the audit log."""
+
+    versions = LazyRepository(AgentVersions)
+    tokens = LazyRepository(AgentTokens)
+    skills = LazyRepository(Skills)
+    colleagues = LazyRepository(Colleagues)
+    routing = LazyRepository(RoutingSnapshots)
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
         """Add an agent; raises ``Conflict`` when the slug is in use, ``InvalidEdit`` for an unknown client."""
@@ -242,7 +245,7 @@ class AgentEdits(Bindings):
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Store a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
-        old = version_fields(AgentVersions(self._link, self._now).get(agent, number))
+        old = version_fields(self.versions.get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
@@ -258,7 +261,7 @@ class AgentEdits(Bindings):
             raise Conflict(f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
-        AgentTokens(self._link, self._now).forget(agent)
+        self.tokens.forget(agent)
         self._remove(agent)
         self._audit.add(actor, "agent.purge", agent.slug)
 
@@ -272,11 +275,11 @@ class AgentEdits(Bindings):
 
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent as its first version, unless it has versions already."""
-        if not AgentVersions(self._link, self._now).of_agent(agent, limit=1):
+        if not self.versions.of_agent(agent, limit=1):
             self._add_version(agent, EARLIER, "")
 
     def _add_version(self, agent: Agent, actor: str, reason: str) -> None:
-        AgentVersions(self._link, self._now).add(agent, self.fields(agent).model_dump_json(), actor, reason)
+        self.versions.add(agent, self.fields(agent).model_dump_json(), actor, reason)
 
     def _referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""
@@ -291,19 +294,9 @@ class AgentEdits(Bindings):
         return ", ".join(sorted(name for name, rows in of_agent if self._first(rows.limit(1))))
 
     def _require_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
-        others = select(func.count()).where(
-            Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
-        )
-        if not force and removes_last_conductor(agent, after, self._session.exec(others).one()):
+        others = self._count(Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id)
+        if not force and removes_last_conductor(agent, after, others):
             raise Conflict(
                 f"{agent.slug} is the only active conductor, and no agent would answer direct messages. Make another "
                 "agent a conductor first, or force the change."
             )
-
-    @property
-    def _clients(self) -> PayingClients:
-        return PayingClients(self._link, self._now)
-
-    @property
-    def _audit(self) -> Audit:
-        return Audit(self._link, self._now)

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, func, update
+from sqlalchemy import bindparam, delete, update
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import (
@@ -45,7 +45,7 @@ class AgentTokens(Repository):
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
-        if self._count_valid(agent) >= MOST_TOKENS:
+        if self._count(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None)) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
         token = BEARER_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         row = AgentToken(
@@ -96,10 +96,6 @@ class AgentTokens(Repository):
     def forget(self, agent: Agent) -> None:
         """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
-
-    def _count_valid(self, agent: Agent) -> int:
-        held = select(func.count()).where(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None))
-        return self._session.exec(held).one()
 
     def _audit(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
         named = f"{token.id} {token.name}".strip()

@@ -19,7 +19,6 @@ from maestro.domain.schedules.schedule import (
     Cron,
     Heartbeat,
     ScheduleColumns,
-    free_name,
     missed_single_run,
     new_run_job,
     runs_once,
@@ -35,7 +34,7 @@ from maestro.domain.schedules.views import (
     schedule_view,
 )
 from maestro.store.agents.agents import Agents
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
@@ -54,6 +53,8 @@ class Schedules(Repository):
     Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is recorded in the audit log as the
     author; ``shortest`` is the shortest interval that operators may set.
     """
+
+    _agents = LazyRepository(Agents)
 
     def get(self, ref: str) -> ScheduleColumns:
         """Return the schedule with this ref; raises ``NotFound``."""
@@ -158,10 +159,6 @@ class Schedules(Repository):
         numbered = (f"{planned.unnamed} {number}" for number in count(2))
         return planned.name or next(name for name in chain((planned.unnamed,), numbered) if name not in present)
 
-    @property
-    def _agents(self) -> Agents:
-        return Agents(self._link, self._now)
-
 
 def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
     """Split a ref into the kind of schedule and its number; the kind is None if the ref is invalid."""
@@ -238,6 +235,8 @@ class ScheduleRuns(Repository):
 
     ``ref`` identifies a schedule, such as cron-3; ``actor`` is recorded in the audit log as the author.
     """
+
+    _schedules = LazyRepository(Schedules)
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
     _OPEN_JOB = PreparedStatement(
@@ -377,10 +376,6 @@ class ScheduleRuns(Repository):
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
         self.count_run(Jobs(self._link, self._now).add(job))
-
-    @property
-    def _schedules(self) -> Schedules:
-        return Schedules(self._link, self._now)
 
 
 def _temporal_job_id(prefix: str, time: datetime) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, tuple_, update
+from sqlalchemy import delete, func, tuple_
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
@@ -21,7 +21,7 @@ from maestro.domain.webhooks.webhook import (
     webhook_view,
 )
 from maestro.store.agents.agents import Agents
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
@@ -38,6 +38,8 @@ class WebhookRate:
 
 class WebhookEndpoints(Repository):
     """Queries for webhook endpoints, and edits of them; ``actor`` is recorded in the audit log as the author."""
+
+    _agents = LazyRepository(Agents)
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
@@ -109,8 +111,7 @@ class WebhookEndpoints(Repository):
 
     def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count an event that was refused because of an invalid signature."""
-        of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
-        self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
+        self._update(Webhook, webhook.id, refused_count=col(Webhook.refused_count) + 1)
         self._add_audit_entry("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
@@ -144,13 +145,12 @@ class WebhookEndpoints(Repository):
                 received_at=self._now,
             )
         )
-        of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
-        self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
+        trigger_count = col(Webhook.trigger_count) + 1
+        self._update(Webhook, webhook.id, trigger_count=trigger_count, last_triggered=self._now)
 
     def count_pending(self) -> int:
         """Count the pending background jobs, in which events wait to be processed."""
-        waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
-        return self._session.exec(waiting).one()
+        return self._count(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
 
     def delete_events(self, before: datetime) -> None:
         """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
@@ -165,10 +165,6 @@ class WebhookEndpoints(Repository):
 
     def _find(self, path: str) -> Webhook | None:
         return self._first(select(Webhook).where(Webhook.path == path))
-
-    @property
-    def _agents(self) -> Agents:
-        return Agents(self._link, self._now)
 
     def _put(self, webhook: Webhook) -> None:
         webhook.updated_at = self._now

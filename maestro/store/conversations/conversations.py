@@ -39,9 +39,10 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, InboxRow
 from maestro.store.cache import cached_by_version
 from maestro.store.conversations.inbox import Inbox
+from maestro.store.conversations.lists import ConversationLists
 from maestro.store.conversations.removals import Removals
-from maestro.store.engine.repository import Repository, read_once, required, with_values
-from maestro.store.engine.statements import PreparedStatement, in_list, json_list
+from maestro.store.engine.repository import LazyRepository, Repository, read_once, required, with_values
+from maestro.store.engine.statements import PreparedStatement, in_list, json_list, row_insert
 
 COLUMNS = tuple(MessageColumns.model_fields)
 
@@ -70,23 +71,12 @@ class Compactions(Repository):
         going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
         self._session.exec(delete(Message).where(*its_own))
-        self._update_counters(conversation_id)
+        sums = select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0))
+        count, tokens = self._session.exec(sums.where(Message.conversation_id == conversation_id)).one()
+        self._update(Conversation, conversation_id, message_count=count, total_tokens_estimate=tokens)
 
     def add(self, compaction: Compaction) -> Compaction:
         return self._save(compaction)
-
-    def _update_counters(self, conversation_id: int) -> None:
-        """Set a conversation's counters to the sums of its remaining messages."""
-        count, tokens = self._session.exec(
-            select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
-                Message.conversation_id == conversation_id
-            )
-        ).one()
-        self._session.exec(
-            update(Conversation)
-            .where(col(Conversation.id) == conversation_id)
-            .values(message_count=count, total_tokens_estimate=tokens)
-        )
 
 
 class ConversationMatch(NamedTuple):
@@ -115,9 +105,10 @@ def _message_columns(table: type[MessageColumns]) -> list[ColumnElement[Any]]:
 class Conversations(Repository):
     """Queries for conversations and their messages."""
 
-    _BY_ID = PreparedStatement(select(Conversation).where(col(Conversation.id) == bindparam("of_id")))
-    _BEGUN = PreparedStatement(insert(Conversation))
-    _SAID = PreparedStatement(insert(Message))
+    lists = LazyRepository(ConversationLists)
+    compactions = LazyRepository(Compactions)
+    removals = LazyRepository(Removals)
+
     _COUNT = PreparedStatement(
         update(Conversation)
         .where(col(Conversation.id) == bindparam("of_id"))
@@ -140,8 +131,6 @@ class Conversations(Repository):
         )
     )
     _UNARCHIVED = PreparedStatement(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
-    _MESSAGE = PreparedStatement(select(Message).where(Message.id == bindparam("of_id")))
-    _ARCHIVED = PreparedStatement(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
     # A prompt reads hundreds of messages, and columns are cheaper to read than ``Message`` objects.
     _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
     _UP_TO = (
@@ -170,7 +159,7 @@ class Conversations(Repository):
     def read(self, conversation_id: int | None) -> Conversation:
         """Return a conversation by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return required(
-            self._read(self._BY_ID, Conversation, of_id=conversation_id),
+            self._read_by(Conversation, id=conversation_id),
             f"conversation {conversation_id} does not exist",
         )
 
@@ -210,8 +199,9 @@ class Conversations(Repository):
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
         number = self._insert(
-            self._BEGUN,
-            id=self._next_id(),
+            row_insert(Conversation),
+            # An id that no conversation ever had, so that rows of a deleted one never refer to another.
+            id=1 + max(self._value(newest) or 0 for newest in self._LAST_IDS),
             key=key,
             agent_id=agent_id,
             user_id=user_id,
@@ -243,7 +233,7 @@ class Conversations(Repository):
 
         An answer that is being written is still added to the conversation. Unanswered messages begin the next one.
         """
-        conversation = Removals(self._link, self._now).conversation(conversation_id)
+        conversation = self.removals.conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
             raise Conflict(f"conversation {conversation_id} has ended already")
         conversation.status = ConversationStatus.CLOSED
@@ -279,11 +269,8 @@ class Conversations(Repository):
     @read_once
     def message(self, message_id: int | None) -> MessageColumns:
         """Return the message with this id, from the conversation or the archive, as a value; raises ``NotFound``."""
-        present = self._read(self._MESSAGE, Message, of_id=message_id)
-        return required(
-            present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id),
-            f"message {message_id} does not exist",
-        )
+        message = self._read_by(Message, id=message_id) or self._read_by(ArchivedMessage, id=message_id)
+        return required(message, f"message {message_id} does not exist")
 
     def all_of(self, conversation_id: int) -> Sequence[Message]:
         """Return the messages of a conversation, oldest first, without archived ones."""
@@ -297,7 +284,7 @@ class Conversations(Repository):
         columns = {name: getattr(said, name) for name in MessageColumns.model_fields}
         chars = plain_chars(said) if is_plain else None
         known = self._known().get(("read", (said.conversation_id,)))
-        columns["id"] = self._insert(self._SAID, **columns, plain_chars=chars)
+        columns["id"] = self._insert(row_insert(Message), **columns, plain_chars=chars)
         self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
         if known is not None:
             tokens, messages = known.total_tokens_estimate + said.token_estimate, known.message_count + 1
@@ -341,10 +328,6 @@ class Conversations(Repository):
             whole.get(number) or StoredMessage(number, role, "", tokens, inbox_id, "", None, False, chars)
             for number, role, tokens, inbox_id, chars in rows
         ]
-
-    def _next_id(self) -> int:
-        """Return an id that no conversation ever had, so that rows of a deleted one never refer to another."""
-        return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 
 def _stored_message(said: MessageColumns) -> StoredMessage:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import bindparam, delete, func, inspect, literal, or_, text, update
+from sqlalchemy import bindparam, delete, func, inspect, literal, or_, text
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
@@ -17,8 +17,8 @@ from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_of
 from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner, Person
 from maestro.domain.questions.question import Question
-from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same
+from maestro.store.engine.repository import LazyRepository, Repository, required
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, row_insert, same
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 MAESTRO, SOMEBODY = "Maestro", "somebody"
@@ -113,7 +113,7 @@ class MediaFiles(Repository):
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
         """Store the transcript of a file; an empty one records that the transcription failed."""
-        self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
+        self._update(MediaFile, file_id, transcript=transcript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,39 @@ class IntakeState:
     weight: float | None
 
 
+class IgnoredMessages(Repository):
+    """Queries for the counts of ignored messages (which have no inbox row), by channel and reason."""
+
+    _ADD = insert(IgnoredLines)
+    _COUNT = _ADD.on_conflict_do_update(
+        index_elements=[*CHANNEL_KEY, "reason"],
+        set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
+    )
+
+    def add(self, address: Address, reason: str, count: int = 1) -> None:
+        """Add ``count`` ignored messages to the counter of their channel and reason."""
+        channel = address.model_dump(include=set(CHANNEL_KEY))
+        self._run(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
+
+    def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
+        """Return counts of ignored messages by channel and reason, the largest first."""
+        place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
+        page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
+        return self._all(page.limit(limit).offset(offset))
+
+    def by_reason(self) -> Mapping[str, int]:
+        """Return the number of ignored messages for each reason."""
+        sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
+        return {reason: int(count) for reason, count in self._run(sums)}
+
+
 class Inbox(Repository):
     """Queries for the inbox, in which platform, account, channel and message id identify a message for ever."""
 
-    _VERY = PreparedStatement(
-        select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("its_id"))
-    )
+    media = LazyRepository(MediaFiles)
+    quotes = LazyRepository(QuotedMessages)
+    ignored = LazyRepository(IgnoredMessages)
+
     _OF_PERSON = (
         select(InboxRow.id)
         .where(
@@ -220,9 +247,6 @@ class Inbox(Repository):
         .outerjoin(Client, col(Client.id) == func.coalesce(AgentChannel.client_id, Agent.client_id))
     )
 
-    _KEPT = PreparedStatement(insert(InboxRow))
-    _BY_ID = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
-
     def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
         """Return the rows that decide how a message is handled.
 
@@ -251,7 +275,7 @@ class Inbox(Repository):
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the inbox row of this message as a value, or None if the platform delivers it for the first time."""
-        return self._read(self._VERY, InboxRow, **message.address.model_dump(), its_id=message.id)
+        return self._read_by(InboxRow, **message.address.model_dump(include=set(CHANNEL_KEY)), message_id=message.id)
 
     def add(
         self, message: IncomingMessage, job_id: str, control: str = "", pace: FloodState = FloodState.WITHIN
@@ -260,11 +284,11 @@ class Inbox(Repository):
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
         columns = {**InboxRow.columns(message), **its_own}
         row: InboxRow = InboxRow.__new__(InboxRow)
-        row.__dict__.update(columns, id=self._insert(self._KEPT, **columns))
+        row.__dict__.update(columns, id=self._insert(row_insert(InboxRow), **columns))
         return row
 
     def rewrite(self, inbox_id: int, content: str) -> None:
-        self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
+        self._update(InboxRow, inbox_id, content=content)
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Return whether the sender of a message sent ``count`` other messages in the last period ``within``.
@@ -288,13 +312,11 @@ class Inbox(Repository):
 
     def read(self, inbox_id: int | None) -> InboxRow:
         """Return an inbox row by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return required(self._read(self._BY_ID, InboxRow, inbox_id=inbox_id), f"inbox row {inbox_id} does not exist")
+        return required(self._read_by(InboxRow, id=inbox_id), f"inbox row {inbox_id} does not exist")
 
     def person(self, inbox_id: int | None) -> Person | None:
         """Return the sender of the message in this inbox row; None without an id."""
-        if inbox_id is None:
-            return None
-        return Person.sender_of(self.read(inbox_id))
+        return Person.sender_of(self.read(inbox_id)) if inbox_id is not None else None
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the inbox id of the first ``/new`` after this row in its channel and thread, or None.
@@ -309,29 +331,3 @@ class Inbox(Repository):
     def _period_values(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
         person = {"platform": message.address.platform, "user_id": message.user_id}
         return {**person, "since": self._now - within, "now": self._now}
-
-
-class IgnoredMessages(Repository):
-    """Queries for the counts of ignored messages (which have no inbox row), by channel and reason."""
-
-    _ADD = insert(IgnoredLines)
-    _COUNT = _ADD.on_conflict_do_update(
-        index_elements=[*CHANNEL_KEY, "reason"],
-        set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
-    )
-
-    def add(self, address: Address, reason: str, count: int = 1) -> None:
-        """Add ``count`` ignored messages to the counter of their channel and reason."""
-        channel = address.model_dump(include=set(CHANNEL_KEY))
-        self._run(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
-
-    def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
-        """Return counts of ignored messages by channel and reason, the largest first."""
-        place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
-        page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
-        return self._all(page.limit(limit).offset(offset))
-
-    def by_reason(self) -> Mapping[str, int]:
-        """Return the number of ignored messages for each reason."""
-        sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
-        return {reason: int(count) for reason, count in self._run(sums)}

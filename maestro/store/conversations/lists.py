@@ -83,8 +83,8 @@ class ConversationLists(Repository):
             conversation,
             agent=agent.slug,
             cost_usd=self._costs([conversation_id]).get(conversation_id),
-            archived_count=self._count(ArchivedMessage.conversation_id, conversation_id),
-            facts_learned=self._count(MemoryFact.source_conversation_id, conversation_id),
+            archived_count=self._count(ArchivedMessage.conversation_id == conversation_id),
+            facts_learned=self._count(MemoryFact.source_conversation_id == conversation_id),
             open_jobs=tuple(self._all(open_jobs.order_by(col(Job.created_at)))),
             compactions=tuple(map(CompactionView.model_validate, self._all(compactions.order_by(col(Compaction.id))))),
         )
@@ -207,9 +207,6 @@ class ConversationLists(Repository):
             AuthoredMessage(message, user if message.role is Role.USER else agent, archived=table is ArchivedMessage)
             for message, agent, user in rows
         ]
-
-    def _count(self, column: Any, conversation_id: int) -> int:
-        return int(self._run(select(func.count()).where(column == conversation_id)).scalar_one())
 
 
 def _message_id(spoken: AuthoredMessage) -> int:

@@ -26,7 +26,8 @@ from maestro.domain.errors import Undelivered
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.messages import Address, InboxRow, Receipt, ReceiptReport, ReceiptState
-from maestro.store.engine.repository import Repository, with_values
+from maestro.store.deliveries.drafts import Drafts
+from maestro.store.engine.repository import LazyRepository, Repository, with_values
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
 from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
@@ -63,11 +64,116 @@ class DeliveryStart:
     draft: bool
     files: bool
     asked: str
-    has_lane: bool
+    has_lane: bool = False
+
+
+class JobFiles(Repository):
+    """Queries for the files that jobs send to users."""
+
+    _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
+    _OF_JOB = PreparedStatement(
+        select(JobFile)
+        .where(col(JobFile.job_id) == bindparam("of_job"))
+        .order_by(col(JobFile.number), col(JobFile.place), col(JobFile.id))
+    )
+
+    def add(self, file: JobFile) -> None:
+        """Add a file of a job, unless the job already has the same file under the same name."""
+        self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
+
+    def of_job(self, job_id: str) -> Sequence[JobFile]:
+        """Return the files of a job as values, in the order in which the model requested them."""
+        return self._read_all(self._OF_JOB, JobFile, of_job=job_id)
+
+
+class DeliveryReports(Repository):
+    """Queries that apply the reports of platforms to chunks and their jobs."""
+
+    _also_changes = ("Jobs",)
+
+    def apply(self, address: Address, key: str, report: ReceiptReport) -> bool:
+        """Store a platform's report about a message; return false if the message belongs to another account.
+
+        A report may come before the receipt, and then also serves as the receipt; a report about an unconfirmed chunk
+        settles whether it was sent. A message that was accepted but not delivered fails, and so does its job if it was
+        completed: an operator can resume the job, which sends the message again.
+        """
+        row = self._find(address, key)
+        if row is None:
+            return False
+        if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
+            return True
+        arrived = row.standing in (ReceiptState.DELIVERED, ReceiptState.READ)
+        undelivered = report.standing is ReceiptState.FAILED and not arrived
+        settled = row.state in CLOSED
+        reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
+        self._update(
+            Delivery,
+            row.id,
+            standing=report.standing,
+            platform_message_id=report.platform_message_id or row.platform_message_id,
+            error=report.error if undelivered else row.error,
+            state=reached if settled else row.state,
+            sent_at=row.sent_at or (self._now if settled else None),
+            tried_at=None if settled else row.tried_at,
+        )
+        if undelivered and settled and row.purpose is DeliveryPurpose.ANSWER:
+            self._fail_job(row.job_id, report.error)
+        return True
+
+    def receipt(self, address: Address, key: str) -> Receipt | None:
+        """Return the receipt of a message, or None until the platform has sent one."""
+        row = self._find(address, key)
+        return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
+
+    def button_value(self, address: Address, key: str, number: int) -> str | None:
+        """Return the value of a message's button by its number, or None if the message has no such button."""
+        row = self._find(address, key)
+        choices = row.choices if row is not None else ()
+        return choices[number].value if 0 <= number < len(choices) else None
+
+    def has_held_chunk(self, job_id: str) -> bool:
+        """Return whether a chunk of a job's answer is withheld because the platform may already have it."""
+        held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
+        return self._any(held)
+
+    def release(self, job_id: str) -> None:
+        """Let the withheld chunks of a resumed job be sent, marked as possible duplicates."""
+        held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
+        again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
+        self._run(update(Delivery).where(*held).values(**again))
+        self._fail_sending_step(job_id, HELD)
+
+    def _find(self, address: Address, key: str) -> Delivery | None:
+        """Return the newest chunk with a key, reloaded from the database; None for an invalid key.
+
+        Keys need a check, because users can make a platform return any text as the key of a button.
+        """
+        if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
+            return None
+        of_account = (Delivery.platform == address.platform, Delivery.account == address.account)
+        query = select(Delivery).where(Delivery.key == key, *of_account).order_by(col(Delivery.id).desc()).limit(1)
+        return self._session.exec(query, execution_options={"populate_existing": True}).first()
+
+    def _fail_job(self, job_id: str, why: str) -> None:
+        """Turn a completed job into one that failed at its last step, which sent the answer."""
+        completed = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
+        if self._run(completed.values(status=JobStatus.FAILED, error=why)).rowcount:
+            self._fail_sending_step(job_id, why)
+
+    def _fail_sending_step(self, job_id: str, why: str) -> None:
+        """Turn the completed step that sent an answer into a failed step."""
+        sent = (col(JobStep.job_id) == job_id, col(JobStep.step) == StepKind.DELIVER)
+        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
+        self._run(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))
 
 
 class Deliveries(Repository):
     """Queries for the chunks of outgoing messages, and for outbound lanes."""
+
+    files = LazyRepository(JobFiles)
+    drafts = LazyRepository(Drafts)
+    reports = LazyRepository(DeliveryReports)
 
     _FURTHER = aliased(Delivery)
     _MORE = (
@@ -90,11 +196,14 @@ class Deliveries(Repository):
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
         # The messages of jobs that were merged into this job count too: their rows name this job in ``job_id``.
-        select(InboxRow.message_id)
-        .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
-        .order_by(col(InboxRow.id).desc())
-        .limit(1)
-        .scalar_subquery(),
+        func.coalesce(
+            select(InboxRow.message_id)
+            .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
+            .order_by(col(InboxRow.id).desc())
+            .limit(1)
+            .scalar_subquery(),
+            "",
+        ),
     )
     _READ_START = PreparedStatement(columns(*_START))
     # This update changes nothing, but without an update SQLite would return no row for a held lane. The subqueries
@@ -102,7 +211,7 @@ class Deliveries(Repository):
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
-        .returning(*_START, col(OutboundLane.job_id))
+        .returning(*_START, col(OutboundLane.job_id) == bindparam("of_job"))
     )
     _HOLDER = PreparedStatement(select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane")))
     _LEAVE = PreparedStatement(delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job")))
@@ -143,14 +252,14 @@ class Deliveries(Repository):
     def begin(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Claim the outbound lane of a job's channel if it is free, and return how the delivery begins."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
-        ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
-        return _delivery_start(purpose, start, has_lane=holder == job.id)
+        (start,) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
+        return DeliveryStart(purpose, *start)
 
     def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Return how the delivery of a job's message begins, without claiming the outbound lane."""
         row = self._row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
-        return _delivery_start(purpose, row)
+        return DeliveryStart(purpose, *row)
 
     def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
@@ -195,26 +304,22 @@ class Deliveries(Repository):
 
         If the platform has reported an error for the message meanwhile, that error is more exact and stays.
         """
-        unsent = (
-            {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
-        )
+        unsent = {"state": DeliveryState.PENDING, "tried_at": None}
         reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
-        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
+        state = unsent if surely_unsent else {"state": DeliveryState.SENDING}
+        self._update(Delivery, delivery_id, **state, error=reason)
 
     def mark_unconfirmed(self, delivery_id: int) -> None:
         """Mark a chunk as unconfirmed: it is not sent again, because the platform may have received it."""
-        doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
-        self._run(doubt)
+        self._update(Delivery, delivery_id, state=DeliveryState.UNCONFIRMED)
 
     def detach_draft(self, delivery_id: int) -> None:
         """Make a chunk a separate message, because the draft that it should replace can no longer be edited."""
-        new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
-        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
+        self._update(Delivery, delivery_id, edits="", state=DeliveryState.PENDING, tried_at=None)
 
     def count_repeat(self, delivery_id: int, times: int = 1) -> None:
         """Count a repeated send of a chunk that the platform may already have received; -1 undoes the count."""
-        again = update(Delivery).where(col(Delivery.id) == delivery_id)
-        self._run(again.values(repeats=col(Delivery.repeats) + times))
+        self._update(Delivery, delivery_id, repeats=col(Delivery.repeats) + times)
 
     def lane_holder(self, lane: str) -> str | None:
         """Return the id of the job that holds an outbound lane, or None if the lane is free."""
@@ -274,111 +379,3 @@ def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:
     own = job.inbox_id
     host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
     return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
-
-
-def _delivery_start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
-    closed, chunks, draft, files, asked = row
-    return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
-
-
-class JobFiles(Repository):
-    """Queries for the files that jobs send to users."""
-
-    _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
-    _OF_JOB = PreparedStatement(
-        select(JobFile)
-        .where(col(JobFile.job_id) == bindparam("of_job"))
-        .order_by(col(JobFile.number), col(JobFile.place), col(JobFile.id))
-    )
-
-    def add(self, file: JobFile) -> None:
-        """Add a file of a job, unless the job already has the same file under the same name."""
-        self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
-
-    def of_job(self, job_id: str) -> Sequence[JobFile]:
-        """Return the files of a job as values, in the order in which the model requested them."""
-        return self._read_all(self._OF_JOB, JobFile, of_job=job_id)
-
-
-class DeliveryReports(Repository):
-    """Queries that apply the reports of platforms to chunks and their jobs."""
-
-    _also_changes = ("Jobs",)
-
-    def apply(self, address: Address, key: str, report: ReceiptReport) -> bool:
-        """Store a platform's report about a message; return false if the message belongs to another account.
-
-        A report may come before the receipt, and then also serves as the receipt; a report about an unconfirmed chunk
-        settles whether it was sent. A message that was accepted but not delivered fails, and so does its job if it was
-        completed: an operator can resume the job, which sends the message again.
-        """
-        row = self._find(address, key)
-        if row is None:
-            return False
-        if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
-            return True
-        arrived = row.standing in (ReceiptState.DELIVERED, ReceiptState.READ)
-        undelivered = report.standing is ReceiptState.FAILED and not arrived
-        settled = row.state in CLOSED
-        reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
-        self._run(
-            update(Delivery)
-            .where(col(Delivery.id) == row.id)
-            .values(
-                standing=report.standing,
-                platform_message_id=report.platform_message_id or row.platform_message_id,
-                error=report.error if undelivered else row.error,
-                state=reached if settled else row.state,
-                sent_at=row.sent_at or (self._now if settled else None),
-                tried_at=None if settled else row.tried_at,
-            )
-        )
-        if undelivered and settled and row.purpose is DeliveryPurpose.ANSWER:
-            self._fail_job(row.job_id, report.error)
-        return True
-
-    def receipt(self, address: Address, key: str) -> Receipt | None:
-        """Return the receipt of a message, or None until the platform has sent one."""
-        row = self._find(address, key)
-        return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
-
-    def button_value(self, address: Address, key: str, number: int) -> str | None:
-        """Return the value of a message's button by its number, or None if the message has no such button."""
-        row = self._find(address, key)
-        choices = row.choices if row is not None else ()
-        return choices[number].value if 0 <= number < len(choices) else None
-
-    def has_held_chunk(self, job_id: str) -> bool:
-        """Return whether a chunk of a job's answer is withheld because the platform may already have it."""
-        held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
-        return self._any(held)
-
-    def release(self, job_id: str) -> None:
-        """Let the withheld chunks of a resumed job be sent, marked as possible duplicates."""
-        held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
-        again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
-        self._run(update(Delivery).where(*held).values(**again))
-        self._fail_sending_step(job_id, HELD)
-
-    def _find(self, address: Address, key: str) -> Delivery | None:
-        """Return the newest chunk with a key, reloaded from the database; None for an invalid key.
-
-        Keys need a check, because users can make a platform return any text as the key of a button.
-        """
-        if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
-            return None
-        of_account = (Delivery.platform == address.platform, Delivery.account == address.account)
-        query = select(Delivery).where(Delivery.key == key, *of_account).order_by(col(Delivery.id).desc()).limit(1)
-        return self._session.exec(query, execution_options={"populate_existing": True}).first()
-
-    def _fail_job(self, job_id: str, why: str) -> None:
-        """Turn a completed job into one that failed at its last step, which sent the answer."""
-        completed = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
-        if self._run(completed.values(status=JobStatus.FAILED, error=why)).rowcount:
-            self._fail_sending_step(job_id, why)
-
-    def _fail_sending_step(self, job_id: str, why: str) -> None:
-        """Turn the completed step that sent an answer into a failed step."""
-        sent = (col(JobStep.job_id) == job_id, col(JobStep.step) == StepKind.DELIVER)
-        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
-        self._run(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))

@@ -33,7 +33,6 @@ class AddressedDraft:
 class Drafts(Repository):
     """Queries for drafts; a draft exists only if its account can stream answers."""
 
-    _FIND = PreparedStatement(select(Draft).where(col(Draft.job_id) == bindparam("of_job")))
     _INTERVAL = PreparedStatement(
         select(ConnectorStatus.edit_interval).where(
             ConnectorStatus.platform == bindparam("platform"), ConnectorStatus.account == bindparam("account")
@@ -79,7 +78,7 @@ class Drafts(Repository):
     @read_once
     def find(self, job_id: str) -> Draft | None:
         """Return the draft of a job as a value, or None if the job has none."""
-        return self._read(self._FIND, Draft, of_job=job_id)
+        return self._read_by(Draft, job_id=job_id)
 
     def edit_interval(self, place: Place) -> float:
         """Return the least number of seconds between two edits of a message of an account; 0 means no streaming."""

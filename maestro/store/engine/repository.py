@@ -4,20 +4,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Connection, CursorResult, Executable, func, inspect, select, update
 from sqlmodel import Session, SQLModel
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.columns import RowVersions
 from maestro.domain.errors import NotFound
 from maestro.store.engine.database import driver_of
-from maestro.store.engine.statements import PreparedStatement, row_insert
+from maestro.store.engine.statements import PreparedStatement, row_insert, row_select
 
 Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
 Found = TypeVar("Found")
+Kind = TypeVar("Kind")
 
 STAMPED = frozenset(RowVersions._fields)
 """The tables whose rows are cached across transactions, by version."""
@@ -139,6 +140,22 @@ def required(found: Found | None, missing: str) -> Found:
     return found
 
 
+class LazyRepository(Generic[Kind]):
+    """A descriptor that creates a repository at its first use, without the lock of a ``cached_property``."""
+
+    def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, holder: Any, owner: type[Any]) -> Kind:
+        # The repository is stored in the instance's ``__dict__``, so that the next access does not call ``__get__``.
+        made: Kind = self._kind(holder._link, holder._now)
+        holder.__dict__[self._name] = made
+        return made
+
+
 class Repository:
     """The queries about one kind of row, within one transaction.
 
@@ -248,6 +265,18 @@ class Repository:
     def _read_all(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
         """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
         return [prepared.made(model, row) for row in self._rows(prepared, **values)]
+
+    def _read_by(self, model: type[Row], **key: object) -> Row | None:
+        """Return the first row with these values in its columns as a value, as ``_read`` does, or None."""
+        return self._read(row_select(model, *key), model, **key)
+
+    def _count(self, *conditions: Any) -> int:
+        """Count the rows that meet these conditions."""
+        return self._session.scalars(select(func.count()).where(*conditions)).one()
+
+    def _update(self, model: type[SQLModel], row_id: int | str | None, **values: object) -> None:
+        """Update columns of the row with this id."""
+        self._run(update(model).where(inspect(model).columns["id"] == row_id).values(**values))
 
     def _save(self, row: Row, *others: SQLModel) -> Row:
         """Write objects that are new or were changed, and return the first."""

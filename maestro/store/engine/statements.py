@@ -33,6 +33,7 @@ __all__ = [
     "json_list",
     "one_of",
     "row_insert",
+    "row_select",
     "row_update",
     "same",
 ]
@@ -178,6 +179,12 @@ def greatest(first: Any, second: Any) -> ColumnElement[Any]:
 def row_insert(table: type[SQLModel]) -> PreparedStatement:
     """Return the statement that adds a row, with parameters named like the columns."""
     return PreparedStatement(insert(table))
+
+
+@cache
+def row_select(table: type[SQLModel], *names: str) -> PreparedStatement:
+    """Return the statement that reads the rows with given values in columns; parameters are named like the columns."""
+    return PreparedStatement(select(table).where(same(table, *names)))
 
 
 @cache

@@ -16,7 +16,7 @@ from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.messages import InboxRow
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 from maestro.store.jobs.delegations import Delegations
@@ -150,6 +150,7 @@ def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
 class BatchCandidates(Repository):
     """Queries for the jobs that a batch may replay, read a thousand at a time."""
 
+    _delegations = LazyRepository(Delegations)
     _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
     _ANSWERED_BY = PreparedStatement(
@@ -253,10 +254,6 @@ class BatchCandidates(Repository):
 
     def _read_job_rows(self, ids: Sequence[str]) -> list[Job]:
         return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
-
-    @property
-    def _delegations(self) -> Delegations:
-        return Delegations(self._link, self._now)
 
     def _rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         return self._rows(prepared, ids=json.dumps(ids))

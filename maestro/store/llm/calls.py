@@ -14,7 +14,7 @@ from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
-from maestro.store.engine.repository import Repository, read_once, required
+from maestro.store.engine.repository import LazyRepository, Repository, read_once, required
 from maestro.store.engine.statements import PreparedStatement, in_list, json_list
 from maestro.store.jobs.related import ModelCallers
 from maestro.store.jobs.steps import StepRecords, recorded_attempt
@@ -40,6 +40,8 @@ class Calls(Repository):
     However an attempt ends, its row, its usage row, the budgets and its account record its cost together and exactly
     once, even when it ends after another attempt had considered it dead.
     """
+
+    _budgets = LazyRepository(Budgets)
 
     _OF_KEY = (
         col(LLMCall.job_id) == bindparam("of_job"),
@@ -212,10 +214,6 @@ class Calls(Repository):
     def of_job(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the calls of a job, in their order."""
         return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
-
-    @property
-    def _budgets(self) -> Budgets:
-        return Budgets(self._link, self._now)
 
     def _end_unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
         """End an attempt without an answer, and count its cost.

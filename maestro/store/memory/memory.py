@@ -125,7 +125,7 @@ class States(Repository):
         if not value:
             self.forget_state(agent_id, key, place)
             return ""
-        if state is None and self._count(agent_id, place) >= MAX_STATES:
+        if state is None and self._count(*_scope_condition(agent_id, place)) >= MAX_STATES:
             return f"{MAX_STATES} keys are kept already; forget one first"
         state = state or MemoryState(agent_id=agent_id, place=place, key=key, value="", updated_at=self._now)
         state.value, state.updated_at = value, self._now
@@ -140,9 +140,6 @@ class States(Repository):
     def forget_states(self, agent_id: int) -> None:
         """Delete all states of an agent."""
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
-
-    def _count(self, agent_id: int, place: str) -> int:
-        return self._session.exec(select(func.count()).where(*_scope_condition(agent_id, place))).one()
 
 
 def _scope_condition(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:

@@ -16,67 +16,14 @@ from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.messages import Address
 from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.store.engine.repository import Repository, required
+from maestro.store.agents.agents import Channels
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.users.audit import Audit
 
 WEB = "web"
 
 POSTING = (Heartbeat, Cron, Webhook)
 """The tables of schedules and webhooks, whose jobs post to a channel."""
-
-
-class Bots(Repository):
-    """Queries for accounts on platforms, except the web connector, whose row only names its agent."""
-
-    def all(self) -> Sequence[BotInstance]:
-        """Return all accounts by platform and account name."""
-        order = (col(BotInstance.platform), col(BotInstance.account))
-        return self._all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
-
-    def find(self, platform: str, account: str) -> BotInstance | None:
-        """Return the account with this name on a platform, or None if there is none."""
-        return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
-
-    def get(self, platform: str, account: str) -> BotInstance:
-        """Return the account with this name on a platform; raises ``NotFound``."""
-        return required(self.find(platform, account), f"there is no connector {platform}/{account}")
-
-    def add(self, bot: BotInstance, actor: str) -> BotInstance:
-        """Add an account; raises ``Conflict`` when its name is in use on the platform."""
-        if self.find(bot.platform, bot.account) is not None:
-            raise Conflict(f"there is a connector {bot.name} already; change it, or choose another account name")
-        return self.put(bot, actor, "connector.add")
-
-    def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
-        """Store the current values of an account, with an audit entry for ``action``."""
-        bot.changed_at = self._now
-        self._save(bot)
-        Audit(self._link, self._now).add(actor, action, bot.name)
-        return bot
-
-    def remove(self, bot: BotInstance, actor: str) -> None:
-        """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
-        if bot.configured:
-            raise Conflict(f"connector {bot.name} is set by the configuration; remove it there, or disable it")
-        self._remove(bot)
-        Audit(self._link, self._now).add(actor, "connector.remove", bot.name)
-
-    def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Store the accounts that the configuration names, with their agents; delete those it no longer names.
-
-        An account of the same name that was added by the API becomes a configured one, and its stored secrets are
-        deleted.
-        """
-        for bot in self.all():
-            if bot.configured and (bot.platform, bot.account) not in named:
-                self._session.delete(bot)
-        for (platform, account), agent_id in named.items():
-            bot = self.find(platform, account) or BotInstance(platform=platform, account=account)
-            if not bot.configured or bot.agent_id != agent_id:
-                bot.secrets, bot.endings, bot.options = "{}", "{}", "{}"
-                bot.agent_id, bot.configured, bot.changed_at = agent_id, True, self._now
-                self._session.add(bot)
-        self._session.flush()
 
 
 def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
@@ -113,37 +60,86 @@ class ChannelMoves(Repository):
         self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
         self._session.flush()
         self._run(delete(DisabledChannel).where(*self._channel_filter(DisabledChannel, place)))
-        self._move_bindings(place, to)
+        new_place = place.model_copy(update={"channel": to})
+        is_bound = self._any(select(AgentChannel.id).where(*self._channel_filter(AgentChannel, new_place)))
         self._move_conversations(place, to)
-        for table in POSTING:
+        for table in POSTING if is_bound else (AgentChannel, *POSTING):
             self._run(update(table).where(*self._channel_filter(table, place)).values(channel=to))
         Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
         return True
-
-    def _move_bindings(self, place: Address, to: str) -> None:
-        taken = select(AgentChannel.id).where(
-            *self._channel_filter(AgentChannel, place.model_copy(update={"channel": to}))
-        )
-        if not self._any(taken):
-            self._run(update(AgentChannel).where(*self._channel_filter(AgentChannel, place)).values(channel=to))
 
     def _move_conversations(self, place: Address, to: str) -> None:
         """Move conversations with their facts, and close those for which the new channel already has one."""
         for row in self._all(select(Conversation).where(*self._channel_filter(Conversation, place))):
             key = row.key_for_channel(to)
-            if row.status is ConversationStatus.ACTIVE and self._has_active_conversation(key):
+            active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
+            if row.status is ConversationStatus.ACTIVE and self._any(active.where(Conversation.key == key)):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):
                 self._run(update(table).where(col(table.place) == row.key).values(place=key))
             row.channel, row.key = to, key
             self._save(row)
 
-    def _has_active_conversation(self, key: str) -> bool:
-        active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
-        return self._any(active.where(Conversation.key == key))
-
     def _account_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (col(table.platform) == place.platform, col(table.account) == place.account)
 
     def _channel_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (*self._account_filter(table, place), col(table.channel) == place.channel)
+
+
+class Bots(Repository):
+    """Queries for accounts on platforms, except the web connector, whose row only names its agent."""
+
+    channels = LazyRepository(Channels)
+    moves = LazyRepository(ChannelMoves)
+    _audit = LazyRepository(Audit)
+
+    def all(self) -> Sequence[BotInstance]:
+        """Return all accounts by platform and account name."""
+        order = (col(BotInstance.platform), col(BotInstance.account))
+        return self._all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
+
+    def find(self, platform: str, account: str) -> BotInstance | None:
+        """Return the account with this name on a platform, or None if there is none."""
+        return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
+
+    def get(self, platform: str, account: str) -> BotInstance:
+        """Return the account with this name on a platform; raises ``NotFound``."""
+        return required(self.find(platform, account), f"there is no connector {platform}/{account}")
+
+    def add(self, bot: BotInstance, actor: str) -> BotInstance:
+        """Add an account; raises ``Conflict`` when its name is in use on the platform."""
+        if self.find(bot.platform, bot.account) is not None:
+            raise Conflict(f"there is a connector {bot.name} already; change it, or choose another account name")
+        return self.put(bot, actor, "connector.add")
+
+    def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
+        """Store the current values of an account, with an audit entry for ``action``."""
+        bot.changed_at = self._now
+        self._save(bot)
+        self._audit.add(actor, action, bot.name)
+        return bot
+
+    def remove(self, bot: BotInstance, actor: str) -> None:
+        """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
+        if bot.configured:
+            raise Conflict(f"connector {bot.name} is set by the configuration; remove it there, or disable it")
+        self._remove(bot)
+        self._audit.add(actor, "connector.remove", bot.name)
+
+    def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
+        """Store the accounts that the configuration names, with their agents; delete those it no longer names.
+
+        An account of the same name that was added by the API becomes a configured one, and its stored secrets are
+        deleted.
+        """
+        for bot in self.all():
+            if bot.configured and (bot.platform, bot.account) not in named:
+                self._session.delete(bot)
+        for (platform, account), agent_id in named.items():
+            bot = self.find(platform, account) or BotInstance(platform=platform, account=account)
+            if not bot.configured or bot.agent_id != agent_id:
+                bot.secrets, bot.endings, bot.options = "{}", "{}", "{}"
+                bot.agent_id, bot.configured, bot.changed_at = agent_id, True, self._now
+                self._session.add(bot)
+        self._session.flush()

@@ -26,8 +26,9 @@ from maestro.domain.people.people import (
     WebTicket,
     normalize_code,
 )
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, required
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same
+from maestro.store.users.clients import PayingClients
 
 WRONG_CODE = "pairing.wrong_code"
 
@@ -186,8 +187,26 @@ def _code_digest(code: str) -> str:
     return hashlib.sha256(normalize_code(code).encode()).hexdigest()
 
 
+class EndedLogins(Repository):
+    """Queries for logins that ended before their expiry; a valid login has no row."""
+
+    def end(self, login: str, expires_at: datetime) -> None:
+        """Record that a login has ended, and delete expired records; a repeated call has no effect."""
+        self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
+        self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
+
+    def ended(self, login: str) -> bool:
+        """Return whether a login has ended before its expiry."""
+        return self._first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None
+
+
 class WebUsers(Repository):
     """Queries for tickets, channels and uploads of web users, and for states of connectors."""
+
+    owners = LazyRepository(Owners)
+    pairings = LazyRepository(Pairings)
+    logins = LazyRepository(EndedLogins)
+    clients = LazyRepository(PayingClients)
 
     _STATUS = insert(ConnectorStatus)
     _EVENT = PreparedStatement(
@@ -268,16 +287,3 @@ def _starting_status(platform: str, account: str, now: datetime) -> ConnectorSta
 
 def _ticket_digest(ticket: str) -> str:
     return hashlib.sha256(ticket.encode()).hexdigest()
-
-
-class EndedLogins(Repository):
-    """Queries for logins that ended before their expiry; a valid login has no row."""
-
-    def end(self, login: str, expires_at: datetime) -> None:
-        """Record that a login has ended, and delete expired records; a repeated call has no effect."""
-        self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
-        self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
-
-    def ended(self, login: str) -> bool:
-        """Return whether a login has ended before its expiry."""
-        return self._first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None
