@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.texts import quoted
 
 HEAD_BYTES = 512
@@ -120,11 +119,6 @@ class MediaFile(SQLModel, table=True):
     def lacks_transcript(self) -> bool:
         """Whether the file is a recording that has not been transcribed."""
         return self.is_voice and self.transcript is None
-
-    @property
-    def image(self) -> ImageRef:
-        """The reference to the file as an image of a prompt."""
-        return ImageRef(digest=self.digest, content_type=self.content_type)
 
 
 def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int] = ()) -> str:

@@ -18,8 +18,7 @@ from maestro.llm.translation import KeyStatus, check_key
 from maestro.settings import Survey, load, survey_settings
 from maestro.settings.accounts import account_of
 from maestro.settings.addresses import endpoint_of
-from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
-from maestro.settings.loading import named_file
+from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, PROVIDER_VARIABLES, found_accounts, variable_of
 from temporal.namespace import prepare
 
 OLLAMA = "ollama"
@@ -160,7 +159,8 @@ def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
 
     Raises ``ConfigurationError`` if an existing file would be replaced, or is invalid, without ``--force``.
     """
-    file = named_file(request.file, environment)
+    # Unlike at a start, the named file need not exist.
+    file = request.file or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
     present = os.path.lexists(file)
     survey = survey_settings(file if present else None, environment, request.overrides)
     if survey.problems and present and request.force:

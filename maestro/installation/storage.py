@@ -86,7 +86,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     agent = tx.agents.by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
         return
-    new = read(NewAgent, {**settings.model_dump(by_alias=False), "name": settings.display_name})
+    new = read(NewAgent, {**settings.model_dump(by_alias=False), "name": settings.name or settings.slug})
     if agent is None:
         agent = tx.agents.create(new, CONFIGURATION)
     else:

@@ -1,12 +1,9 @@
 """The addresses of one configuration: Temporal, its Web UI, the dashboard, and the limits of ports."""
 
-from maestro.domain.network import TrustedProxies
+from maestro.domain.network import WILDCARDS, TrustedProxies
 from maestro.serving import ConnectionLimits
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
-
-WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - only compared, never bound
-"""Addresses that a server can bind and a browser cannot open."""
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
@@ -35,7 +32,7 @@ def dashboard_url(settings: Settings) -> str:
     if not webui.enabled:
         return ""
     host = f"[{webui.host}]" if ":" in webui.host else webui.host
-    local = f"http://{'localhost' if webui.host in WILDCARD_ADDRESSES else host}:{webui.port}"
+    local = f"http://{'localhost' if webui.host in WILDCARDS else host}:{webui.port}"
     return webui.public_url.rstrip("/") or local
 
 

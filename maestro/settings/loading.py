@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, env_texts, find_file, read_file, unknown_variables
+from maestro.settings.environment import env_texts, find_file, read_file, unknown_variables
 from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
 from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key_problem
@@ -217,11 +217,6 @@ class Survey:
     problems: tuple[str, ...]
     file: Path | None
     written: Mapping[str, object]
-
-
-def named_file(option: Path | None, environment: Mapping[str, str]) -> Path:
-    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; the file need not exist."""
-    return option or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
 
 
 def survey_settings(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:

@@ -177,7 +177,7 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
     turn = ComposedTurn(
         role=Role.USER if author else role,
         content=text,
-        images=tuple([file.image for file in pictures]) if pictures else (),
+        images=tuple([ImageRef(digest=file.digest, content_type=file.content_type) for file in pictures]),
         message_id=message_id,
     )
     return RenderedEntry(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))

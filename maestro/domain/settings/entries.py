@@ -68,11 +68,6 @@ class AgentSettings(Section):
         None, "US dollars that the agent may spend a day, 0 for no limit; not set: `budgets.agentDayUsd`"
     )
 
-    @property
-    def display_name(self) -> str:
-        """The name that users see: ``name``, else the slug."""
-        return self.name or self.slug
-
 
 class ChannelSettings(Section):
     """One channel that is bound to an agent."""

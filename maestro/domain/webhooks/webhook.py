@@ -263,10 +263,6 @@ class WebhookChange(View):
     per_minute: PerMinute | None = None
     enabled: bool | None = None
 
-    def fields(self) -> dict[str, object]:
-        """Return the changed values by column name; for the agent, its slug."""
-        return self.model_dump(by_alias=False, exclude_none=True)
-
 
 class SecretRotation(View):
     """The next secret of a webhook, as in ``NewWebhook``; without one, a secret is generated."""

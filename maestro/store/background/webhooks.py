@@ -84,7 +84,7 @@ class WebhookEndpoints(Repository):
 
     def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
         """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
-        values = change.fields()
+        values = change.model_dump(by_alias=False, exclude_none=True)
         if "agent" in values:
             values["agent_id"] = self._agents.unarchived(str(values.pop("agent"))).id
         if values.get("name") == "":
