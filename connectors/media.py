@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from connectors.options import Options
 from maestro.domain.messages import OutgoingMessage
-from maestro.fetch import FetchAccess, FetchFailed, FetchHead, FetchLimits, FetchRefused, download
+from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, download
 
 HTTPS = frozenset({443})
 
@@ -39,14 +39,14 @@ class MediaDownloads:
             most = f"the limit is {self._limits.max_bytes:,} (maxMediaBytes)"
             raise PermanentFetch(f"the file has {size:,} bytes; {most}")
 
-    async def fetch(self, url: str, path: Path) -> FetchHead:
+    async def fetch(self, url: str, path: Path) -> Fetched:
         """Download a file to ``path``; raises a ``FetchFailure``."""
         head = await self.ask(url, path)
         if head.status != HTTPStatus.OK:
             raise self.failure_of(head.status)
         return head
 
-    async def ask(self, url: str, path: Path) -> FetchHead:
+    async def ask(self, url: str, path: Path) -> Fetched:
         """Download the content of an address and return the HTTP status; raises a ``FetchFailure``."""
         try:
             return await download(url, path, self._limits, self._access)

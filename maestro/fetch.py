@@ -10,7 +10,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpcore
@@ -76,19 +76,16 @@ class FetchAccess:
 
 
 @dataclass(frozen=True)
-class FetchHead:
-    """The head of a response: ``url`` is the address after redirects, ``content_type`` the header as sent."""
+class Fetched:
+    """A response: ``url`` is the address after redirects, ``content_type`` the header as sent.
+
+    ``body`` is decompressed; it is empty where it was written to a file.
+    """
 
     status: int
     content_type: str
     url: str
     cut: bool = False
-
-
-@dataclass(frozen=True)
-class Fetched(FetchHead):
-    """A response with its decompressed body."""
-
     body: bytes = field(default=b"", repr=False)
 
 
@@ -117,12 +114,12 @@ async def fetch(
         body.extend(chunk)
 
     head = await _request(url, append, limits, access, network)
-    return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
+    return replace(head, body=bytes(body))
 
 
 async def download(
     url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
-) -> FetchHead:
+) -> Fetched:
     """Write the body of a response, whatever its status, into a new file; a failure leaves the received part there."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
@@ -133,7 +130,7 @@ async def download(
 
 async def _request(
     url: str, write: _Write, limits: FetchLimits, access: FetchAccess | None, network: Network | None
-) -> FetchHead:
+) -> Fetched:
     access, network = access or FetchAccess(), network or Network()
     first = target = _checked_url(url, access)
     try:
@@ -144,7 +141,7 @@ async def _request(
                     location = _header_value(response, b"location") if response.status in _REDIRECTS else ""
                     if not location:
                         cut = await _read_body(response, write, limits)
-                        return FetchHead(response.status, _header_value(response, b"content-type"), str(target), cut)
+                        return Fetched(response.status, _header_value(response, b"content-type"), str(target), cut)
                 target = _checked_url(location, access, target)
     except TimeoutError:
         raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None

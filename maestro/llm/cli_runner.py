@@ -328,7 +328,9 @@ class CliRunner:
         program = shutil.which(CLAUDE, path=self.environment.get("PATH", ""))
         if program is None:
             raise _start_failure(site, "it is not on the PATH of Maestro")
-        folder = self._session_folder(request)
+        # Each conversation, or else each job, has a folder; so has each further purpose of its calls.
+        name, purpose = str(request.conversation_id or request.key.job_id), request.key.purpose
+        folder = self.sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         marker = folder / f".session-{hashlib.sha256(account.name.encode()).hexdigest()[:16]}"
         continues = marker.exists()
@@ -349,12 +351,6 @@ class CliRunner:
         text = "\n".join(line for line in lines if line and not _quotes_prompt(line, prompt))
         if text:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
-
-    def _session_folder(self, request: LLMRequest) -> Path:
-        """Return the session folder of the conversation, or of the job; each purpose has a folder of its own."""
-        name = str(request.conversation_id or request.key.job_id)
-        purpose = request.key.purpose
-        return self.sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
 
     def _command_environment(self, account: Account) -> dict[str, str]:
         environment = plain_environment(self.environment) | _QUIET

@@ -52,29 +52,21 @@ def page_text(html: str, url: str) -> str:
     """Return the text of a page at this address: its title first, and the target behind each link."""
     page = _PageText(url)
     page.read(html)
-    lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in page.text.splitlines())
+    lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in "".join(page.pieces).splitlines())
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    title = " ".join(page.title.split())
+    title = " ".join("".join(page.title).split())
     return f"{title}\n\n{text}" if title else text
 
 
 class _PageText:
     def __init__(self, url: str) -> None:
         self._url = url
-        self._title: list[str] = []
-        self._pieces: list[str] = []
+        self.title: list[str] = []
+        self.pieces: list[str] = []
         self._silent: list[str] = []
         self._in_title = False
         self._links: list[str] = []
         self._preformatted = 0
-
-    @property
-    def title(self) -> str:
-        return "".join(self._title)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
 
     def read(self, html: str) -> None:
         """Parse the page; called once."""
@@ -115,30 +107,30 @@ class _PageText:
             return
         text = unescape(data)
         if self._in_title:
-            self._title.append(text)
+            self.title.append(text)
         else:
-            self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
+            self.pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
 
     def _open_element(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in _HEADINGS:
-            self._pieces.append(f"\n\n{_HEADINGS[tag]}")
+            self.pieces.append(f"\n\n{_HEADINGS[tag]}")
         elif tag == "li":
-            self._pieces.append("\n- ")
+            self.pieces.append("\n- ")
         elif tag in ("td", "th"):
-            self._pieces.append(" | ")
+            self.pieces.append(" | ")
         elif tag == "br" or _BLOCK.fullmatch(tag):
-            self._pieces.append("\n" if tag in ("br", "tr") else "\n\n")
+            self.pieces.append("\n" if tag in ("br", "tr") else "\n\n")
         elif tag == "img" and attributes.get("alt"):
-            self._pieces.append(f"[image: {attributes['alt']}]")
+            self.pieces.append(f"[image: {attributes['alt']}]")
         elif tag == "a":
             self._links.append(self._link_target(attributes.get("href") or ""))
         self._preformatted += tag == "pre"
 
     def _close_element(self, tag: str) -> None:
         if tag in _HEADINGS or _BLOCK.fullmatch(tag):
-            self._pieces.append("\n\n" if tag != "tr" else "")
+            self.pieces.append("\n\n" if tag != "tr" else "")
         elif tag == "a" and self._links:
-            self._pieces.append(self._links.pop())
+            self.pieces.append(self._links.pop())
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
     def _link_target(self, href: str) -> str:
