@@ -7,7 +7,7 @@ from pathlib import Path
 
 from connectors.base import Connector, EditsMessages, FailureScope, PermanentSend, Renders
 from connectors.hub import SendAction, action_in_doubt, choose_action
-from connectors.splitting import MINIMUM, Measure, chunks, length
+from connectors.markdown import MINIMUM, Measure, chunks, length
 from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryPurpose, DeliveryState, JobFile, buttons_json
 from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background

@@ -26,7 +26,7 @@ from unittest import mock
 from maestro.cli.main import exit_process, run
 
 STAGES = {
-    "intake": ("connectors/web/", "maestro/intake/", "maestro/connector_runtime/context"),
+    "intake": ("connectors/web/", "maestro/intake/", "maestro/connector_runtime/host"),
     "dispatcher": ("temporal/dispatcher",),
     "journal": ("temporal/journal",),
     "route": ("activities/routing",),

@@ -1,27 +1,93 @@
-"""The shared base of the chat platforms' connectors: the run loop, message order, and the rate limit of sends."""
+"""The shared base of the chat connectors: run loop, message order, rate limit of sends, and file downloads."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import chain, repeat
+from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
+from pydantic import SecretStr
+from starlette.routing import BaseRoute
 
-from connectors.base import ConnectorContext, ConnectorState
-from connectors.capabilities import Capabilities
-from connectors.failures import AccountRefused, FailureScope, PermanentSend
-from connectors.options import Instance
+from connectors.base import Capabilities, ConnectorContext, ConnectorState
+from connectors.failures import (
+    AccountRefused,
+    FailureScope,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+)
+from connectors.options import Instance, Options
+from connectors.webhooks import WebhookEndpoint
 from maestro.domain.errors import InvalidMessage, MaestroError
-from maestro.domain.messages import AcceptedMessage, IncomingMessage
+from maestro.domain.messages import AcceptedMessage, ControlWord, IncomingMessage, OutgoingMessage
+from maestro.fetch import FetchAccess, FetchFailed, Fetched, FetchLimits, FetchRefused, download
 
 T = TypeVar("T")
 
 MAX_CHANNELS = 1_000
+BUTTON_EXPIRED = "This button has expired."
+BUTTON_OF_OTHERS = "Another user has to answer this."
+CONTROL_WORDS = {
+    ControlWord.STOP: "Stop what is being answered here",
+    ControlWord.STATUS: "Tell what is being worked on here",
+    ControlWord.NEW: "Begin a new conversation with the next message",
+}
+"""The descriptions of the control words, for platforms that list a bot's commands."""
 
 log = structlog.get_logger(__name__)
+
+
+async def read_content(message: OutgoingMessage) -> bytes:
+    """Return the content of the file that a message sends."""
+    return message.content.encode() if message.path is None else await asyncio.to_thread(message.path.read_bytes)
+
+
+class MediaDownloads:
+    """The file downloads of one account; the token ``bearer`` is sent only to the host of the file."""
+
+    def __init__(
+        self, platform: str, options: Options, hosts: frozenset[str], *, seconds: float = 120, bearer: str = ""
+    ) -> None:
+        self.own_hosts = frozenset(host.lower() for host in options.media_hosts)
+        self._platform = platform
+        self._limits = FetchLimits(options.max_media_bytes, seconds)
+        ports = frozenset[int]() if self.own_hosts else frozenset({443})
+        self._access = FetchAccess(
+            hosts=hosts | self.own_hosts, private_hosts=self.own_hosts, ports=ports, bearer=SecretStr(bearer)
+        )
+
+    def check_size(self, size: int) -> None:
+        """Raise ``PermanentFetch`` if the file size that the platform reports exceeds the limit."""
+        if size > self._limits.max_bytes:
+            most = f"the limit is {self._limits.max_bytes:,} (maxMediaBytes)"
+            raise PermanentFetch(f"the file has {size:,} bytes; {most}")
+
+    async def fetch(self, url: str, path: Path) -> Fetched:
+        """Download a file to ``path``; raises a ``FetchFailure``."""
+        head = await self.ask(url, path)
+        if head.status != HTTPStatus.OK:
+            is_temporary = (
+                head.status == HTTPStatus.TOO_MANY_REQUESTS or head.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            )
+            failure = RetryableFetch if is_temporary else PermanentFetch
+            raise failure(f"{self._platform}'s file server answered {head.status}")
+        return head
+
+    async def ask(self, url: str, path: Path) -> Fetched:
+        """Download the content of an address and return the HTTP status; raises a ``FetchFailure``."""
+        try:
+            return await download(url, path, self._limits, self._access)
+        except FetchRefused as refused:
+            raise PermanentFetch(f"the file may not be downloaded: {refused}") from None
+        except FetchFailed as failed:
+            raise RetryableFetch(str(failed)) from None
 
 
 class AccountConnector:
@@ -29,6 +95,7 @@ class AccountConnector:
 
     platform: str
     capabilities: Capabilities
+    _endpoint: WebhookEndpoint | None = None
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         self.account = instance.account
@@ -46,6 +113,10 @@ class AccountConnector:
         except AccountRefused as refused:
             await self._report(ConnectorState.FAILED, str(refused))
             raise
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes of the platform's requests; none if the connector receives its messages otherwise."""
+        return self._endpoint.routes() if self._endpoint is not None else ()
 
     async def _receive(self) -> None:
         """Receive for as long as the account is connected."""
@@ -115,6 +186,15 @@ async def run_together(*work: Coroutine[None, None, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class ButtonPress:
+    """A button press: the key of the button's message, the button's number, and the press as an incoming message."""
+
+    key: str
+    number: int
+    message: IncomingMessage
 
 
 class MessageIntake:

@@ -1,76 +1,29 @@
-"""The contract of a connector: its methods, its optional methods, and the context that Maestro gives it."""
+"""The contract of a connector: its methods, its capabilities, and the context that Maestro gives it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from starlette.routing import BaseRoute
 
-from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, PlatformTransport
-from connectors.failures import (
-    AccountRefused,
-    AmbiguousSend,
-    FailureScope,
-    FetchFailure,
-    NotDispatched,
-    PermanentFetch,
-    PermanentSend,
-    RetryableFetch,
-    RetryableSend,
-    SendFailure,
-    Unsettled,
-)
-from maestro.domain.messages import (
-    AcceptedMessage,
-    Address,
-    Attachment,
-    Button,
-    IncomingMessage,
-    OutgoingMessage,
-    Receipt,
-    ReceiptReport,
-    ReceiptState,
-)
-
-__all__ = [
-    "AccountRefused",
-    "AcknowledgesMessages",
-    "AmbiguousSend",
-    "Button",
-    "Capabilities",
-    "CatchesUp",
-    "Connector",
-    "ConnectorContext",
-    "ConnectorState",
-    "EditsMessages",
-    "FailureScope",
-    "FetchFailure",
-    "FetchesMedia",
-    "HasRoutes",
-    "Idempotency",
-    "Identity",
-    "IdentityRole",
-    "KnownChannel",
-    "LengthUnit",
-    "Markup",
-    "NotDispatched",
-    "OnAmbiguous",
-    "PermanentFetch",
-    "PermanentSend",
-    "PlatformTransport",
-    "ReceiptReport",
-    "ReceiptState",
-    "Reconciles",
-    "Renders",
-    "RetryableFetch",
-    "RetryableSend",
-    "SendFailure",
-    "Unsettled",
-    "Upload",
-]
+from connectors.failures import AccountRefused as AccountRefused
+from connectors.failures import AmbiguousSend as AmbiguousSend
+from connectors.failures import FailureScope as FailureScope
+from connectors.failures import FetchFailure as FetchFailure
+from connectors.failures import NotDispatched as NotDispatched
+from connectors.failures import PermanentFetch as PermanentFetch
+from connectors.failures import PermanentSend as PermanentSend
+from connectors.failures import RetryableFetch as RetryableFetch
+from connectors.failures import RetryableSend as RetryableSend
+from connectors.failures import SendFailure as SendFailure
+from connectors.failures import Unsettled as Unsettled
+from maestro.domain.messages import AcceptedMessage, Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.messages import Button as Button
+from maestro.domain.messages import ReceiptReport as ReceiptReport
+from maestro.domain.messages import ReceiptState as ReceiptState
 
 
 class IdentityRole(StrEnum):
@@ -122,6 +75,74 @@ class Upload:
     filename: str
     content_type: str
     size: int
+
+
+class LengthUnit(StrEnum):
+    """The unit in which a platform counts the length of a message."""
+
+    CODE_POINTS = "code points"
+    UTF16 = "utf-16 units"
+
+
+class Idempotency(StrEnum):
+    """How a repeated send is kept from appearing twice: by a key, by a search for the message, or not at all."""
+
+    NATIVE = "native"
+    RECONCILE = "reconcile"
+    NONE = "none"
+
+
+class OnAmbiguous(StrEnum):
+    """The rule for ambiguous sends, after which it is unknown whether the platform has the message.
+
+    ``RESEND`` sends the message again, so that it may appear twice; ``HOLD`` leaves the message to an operator.
+    ``AUTO`` resends answers to users and holds messages without a waiting user, for example a scheduled post.
+    """
+
+    AUTO = "auto"
+    RESEND = "resend"
+    HOLD = "hold"
+
+
+class Markup(StrEnum):
+    """The markup of a platform's messages: Markdown, a markup of its own, or plain text."""
+
+    MARKDOWN = "markdown"
+    OWN = "own"
+    PLAIN = "plain"
+
+
+class PlatformTransport(StrEnum):
+    """The way messages reach the connector; only webhooks need a public address."""
+
+    SOCKET = "socket"
+    POLLING = "polling"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The abilities of a platform; lengths in ``unit``, intervals in seconds.
+
+    ``native_window`` is how long the platform remembers the key of a message, None without limit. ``max_file_bytes`` is
+    the size of the largest file to send, 0 if the platform accepts none. ``catches_up`` tells whether messages missed
+    in an outage can be read later. ``on_ambiguous`` applies when neither a key nor a search settles an ambiguous send.
+    ``max_buttons`` is the most buttons of a message, 0 for none. ``edit_interval`` is the least time between two edits
+    while an answer streams, 0 without streaming.
+    """
+
+    max_length: int
+    unit: LengthUnit
+    typing_interval: float
+    idempotency: Idempotency
+    markup: Markup = Markup.MARKDOWN
+    transport: PlatformTransport = PlatformTransport.SOCKET
+    native_window: timedelta | None = None
+    max_file_bytes: int = 0
+    catches_up: bool = False
+    on_ambiguous: OnAmbiguous = OnAmbiguous.HOLD
+    max_buttons: int = 0
+    edit_interval: float = 0
 
 
 class ConnectorContext(Protocol):

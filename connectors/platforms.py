@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from connectors.base import Connector, ConnectorContext
 from connectors.options import Instance, Options
 from maestro.domain.errors import ConfigurationError
 
-__all__ = ["ENTRY_POINTS", "Instance", "Options", "Platform", "platform", "platforms"]
+if TYPE_CHECKING:
+    from connectors.base import Connector, ConnectorContext
 
 ENTRY_POINTS = "maestro.connectors"
 
@@ -31,7 +31,7 @@ class Platform:
     options: type[Options] = Options
     complete: Callable[[Instance], str | None] = field(default=lambda _: None)
 
-    def connect(self, instance: Instance, context: ConnectorContext) -> Connector:
+    def connect(self, instance: Instance, context: "ConnectorContext") -> "Connector":
         """Create the connector of an account; the first call imports the vendor's library, which is slow.
 
         Raises ``ConfigurationError`` when an option is missing or the library is not installed.

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
@@ -24,25 +25,25 @@ MAX_BODY = 1024 * 1024
 log = structlog.get_logger(__name__)
 
 
-async def read_body(request: Request) -> bytes | Response:
-    """Return the raw body, which the signature covers, or the response that rejects the request."""
-    too_large = PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+async def read_body(request: Request) -> bytes:
+    """Return the raw body, which the signature covers; raises ``HTTPException`` to reject the request."""
+    too_large = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too large")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_BODY:
-        return too_large
+        raise too_large
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                return too_large
+                raise too_large
     except ClientDisconnect:
-        return PlainTextResponse("the body is incomplete", HTTPStatus.BAD_REQUEST)
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the body is incomplete") from None
     return bytes(body)
 
 
-def parse_object(body: bytes) -> dict[str, Any] | Response:
-    """Return the JSON object of a body, or the response that rejects the body.
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body; raises ``HTTPException`` for any other body.
 
     Characters that the store rejects are replaced: otherwise the platform would repeat the request without end and
     block later requests.
@@ -50,9 +51,9 @@ def parse_object(body: bytes) -> dict[str, Any] | Response:
     try:
         payload = replace_unstorable(json.loads(body))
     except (ValueError, RecursionError):  # RecursionError: the JSON is nested thousands of levels deep
-        return PlainTextResponse("the body is not JSON", HTTPStatus.BAD_REQUEST)
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
     if not isinstance(payload, dict):
-        return PlainTextResponse("the body is not a JSON object", HTTPStatus.BAD_REQUEST)
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the body is not a JSON object")
     return payload
 
 
@@ -91,20 +92,21 @@ class WebhookEndpoint:
 
     async def receive(self, request: Request) -> Response:
         """Answer one request; the body is parsed only after the signature or secret was checked."""
-        body = await read_body(request)
-        if isinstance(body, Response):
-            return body
-        if not self.is_genuine(request.headers, body):
-            return PlainTextResponse(f"not signed by {self._platform}", HTTPStatus.UNAUTHORIZED)
-        return await self.answer(request, body)
+        try:
+            body = await read_body(request)
+            if not self.is_genuine(request.headers, body):
+                return PlainTextResponse(f"not signed by {self._platform}", HTTPStatus.UNAUTHORIZED)
+            return await self.answer(request, body)
+        except HTTPException as rejected:
+            return PlainTextResponse(rejected.detail, rejected.status_code)
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Tell whether the platform sent the request."""
         raise NotImplementedError
 
-    async def answer(self, request: Request, body: bytes) -> Response:
-        """Answer a genuine request."""
-        raise NotImplementedError
+    async def answer(self, _: Request, body: bytes) -> Response:
+        """Answer a genuine request: store the JSON object in its body."""
+        return await self.store(parse_object(body))
 
     async def store(self, *events: Any) -> Response:
         """Acknowledge a request, with the text that ``take`` returns, once its events are in the inbox.

@@ -14,7 +14,7 @@ import structlog
 from activities.chunks import length_measure, reply_ref
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
-from connectors.splitting import chunks
+from connectors.markdown import chunks
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.drafts import STOPPED, DraftState, DraftStep, next_draft_step, stopped_text
 from maestro.domain.errors import StoreBusy

@@ -22,7 +22,7 @@ from connectors.base import (
 )
 from connectors.contract.context import MemoryContext
 from connectors.hub import SendAction, action_in_doubt, attempt, choose_action, hand_over
-from connectors.splitting import length
+from connectors.markdown import length
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 

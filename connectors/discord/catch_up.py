@@ -11,7 +11,7 @@ import discord
 import structlog
 
 from connectors.base import ConnectorContext
-from connectors.discord.config import DiscordOptions
+from connectors.discord.platform import DiscordOptions
 from connectors.discord.receive import DiscordChannel
 
 WRITE_SECONDS = 1.0

@@ -14,7 +14,7 @@ from typing import Any
 import discord
 import structlog
 
-from connectors.account import AccountConnector
+from connectors.account import AccountConnector, MediaDownloads, read_content
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -25,16 +25,14 @@ from connectors.base import (
     Markup,
     PermanentSend,
 )
-from connectors.discord import interactions
-from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
+from connectors.discord import receive
 from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
 from connectors.discord.gateway import DiscordSession, set_endpoints
-from connectors.discord.interactions import button_view
-from connectors.discord.receive import files_of
+from connectors.discord.platform import PLATFORM, TOKEN, DiscordOptions
+from connectors.discord.receive import button_view, files_of
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
 from connectors.markdown import blocks
-from connectors.media import MediaDownloads, read_content
-from connectors.platforms import Instance
+from connectors.options import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
 DEEP_HEADING = re.compile(r"[ \t]{0,3}#{4,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
@@ -44,8 +42,6 @@ SKEW = timedelta(seconds=30)
 """The greatest expected difference between Discord's clock and the local clock."""
 MAX_SEARCHED = 500
 """The most messages of a channel that are read in the search for a sent message."""
-_DROPPED_FROM_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-"""Characters that Discord drops from file names; Discord replaces a blank by an underscore."""
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 TRIES = 2
@@ -61,7 +57,7 @@ CAPABILITIES = Capabilities(
     native_window=timedelta(minutes=2),
     max_file_bytes=10 * 1000**2,
     catches_up=True,
-    max_buttons=interactions.MAX_BUTTONS,
+    max_buttons=receive.MAX_BUTTONS,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
 """Seconds before each next connection: Discord resets the token of a bot that logs in 1000 times a day."""
@@ -97,8 +93,8 @@ def _message_number(message_id: str) -> int:
 
 
 def _stored_name(name: str) -> str:
-    """Return the name under which Discord stores a file."""
-    return _DROPPED_FROM_NAMES.sub("", name.replace(" ", "_"))
+    """Return the name under which Discord stores a file: blanks become underscores, most other marks are dropped."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "", name.replace(" ", "_"))
 
 
 class DiscordConnector(AccountConnector):
@@ -122,8 +118,14 @@ class DiscordConnector(AccountConnector):
         set_endpoints(self._options)
         failures = 0
         while True:
-            started = monotonic()
-            failure = await self._run_session()
+            started, failure = monotonic(), None
+            self._session = DiscordSession(self, self._options, self._context)
+            try:
+                await self._session.run_until_closed(self._token)
+            except TROUBLE as error:
+                failure = error
+            finally:
+                self._session = None
             failures = 0 if monotonic() - started > STEADY_SECONDS else failures
             refused = refusal(failure) if failure is not None else None
             if refused is not None:
@@ -205,13 +207,10 @@ class DiscordConnector(AccountConnector):
                 log.warning("discord.reaction_forbidden", account=self.account, channel=address.channel)
 
     async def typing(self, address: Address) -> None:
-        """Show that an answer is being written, for ten seconds or until the next message."""
-        session = self._require_session()
         with discord_errors():
-            await channel_of(session, address).typing()
+            await channel_of(self._require_session(), address).typing()
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Download a file of a message into the folder; raises a ``FetchFailure``."""
         if self._session is None:
             raise RetryableFetch("there is no connection to Discord")
         self._media.check_size(attachment.size)
@@ -226,7 +225,6 @@ class DiscordConnector(AccountConnector):
         raise PermanentFetch(f"Discord's file server answered {status}, even to a fresh link")
 
     async def catch_up(self) -> None:
-        """Accept the messages of every known channel after its cursor; each new connection does this by itself."""
         await self._require_session().catch_up()
 
     def _reply_to(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
@@ -252,17 +250,6 @@ class DiscordConnector(AccountConnector):
         if self._session is None or self._session.is_closed() or self._session.user is None:
             raise NotDispatched("there is no connection to Discord")
         return self._session
-
-    async def _run_session(self) -> Exception | None:
-        """Run one connection and return the error that ended it, None when Discord closed it normally."""
-        self._session = DiscordSession(self, self._options, self._context)
-        try:
-            await self._session.run_until_closed(self._token)
-        except TROUBLE as error:
-            return error
-        finally:
-            self._session = None
-        return None
 
 
 async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:

@@ -14,18 +14,22 @@ from yarl import URL
 
 from connectors.account import AccountConnector, MessageIntake
 from connectors.base import ConnectorContext
-from connectors.discord import interactions
+from connectors.discord import receive
 from connectors.discord.catch_up import ChannelQueues, DiscordCatchUp, DiscordCursors, list_channels, retry_until_done
-from connectors.discord.config import DiscordOptions
 from connectors.discord.errors import TROUBLE
-from connectors.discord.interactions import (
+from connectors.discord.platform import DiscordOptions
+from connectors.discord.receive import (
     COMMAND_FULL,
     COMMAND_UNANSWERED,
     UNANSWERED_SECONDS,
     CommandReplies,
+    DiscordBot,
+    DiscordChannel,
+    edited_message,
+    incoming_message,
+    read_command,
     register_commands,
 )
-from connectors.discord.receive import DiscordBot, DiscordChannel, edited_message, incoming_message, read_command
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import ControlWord, IncomingMessage
 
@@ -188,7 +192,7 @@ class DiscordSession(discord.Client):
         """Accept the press of a button; the command tree handles commands."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
             channel = channel_of_event(interaction.channel, interaction.guild_id)
-            await interactions.accept_press(interaction, channel, self._connector.account, self._context)
+            await receive.accept_press(interaction, channel, self._connector.account, self._context)
 
     def _enqueue(
         self, message: discord.Message, accept: Callable[[discord.Message, DiscordChannel], Awaitable[None]]

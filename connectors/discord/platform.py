@@ -1,7 +1,42 @@
-"""Discord's entry in the list of platforms: its secrets, its options and its connector."""
+"""Discord as a platform: the secrets and options of a bot (facts: `docs/howto/connect-discord.md`)."""
 
-from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions, missing_option
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
 from connectors.platforms import Platform
+from maestro.domain.fields import matching
+
+PLATFORM = "discord"
+TOKEN = "token"  # noqa: S105 - the name of the option, not a secret
+
+
+WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address that starts with ws:// or wss://")]
+
+
+class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions):
+    """The options of one Discord bot."""
+
+    gateway_url: WebSocketAddress = Field(
+        default="",
+        description="address of another gateway that speaks Discord's protocol; empty: Discord's own gateway",
+    )
+    message_content: bool = Field(
+        default=True,
+        description="whether the intent Message Content is used; without it, only direct messages and mentions can "
+        "be read",
+    )
+    quote_replies: Literal["always", "never"] = Field(
+        default="always", description="whether the first message of an answer quotes the user's message"
+    )
+    slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
+
+
+def missing_option(instance: Instance) -> str | None:
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
+    return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"
+
 
 platform = Platform(
     name=PLATFORM,

@@ -1,16 +1,13 @@
 """The Slack connector of one app in one workspace, over Socket Mode or the Events API."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
-from starlette.routing import BaseRoute
 
-from connectors.account import AccountConnector, SendRateLimiter, run_together
-from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
-from connectors.capabilities import Markup, PlatformTransport
+from connectors.account import AccountConnector, MediaDownloads, SendRateLimiter, run_together
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup, PlatformTransport
 from connectors.failures import (
     AccountRefused,
     FailureScope,
@@ -20,16 +17,13 @@ from connectors.failures import (
     SendFailure,
     fetch_failure,
 )
-from connectors.media import MediaDownloads
-from connectors.platforms import Instance
-from connectors.slack import send
-from connectors.slack.api import MISSING_SCOPE, NO_THREAD, call_slack, make_client, search_failure, slack_errors
+from connectors.options import Instance
+from connectors.slack import api
+from connectors.slack.api import MISSING_SCOPE, NO_THREAD, call_slack, make_client, mrkdwn, search_failure, slack_errors
 from connectors.slack.catch_up import SlackCatchUp, SlackHistory
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
-from connectors.slack.events import SlackEndpoint, SlackSocket
-from connectors.slack.inbound import SlackInbound
+from connectors.slack.inbound import SlackEndpoint, SlackInbound, SlackSocket
+from connectors.slack.platform import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
 from connectors.slack.receive import TS, SlackBot
-from connectors.slack.send import mrkdwn
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
 WRITE, REACT = "chat:write", "reactions:write"
@@ -68,7 +62,7 @@ class SlackConnector(AccountConnector):
             transport=PlatformTransport.SOCKET if self._endpoint is None else PlatformTransport.WEBHOOK,
             max_file_bytes=MAX_FILE_BYTES,
             catches_up=True,
-            max_buttons=send.MAX_BUTTONS,
+            max_buttons=api.MAX_BUTTONS,
             edit_interval=options.edit_interval,
         )
         token = instance.secret(BOT_TOKEN)
@@ -89,24 +83,22 @@ class SlackConnector(AccountConnector):
         await run_together(self._receive_events(self._inbound), self._catch_up.run(self._inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
         await self._rate.wait(message.address.channel)
         with self.ending_if_refused():
-            return await (send.upload if message.filename else send.post)(self._web, message)
+            return await (api.upload if message.filename else api.post)(self._web, message)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Find a sent message by its key; raises ``AmbiguousSend`` while Slack cannot answer."""
         try:
-            return await send.find(self._web, message)
+            return await api.find(self._web, message)
         except SendFailure as failure:
             if isinstance(failure, PermanentSend) and failure.code == NO_THREAD:
                 return None
             raise search_failure(failure) from None
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Change the text of a sent message; raises a ``SendFailure``."""
         with self.ending_if_refused():
-            await send.edit(self._web, message)
+            await api.edit(self._web, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction to a message; commands and button presses get none."""
@@ -114,7 +106,7 @@ class SlackConnector(AccountConnector):
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return
         try:
-            await send.react(self._web, address, message_id, emoji)
+            await api.react(self._web, address, message_id, emoji)
         except PermanentSend as refused:
             if refused.code != MISSING_SCOPE:
                 raise
@@ -122,17 +114,19 @@ class SlackConnector(AccountConnector):
             log.warning("slack.cannot_react", account=self.account, reason=str(refused))
 
     async def typing(self, address: Address) -> None:
-        """Show in a thread that an answer is being written; elsewhere Slack has no typing indicator."""
+        """Show for two minutes in a thread that an answer is being written; elsewhere Slack has no typing indicator."""
         if not address.thread or not self._shows_typing:
             return
+        channel, thread = address.channel, address.thread
         try:
-            await send.show_typing(self._web, address)
+            await call_slack(
+                self._web.assistant_threads_setStatus(channel_id=channel, thread_ts=thread, status="is typing…")
+            )
         except SendFailure as failure:
             self._shows_typing = not (isinstance(failure, PermanentSend) and failure.scope is FailureScope.ACCOUNT)
             raise NotDispatched(str(failure)) from None
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Download a file by its id; raises a ``FetchFailure``."""
         self._media.check_size(attachment.size)
         try:
             file = (await call_slack(self._web.files_info(file=attachment.id))).get("file") or {}
@@ -148,14 +142,9 @@ class SlackConnector(AccountConnector):
         return folder / "file"
 
     async def catch_up(self) -> None:
-        """Accept the messages of every known channel after its cursor, within the limits of the settings."""
         if self._inbound is not None:
             self._catch_up.request_read()
             await self._catch_up.read_all(self._inbound)
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes ``events``, ``commands`` and ``interactive``; none in Socket Mode."""
-        return self._endpoint.routes() if self._endpoint is not None else ()
 
     async def _receive_events(self, inbound: SlackInbound) -> None:
         if self._endpoint is None:

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from connectors.slack.config import PLATFORM
+from connectors.slack.platform import PLATFORM
 from maestro.domain.messages import PAIR, Address, Addressing, Attachment, ControlWord, IncomingMessage
 
 Event = Mapping[str, Any]
 Names = Mapping[str, str]
 """Display names of users by their ids."""
 
-MESSAGES = frozenset({"message", "app_mention"})
 CONTENT_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
 """The message subtypes with content from a user; other subtypes report joins, topics and other changes."""
-CHANGED = "message_changed"
 UNAVAILABLE_MODES = frozenset({"tombstone", "hidden_by_limit"})
 """Modes of files that were deleted, or that Slack hides."""
 
@@ -44,9 +42,9 @@ def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | N
     Slack may send two events for one message, ``message`` and ``app_mention``. Both have the same channel and time,
     which form the id, so the second is a duplicate.
     """
-    if event.get("type") not in MESSAGES:
+    if event.get("type") not in ("message", "app_mention"):
         return None
-    if event.get("subtype") == CHANGED:
+    if event.get("subtype") == "message_changed":
         return _parse_edit(event, bot, names)
     return _parse_message(event, str(event.get("channel") or ""), bot, names)
 

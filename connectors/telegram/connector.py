@@ -1,18 +1,24 @@
 """The Telegram connector of one bot, which polls for updates or receives them by webhook."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
-from starlette.routing import BaseRoute
 from telegram import ReactionTypeEmoji
 from telegram.constants import ChatAction
 
-from connectors.account import AccountConnector, SendRateLimiter
-from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
-from connectors.capabilities import Markup, OnAmbiguous, PlatformTransport
+from connectors.account import CONTROL_WORDS, AccountConnector, MediaDownloads, SendRateLimiter
+from connectors.base import (
+    Capabilities,
+    ConnectorContext,
+    Idempotency,
+    LengthUnit,
+    Markup,
+    OnAmbiguous,
+    PlatformTransport,
+)
 from connectors.failures import (
     AccountRefused,
     FailureScope,
@@ -22,35 +28,33 @@ from connectors.failures import (
     SendFailure,
     fetch_failure,
 )
-from connectors.media import MediaDownloads
-from connectors.platforms import Instance
+from connectors.options import Instance
 from connectors.telegram import send
 from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, refused_with, telegram_errors
-from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, is_token
-from connectors.telegram.inbound import GroupMigrations, TelegramInbound, is_group
+from connectors.telegram.platform import PLATFORM, TOKEN, TOKEN_FORM, WEBHOOK_SECRET, TelegramOptions
 from connectors.telegram.receive import TelegramBot
-from connectors.telegram.render import render
-from connectors.telegram.updates import TelegramEndpoint, TelegramPolling, keep_webhook
+from connectors.telegram.send import render
+from connectors.telegram.updates import (
+    GroupMigrations,
+    TelegramEndpoint,
+    TelegramInbound,
+    TelegramPolling,
+    is_group,
+    keep_webhook,
+)
 from maestro.domain.errors import StoreBusy
-from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, OutgoingMessage, Receipt
+from maestro.domain.messages import PAIR, Address, Attachment, OutgoingMessage, Receipt
 
 HOSTS = frozenset({"api.telegram.org"})
 MAX_DOWNLOAD_BYTES = 20 * 1000**2
 """The largest file that a bot can download from Telegram; a Bot API server of the operator has no limit."""
 NO_TOKEN = "token is not a Telegram token, which is a number, a colon and letters; copy the token from @BotFather"  # noqa: S105
-NO_LINK = "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
 PRIVACY_HINT = (
     "; @BotFather's privacy mode (/setprivacy) hides all messages in groups but mentions, replies and commands"
 )
 TYPING_SECONDS = 4.0
 """Seconds between two typing signals; Telegram shows one for five seconds or until a message arrives."""
 MAX_BUTTONS = 100
-COMMANDS = {
-    ControlWord.STOP: "Stop what is being answered here",
-    ControlWord.STATUS: "Tell what is being worked on here",
-    ControlWord.NEW: "Begin a new conversation with the next message",
-    PAIR: "Send the code of an invitation",
-}
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +84,7 @@ class TelegramConnector(AccountConnector):
             edit_interval=options.edit_interval,
         )
         self._options = options
-        self._has_token = is_token(instance.secret(TOKEN))
+        self._has_token = TOKEN_FORM.fullmatch(instance.secret(TOKEN)) is not None
         self._client = TelegramClient(instance.secret(TOKEN), options.base_url)
         self._migrations = GroupMigrations(context)
         self._media = MediaDownloads("Telegram", options, HOSTS)
@@ -104,7 +108,6 @@ class TelegramConnector(AccountConnector):
             await self._client.close_when_idle()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Post a chunk once, as a message or as a file; raises a ``SendFailure``."""
         with _unsent_if_busy():
             chat = await self._migrations.current_id(message.address.channel)
         await self._rate.wait(chat)
@@ -116,7 +119,6 @@ class TelegramConnector(AccountConnector):
             return await self._post(message, moved.to)
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Change the text of a sent message; raises a ``SendFailure``."""
         chat = await self._migrations.current_id(message.address.channel)
         try:
             await send.edit(self._client, message, send.build_destination(message, chat, quoting=False))
@@ -125,7 +127,6 @@ class TelegramConnector(AccountConnector):
             raise PermanentSend("the group has a new id; old messages cannot be edited", FailureScope.MESSAGE) from None
 
     async def typing(self, address: Address) -> None:
-        """Show that an answer is being written, for five seconds or until the next message."""
         chat, thread = await self._migrations.current_id(address.channel), send.message_number(address.thread)
         with telegram_errors():
             await self._client.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
@@ -147,19 +148,11 @@ class TelegramConnector(AccountConnector):
             self._no_reaction.add(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Download a file of a message into the folder; raises a ``FetchFailure``.
-
-        The download link contains the bot's token, so the link is neither logged nor shown.
-        """
+        """Download a file over a link that contains the bot's token, so the link is neither logged nor shown."""
         self._media.check_size(attachment.size)
         if attachment.size > MAX_DOWNLOAD_BYTES and not self._options.base_url:
             size = f"the file has {attachment.size:,} bytes"
             raise PermanentFetch(f"{size}; the limit of Telegram for bots is {MAX_DOWNLOAD_BYTES:,}")
-        await self._media.fetch(await self._request_file_link(attachment), folder / "file")
-        return folder / "file"
-
-    async def _request_file_link(self, attachment: Attachment) -> str:
-        """Return the link of a file, which is valid for an hour."""
         try:
             with telegram_errors():
                 link = (await self._client.get_file(attachment.id)).file_path or ""
@@ -168,12 +161,12 @@ class TelegramConnector(AccountConnector):
                 raise PermanentFetch("the file is larger than 20 MB, the limit of Telegram for bots") from None
             raise fetch_failure(failure) from None
         if urlsplit(link).scheme not in ("http", "https"):
-            raise PermanentFetch(NO_LINK)
-        return link
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the route for Telegram's requests, ``/platforms/telegram/<account>``; none in polling mode."""
-        return self._endpoint.routes() if self._endpoint is not None else ()
+            problem = (
+                "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
+            )
+            raise PermanentFetch(problem)
+        await self._media.fetch(link, folder / "file")
+        return folder / "file"
 
     async def _receive_updates(self, inbound: TelegramInbound) -> None:
         if self._endpoint is not None:
@@ -207,7 +200,8 @@ class TelegramConnector(AccountConnector):
         """Register the control words as suggested commands; on failure the control words still work as messages."""
         try:
             with telegram_errors():
-                await self._client.set_my_commands([(word[1:], text) for word, text in COMMANDS.items()])
+                commands = (*CONTROL_WORDS.items(), (PAIR, "Send the code of an invitation"))
+                await self._client.set_my_commands([(word[1:], text) for word, text in commands])
         except SendFailure as failure:
             log.warning("telegram.commands_not_registered", account=self.account, reason=str(failure))
 

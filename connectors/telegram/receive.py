@@ -7,7 +7,6 @@ from datetime import datetime
 
 from telegram import (
     Audio,
-    CallbackQuery,
     Chat,
     Document,
     Message,
@@ -20,7 +19,8 @@ from telegram import (
     Voice,
 )
 
-from connectors.telegram.config import PLATFORM
+from connectors.account import ButtonPress
+from connectors.telegram.platform import PLATFORM
 from maestro.domain.messages import PAIR, Address, Addressing, Attachment, IncomingMessage, control_word, pairing_code
 from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, normalize_code
 
@@ -32,7 +32,6 @@ KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "ca
 """The kinds of updates to receive; reactions, member changes and payments are not requested."""
 PRESS = "press:"
 """The prefix of a button press's message id; Telegram shows no reply to a button press."""
-START = "/start"
 
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
 _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, MessageEntity.BOT_COMMAND]
@@ -112,16 +111,6 @@ class TelegramBot:
     every_line: bool = False
 
 
-@dataclass(frozen=True)
-class TelegramPress:
-    """A button press: the callback query, the key of the button's message, the button's number, and the address."""
-
-    query: CallbackQuery
-    key: str
-    number: int
-    address: Address
-
-
 def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     """Return the message of an update; None for an update without a message, and for a message to another bot."""
     message = update.effective_message
@@ -154,8 +143,8 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     return first.model_copy(update={"attachments": files, "content": content, "addressing": addressing})
 
 
-def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
-    """Return the button press of an update, None for any other update."""
+def press_in(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | None:
+    """Return the button press of an update, None for any other update; ``now`` is its time: Telegram reports none."""
     query = update.callback_query
     if query is None or query.message is None:
         return None
@@ -163,24 +152,18 @@ def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
     where = query.message
     thread = where.message_thread_id if isinstance(where, Message) and where.is_topic_message else None
     is_number = number.isascii() and number.isdecimal() and len(number) < 4
-    return TelegramPress(query, key, int(number) if is_number else -1, _address(bot, where.chat, thread))
-
-
-def press_message(press: TelegramPress, content: str, now: datetime) -> IncomingMessage:
-    """Return a button press as an incoming message; ``now`` is its time, because Telegram reports none."""
-    chat = press.query.message.chat if press.query.message is not None else None
-    return IncomingMessage(
-        id=f"{PRESS}{press.query.id}",
-        address=press.address,
-        user_id=str(press.query.from_user.id),
-        user_name=press.query.from_user.full_name,
-        content=content,
+    message = IncomingMessage(
+        id=f"{PRESS}{query.id}",
+        address=_address(bot, where.chat, thread),
+        user_id=str(query.from_user.id),
+        user_name=query.from_user.full_name,
         sent_at=now,
-        is_direct=chat is not None and chat.type == Chat.PRIVATE,
-        from_bot=press.query.from_user.is_bot,
-        reply_to=str(press.query.message.message_id) if press.query.message is not None else "",
+        is_direct=where.chat.type == Chat.PRIVATE,
+        from_bot=query.from_user.is_bot,
+        reply_to=str(where.message_id),
         addressing=Addressing.REPLY,
     )
+    return ButtonPress(key, int(number) if is_number else -1, message)
 
 
 def migration_in(update: Update) -> tuple[str, str] | None:
@@ -249,7 +232,7 @@ def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
     word, _, argument = text.partition(" ")
     code = normalize_code(argument)
     is_code = len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
-    return f"{PAIR} {argument.strip()}" if word.lower() == START and is_code else text
+    return f"{PAIR} {argument.strip()}" if word.lower() == "/start" and is_code else text
 
 
 def _find_addressing(message: Message, bot: TelegramBot) -> Addressing:

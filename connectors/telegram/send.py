@@ -1,23 +1,35 @@
-"""Sends to Telegram: a message or file as HTML, or as plain text if Telegram cannot parse the HTML."""
+"""Sends to Telegram: Markdown as HTML in which no user is notified, or as plain text if Telegram refuses the HTML.
 
-from collections.abc import Awaitable, Callable
+A model's text is not trusted: everything except the rendered markup is escaped, an invisible character breaks up names
+of users and bots, and only web and mail links become links. Each inline tag is closed on its line and each block tag
+before the next block, so Telegram can parse any output."""
+
+import html
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, TypeVar
 
 import structlog
-from telegram import (
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
-    InputFile,
-    LinkPreviewOptions,
-    Message,
-    ReplyParameters,
-)
+from telegram import InlineKeyboardButton, InlineKeyboardMarkup, InputFile, LinkPreviewOptions, Message, ReplyParameters
 from telegram.constants import ParseMode
 
-from connectors.capabilities import LengthUnit
+from connectors.account import read_content
+from connectors.base import LengthUnit
 from connectors.failures import FailureScope, PermanentSend, SendFailure
-from connectors.media import read_content
-from connectors.splitting import length, split
+from connectors.markdown import (
+    FENCE,
+    LEAF_PATTERNS,
+    MARK_PATTERNS,
+    QUOTE,
+    SPAN,
+    MarkdownDialect,
+    find_code_end,
+    find_table_end,
+    length,
+    render_line,
+    split,
+)
 from connectors.telegram.api import (
     EMPTY_TEXT,
     FILE_SECONDS,
@@ -28,19 +40,103 @@ from connectors.telegram.api import (
     refused_with,
     telegram_errors,
 )
-from connectors.telegram.render import render, without_mentions
 from maestro.domain.messages import OutgoingMessage, Receipt
+
+LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
+_WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
+ADDRESS = re.compile(_WEB)
+"""An address that Telegram turns into a link; an ``@`` in an address is no user name."""
+WORD_JOINER = "\u2060"
+_NAME = re.compile(r"(?<!\w)@(?=\w)")
+_BARE = rf"(?<!\w)(?P<bare>{_WEB})"
+_ITALIC_UNDERSCORES = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SPAN}?)(?<=[^\s_])_(?!\w)"
 
 MAX_LENGTH = 4_096
 MAX_CAPTION = 1_024
 MAX_FILE_BYTES = 50 * 1000**2
 MAX_PICTURE_BYTES = 10 * 1000**2
 PICTURES = frozenset({"image/jpeg", "image/png"})
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""The option without link previews, which would request an address that a prompt injection may have added."""
 Sent = TypeVar("Sent")
 Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
 
 log = structlog.get_logger(__name__)
+
+
+def render(text: str) -> str:
+    """Return any Markdown text as Telegram's HTML."""
+    return "\n".join(_render_blocks(text.split("\n")))
+
+
+def without_mentions(text: str) -> str:
+    """Return plain text in which no ``@name`` notifies a user; mail addresses stay unchanged."""
+    return _NAME.sub(f"@{WORD_JOINER}", text)
+
+
+def _render_blocks(lines: Sequence[str]) -> Iterator[str]:
+    """Yield each code block, quote and table as a whole, and every other line by itself."""
+    at = 0
+    while at < len(lines):
+        if end := find_code_end(lines, at):
+            yield _render_code_block(lines[at:end])
+        elif quoted := list(takewhile(QUOTE.match, lines[at:])):
+            end = at + len(quoted)
+            yield _wrap_in_tag("blockquote", (render_line(QUOTE.sub("", line, 1), DIALECT) for line in quoted))
+        elif end := find_table_end(lines, at):
+            yield _wrap_in_tag("pre", (_escape_html(line.strip()) for line in lines[at:end]))
+        else:
+            end = at + 1
+            yield render_line(lines[at], DIALECT)
+        at = end
+
+
+def _wrap_in_tag(tag: str, lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
+    return f"<{tag}>{body}</{tag}>"
+
+
+def _render_code_block(lines: Sequence[str]) -> str:
+    opening = FENCE.match(lines[0])
+    assert opening is not None
+    last = lines[-1].strip(" \t")
+    closed = len(lines) > 1 and len(last) >= len(opening[2]) and set(last) == {opening[2][0]}
+    body = _escape_html("\n".join(lines[1:-1] if closed else lines[1:]))
+    language = LANGUAGE.match(opening[3].strip())
+    if language is None:
+        return f"<pre>{body}</pre>"
+    return f'<pre><code class="language-{language[0]}">{body}</code></pre>'
+
+
+def _render_text(text: str) -> str:
+    return _escape_html(without_mentions(text))
+
+
+def _render_link(label: str, url: str) -> str:
+    if label:
+        return f'<a href="{html.escape(url)}">{_render_text(label)}</a>'
+    return _escape_html(url if ADDRESS.fullmatch(url) else without_mentions(url))
+
+
+def _escape_html(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+DIALECT = MarkdownDialect(
+    plain=_render_text,
+    literal=lambda mark: _escape_html(mark) + (WORD_JOINER if mark == "@" else ""),
+    code=lambda text: f"<code>{_escape_html(text)}</code>",
+    block=_escape_html,
+    link=_render_link,
+    around={
+        "both": ("<b><i>", "</i></b>"),
+        "bold": ("<b>", "</b>"),
+        "struck": ("<s>", "</s>"),
+        "italic": ("<i>", "</i>"),
+    },
+    inline=re.compile("|".join((*LEAF_PATTERNS, _BARE, *MARK_PATTERNS, _ITALIC_UNDERSCORES))),
+)
 
 
 def html_length(text: str) -> int:
@@ -71,7 +167,7 @@ async def post(client: TelegramClient, message: OutgoingMessage, to: Arguments) 
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **to)
+        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **to)
 
     return _receipt_of(await _send_html(message.content, send))
 
@@ -81,7 +177,7 @@ async def edit(client: TelegramClient, message: OutgoingMessage, to: Arguments) 
     at = {"chat_id": to["chat_id"], "message_id": message_number(message.edits), "reply_markup": to["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
+        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **at)
 
     try:
         await _send_html(message.content, rewrite)
@@ -95,7 +191,13 @@ async def upload(client: TelegramClient, message: OutgoingMessage, to: Arguments
 
     Raises a ``SendFailure``, which is ``PermanentSend`` for a file that is too large or missing.
     """
-    content = await _read_checked_content(message)
+    try:
+        content = await read_content(message)
+    except OSError as error:
+        raise PermanentSend(f"the file cannot be read ({type(error).__name__})", FailureScope.MESSAGE) from None
+    if len(content) > MAX_FILE_BYTES:
+        size = f"{len(content):,} bytes; the limit of Telegram is {MAX_FILE_BYTES:,}"
+        raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     caption = message.content if message.path is not None else ""
     fits = html_length(caption) <= MAX_CAPTION
     patient = {**to, "read_timeout": FILE_SECONDS}  # Telegram answers an upload only after it has stored the file
@@ -129,7 +231,7 @@ async def _send_long_caption(client: TelegramClient, text: str, to: Arguments) -
     after = {**to, "reply_parameters": None, "reply_markup": None}
 
     async def send(part: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
+        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **after)
 
     try:
         for part in split(text, MAX_LENGTH, html_length):
@@ -150,22 +252,6 @@ async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[S
                 raise
     with telegram_errors():
         return await send(without_mentions(content), None)
-
-
-async def _read_checked_content(message: OutgoingMessage) -> bytes:
-    try:
-        content = await read_content(message)
-    except OSError as error:
-        raise PermanentSend(f"the file cannot be read ({type(error).__name__})", FailureScope.MESSAGE) from None
-    if len(content) > MAX_FILE_BYTES:
-        size = f"{len(content):,} bytes; the limit of Telegram is {MAX_FILE_BYTES:,}"
-        raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
-    return content
-
-
-def _no_preview() -> LinkPreviewOptions:
-    """Return options without link previews, which would request an address that a prompt injection may have added."""
-    return LinkPreviewOptions(is_disabled=True)
 
 
 def _button_keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:

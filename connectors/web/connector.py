@@ -26,9 +26,6 @@ from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, Outgoi
 from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
-SIGNED = "/platforms/"
-"""The path of the platforms' webhooks, which arrive under any host name and are checked by signature."""
-
 PING_SECONDS = 20.0
 
 
@@ -46,7 +43,8 @@ class OriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an allowed request on, or answer 403."""
-        if scope["type"] not in ("http", "websocket") or scope["path"].startswith(SIGNED):
+        # The webhooks of platforms arrive under any host name and are checked by signature.
+        if scope["type"] not in ("http", "websocket") or scope["path"].startswith("/platforms/"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -165,7 +163,7 @@ class WebConnector:
             raise
         self.port = sockets[0].getsockname()[1]
         options = uvicorn_config(
-            self._create_app(),
+            Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)]),
             self._config.connections,
             ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its WebSocket with code 1009
             ws_ping_interval=PING_SECONDS,
@@ -187,7 +185,6 @@ class WebConnector:
         return Receipt(platform_message_id=str(message.id))
 
     async def typing(self, address: Address) -> None:
-        """Show once in the channel that an answer is being written."""
         self._hub.typing(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
@@ -209,6 +206,3 @@ class WebConnector:
 
     async def _serve_socket(self, socket: WebSocket) -> None:
         await WebSession(self._services, socket).serve()
-
-    def _create_app(self) -> Starlette:
-        return Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)])

@@ -22,9 +22,8 @@ from starlette.types import Message
 from connectors.base import Upload
 from connectors.web import frames
 from connectors.web.config import PLATFORM
-from connectors.web.errors import TooLarge, UnsupportedMedia, explain, to_client_error
 from connectors.web.identity import WebUser
-from connectors.web.session import WebServices, client_address
+from connectors.web.session import TooLarge, UnsupportedMedia, WebServices, client_address, explain, to_client_error
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.media import HEAD_BYTES, TEXT, detect_type, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
@@ -55,8 +54,6 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-
-Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
 class _CountedBody:
@@ -258,7 +255,9 @@ class Endpoints:
         return await authenticator.authenticate(credentials, client_address(request))
 
 
-def _json_endpoint(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _json_endpoint(
+    endpoint: Callable[[Request], Awaitable[Mapping[str, object]]],
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return JSONResponse(await endpoint(request), headers=HEADERS)
 
@@ -273,17 +272,14 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client has disconnected, so the body may be empty
         # The API answers every error as JSON, even an error of a library.
         except Exception as error:  # noqa: BLE001 - see above
-            return _error_response(to_client_error(error))
+            problem = to_client_error(error)
+            body = {"error": type(problem).__name__, "message": explain(problem)}
+            wait = {"Retry-After": str(math.ceil(problem.retry_after.total_seconds()))} if problem.retry_after else {}
+            matching = (status for kind, status in STATUS if isinstance(problem, kind))
+            status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
+            return JSONResponse(body, status_code=status, headers={**HEADERS, **wait})
 
     return respond
-
-
-def _error_response(error: MaestroError) -> Response:
-    body = {"error": type(error).__name__, "message": explain(error)}
-    wait = {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))} if error.retry_after else {}
-    matching = (status for kind, status in STATUS if isinstance(error, kind))
-    status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
-    return JSONResponse(body, status_code=status, headers={**HEADERS, **wait})
 
 
 async def _read_text(request: Request, cap: int) -> str:

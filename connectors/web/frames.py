@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.web.config import MAX_ATTACHMENTS, MAX_CLIENT_ID, MAX_USER_NAME
-from connectors.web.errors import TooSlow
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import MAX_CONTENT_CHARS, OutgoingMessage
 
@@ -133,21 +132,6 @@ def read_client_id(fields: Fields) -> str:
 def clean_text(text: str) -> str:
     """Drop NUL and replace lone surrogates, because stores and providers reject both."""
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
-
-
-def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
-    """Return the answer to a valid auth frame; ``client`` is the id of this connection.
-
-    ``instance`` identifies the data folder: when it changes, a client's ``lastId`` is meaningless.
-    """
-    return {
-        "type": "auth_ok",
-        "clientId": client,
-        "channelId": channel_id,
-        "userId": user_id,
-        "resumeToken": resume_token,
-        "instance": instance,
-    }
 
 
 def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
@@ -353,3 +337,7 @@ class SocketHub:
             for at, message in self._recent
             if at >= oldest and message.address.channel == channel and message.id > after_id
         ]
+
+
+class TooSlow(Exception):
+    """The client does not read its frames; its socket is closed, and the client may resume."""

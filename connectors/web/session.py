@@ -1,11 +1,13 @@
-"""A WebSocket session from its first frame to its close; messages are stored before they are acknowledged."""
+"""A WebSocket session from its first frame to its close: intake before acknowledgement, and errors for the client."""
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 
+import structlog
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from ulid import ULID
@@ -13,16 +15,87 @@ from ulid import ULID
 from connectors.base import ConnectorContext, IdentityRole
 from connectors.web import frames
 from connectors.web.config import MAX_CLIENT_ID, PLATFORM, WebConfig
-from connectors.web.errors import ChannelTaken, CloseCode, ShuttingDown, TooSlow, close_code, explain, to_client_error
-from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
+from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue, TooSlow
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
-from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
+from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.messages import AcceptedMessage, Address, ControlWord, IncomingMessage
+from maestro.domain.throttle import TooManyAttempts
+
+log = structlog.get_logger(__name__)
 
 CLOSE_PATIENCE = 5.0
 """The longest wait in seconds for a client to accept the last frame and the close."""
 REPLAY_PAGE = 100
 """The most deliveries in memory at once while missed deliveries are replayed to a returning client."""
+
+
+class CloseCode(IntEnum):
+    """Close codes of a WebSocket."""
+
+    UNAUTHORIZED = 4401
+    FORBIDDEN = 4403
+    LATER = 1013
+    INTERNAL = 1011
+
+
+class ChannelTaken(Forbidden):
+    """The channel belongs to another user (docs/decisions.md: web identity)."""
+
+    public = "The channel belongs to another user."
+
+
+class TooLarge(InvalidMessage):
+    """The body or file exceeds the limit; the message names the limit."""
+
+    public = "Too large."
+
+
+class UnsupportedMedia(InvalidMessage):
+    """The content type, or the file's real type, is not accepted."""
+
+    public = "This kind of content is not supported."
+
+
+class ShuttingDown(Backlogged):
+    """The connector drains before a stop: nothing was stored, and the client may repeat the same ``clientId``."""
+
+    public = "Maestro is restarting."
+
+
+class InternalError(MaestroError):
+    """An unexpected failure: the log has the details, and the client learns only that the request was not at fault."""
+
+    public = "An internal error occurred. Maestro's log has the details; try again in a moment."
+
+
+def explain(error: MaestroError) -> str:
+    """Return the text of an error for the client; internal details stay in the log."""
+    if isinstance(error, ShuttingDown):
+        return "Maestro is restarting; try again in a moment. Nothing was stored."
+    if error.retryable:
+        return "Maestro is busy; try again in a moment. Nothing was stored."
+    if isinstance(error, (InvalidMessage, Forbidden, Unauthorized, TooManyAttempts)):
+        return str(error) or error.public
+    return error.public
+
+
+def to_client_error(error: Exception) -> MaestroError:
+    """Return a ``MaestroError`` unchanged; log any other error and return an ``InternalError`` for the client."""
+    if isinstance(error, MaestroError):
+        return error
+    log.error("the web connector failed", error=type(error).__name__, exc_info=error)
+    return InternalError()
+
+
+def close_code(error: MaestroError) -> CloseCode:
+    """Return the WebSocket close code for an error."""
+    if error.retryable or isinstance(error, TooManyAttempts):
+        return CloseCode.LATER
+    if isinstance(error, Forbidden):
+        return CloseCode.FORBIDDEN
+    if isinstance(error, (InvalidMessage, Unauthorized)):
+        return CloseCode.UNAUTHORIZED
+    return CloseCode.INTERNAL
 
 
 class WebIntake:
@@ -165,8 +238,17 @@ class WebSession:
         self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue
     ) -> None:
         tokens = self._services.tokens
-        user = web_user.identity.user_id
-        queue.put(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(web_user), tokens.instance))
+        queue.put(
+            {
+                "type": "auth_ok",
+                "clientId": str(ULID()),
+                "channelId": address.channel,
+                "userId": web_user.identity.user_id,
+                "resumeToken": tokens.issue(web_user),
+                # The instance identifies the data folder: when it changes, a client's lastId is meaningless.
+                "instance": tokens.instance,
+            }
+        )
         await self._resume(address, auth.last_id, queue)
         while True:
             text = await self._receive_text()

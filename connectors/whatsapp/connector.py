@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -12,18 +12,22 @@ from typing import Any
 import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute
 
-from connectors.account import AccountConnector, MessageIntake
-from connectors.base import ConnectorContext
-from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, PlatformTransport
+from connectors.account import AccountConnector, MediaDownloads, MessageIntake
+from connectors.base import (
+    Capabilities,
+    ConnectorContext,
+    Idempotency,
+    LengthUnit,
+    Markup,
+    OnAmbiguous,
+    PlatformTransport,
+)
 from connectors.failures import PermanentFetch, SendFailure, fetch_failure
-from connectors.media import MediaDownloads
-from connectors.platforms import Instance
-from connectors.webhooks import WebhookEndpoint, is_same_secret, is_signed, parse_object
+from connectors.options import Instance
+from connectors.webhooks import WebhookEndpoint, is_same_secret, is_signed
 from connectors.whatsapp.api import Fields, GraphClient
-from connectors.whatsapp.compose import MAX_BYTES, MAX_ROWS, MAX_TEXT, MediaShape, marked
-from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions
+from connectors.whatsapp.platform import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions
 from connectors.whatsapp.receive import (
     ForeignEvents,
     NumberChange,
@@ -33,7 +37,16 @@ from connectors.whatsapp.receive import (
     WhatsAppNumber,
     events_in,
 )
-from connectors.whatsapp.send import StatusWaiter, WhatsAppSender
+from connectors.whatsapp.send import (
+    MAX_BYTES,
+    MAX_ROWS,
+    MAX_TEXT,
+    MediaShape,
+    StatusWaiter,
+    WhatsAppSender,
+    marked,
+    receiver_fields,
+)
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
 MOST_CHATS = 10_000
@@ -86,10 +99,8 @@ class WhatsAppInbound:
 
     async def _accept(self, event: WhatsAppMessage) -> None:
         message, press = event.message, event.press
-        content = await self._context.pressed(press.key, press.number) if press is not None else None
-        if (
-            content is not None
-        ):  # the press of a button that Maestro did not send keeps the button's label as its content
+        content = await self._context.pressed(*press) if press is not None else None
+        if content is not None:  # the press of a button of another program keeps the button's label as its content
             message = message.model_copy(update={"content": content})
         if await self._intake.accept(message) is None:
             return
@@ -123,11 +134,6 @@ class WhatsAppEndpoint(WebhookEndpoint):
         """Tell whether Meta signed the request."""
         return is_signed(self._secret, body, headers.get(SIGNATURE, ""), SCHEME)
 
-    async def answer(self, _: Request, body: bytes) -> Response:
-        """Acknowledge a request once all its events are in the inbox."""
-        payload = parse_object(body)
-        return payload if isinstance(payload, Response) else await self.store(payload)
-
 
 class WhatsAppConnector(AccountConnector):
     """The connector of one number; it needs a public address for Meta's requests."""
@@ -156,7 +162,7 @@ class WhatsAppConnector(AccountConnector):
         token = instance.secret(ACCESS_TOKEN)
         self._options = options
         self._graph = GraphClient(token, options.phone_number_id, options.api_version, options.base_url)
-        self._endpoint = WhatsAppEndpoint(instance.secret(APP_SECRET), instance.secret(VERIFY_TOKEN))
+        self._endpoint: WhatsAppEndpoint = WhatsAppEndpoint(instance.secret(APP_SECRET), instance.secret(VERIFY_TOKEN))
         self._inbound = WhatsAppInbound(context, WhatsAppNumber(instance.account, options.phone_number_id))
         self._sender = WhatsAppSender(self._graph, context, options)
         self._statuses = StatusWaiter(context, options.status_seconds, lambda: datetime.now(UTC))
@@ -173,7 +179,6 @@ class WhatsAppConnector(AccountConnector):
             number = await self.retry(self._read_number)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk once, as a message or as a file; raises a ``SendFailure``."""
         with self.ending_if_refused():
             return await self._sender.send(message)
 
@@ -182,14 +187,15 @@ class WhatsAppConnector(AccountConnector):
         return await self._statuses.find(message)
 
     async def typing(self, address: Address) -> None:
-        """Show below a chat's newest message since the start, if any, that an answer is being written."""
-        if address.channel in self._inbound.newest:
-            await self._sender.show_typing(self._inbound.newest[address.channel])
+        """Mark a chat's newest message since the start, if any, as read, and show that an answer is being written."""
+        newest = self._inbound.newest.get(address.channel)
+        if newest is not None:
+            await self._graph.post({"status": "read", "message_id": newest, "typing_indicator": {"type": "text"}})
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the configured reaction to a message."""
         if self._options.ack_reaction:
-            await self._sender.react(address.channel, message_id, self._options.ack_reaction)
+            reaction = {"message_id": message_id, "emoji": self._options.ack_reaction}
+            await self._graph.post({**receiver_fields(address.channel), "type": "reaction", "reaction": reaction})
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file by its id, over a link valid for five minutes; raises a ``FetchFailure``."""
@@ -199,25 +205,16 @@ class WhatsAppConnector(AccountConnector):
             raise PermanentFetch("the file's id is not valid on WhatsApp")
         for number in range(TRIES):
             path = folder / str(number)
-            file = await self._file_info(attachment.id)
+            try:
+                file = await self._graph.read_media(attachment.id)
+            except SendFailure as failure:
+                raise fetch_failure(failure) from None
+            size = str(file.get("file_size") or "")
+            self._media.check_size(int(size) if size.isdecimal() else 0)
             await self._media.fetch(str(file.get("url") or ""), path)
             if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
                 return path
         raise PermanentFetch("the download is damaged: it never matched WhatsApp's checksum")
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the route for Meta's requests: ``/platforms/whatsapp/<account>``."""
-        return self._endpoint.routes()
-
-    async def _file_info(self, media_id: str) -> Fields:
-        """Return a file's link, size and checksum; raises a ``FetchFailure``, also for a file that is too large."""
-        try:
-            file = await self._graph.read_media(media_id)
-        except SendFailure as failure:
-            raise fetch_failure(failure) from None
-        size = str(file.get("file_size") or "")
-        self._media.check_size(int(size) if size.isdecimal() else 0)
-        return file
 
     async def _read_number(self) -> Fields:
         """Return Meta's data about the number; the call also shows whether the token is valid."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from connectors.whatsapp.api import describe_errors
-from connectors.whatsapp.config import PLATFORM
+from connectors.whatsapp.platform import PLATFORM
 from maestro.domain.messages import Address, Attachment, IncomingMessage, ReceiptReport, ReceiptState
 
 Json = Mapping[str, Any]
@@ -18,7 +18,6 @@ MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
 UNKNOWN = "[a message of a type that WhatsApp does not pass on]"
 MAX_CONTACTS = 10
 
-FIELD = "messages"
 STATES: Mapping[str, ReceiptState] = {
     "sent": ReceiptState.SENT,
     "delivered": ReceiptState.DELIVERED,
@@ -50,10 +49,6 @@ def text_of(message: Json) -> MessageText:
     return read(message[kind]) if read is not None else MessageText(UNKNOWN)
 
 
-def _read_text(part: Json) -> MessageText:
-    return MessageText(str(part["body"]))
-
-
 def _read_media(part: Json) -> MessageText:
     content_type = str(part.get("mime_type") or "").partition(";")[0].strip()
     file = Attachment(id=str(part["id"]), filename=str(part.get("filename") or ""), content_type=content_type)
@@ -66,11 +61,6 @@ def _read_interactive(part: Json) -> MessageText:
         return MessageText(f"[a filled-in form: {_as_object(part.get(kind)).get('body') or kind!s}]")
     reply = part[kind]
     return MessageText(str(reply["title"]), payload=str(reply["id"]))
-
-
-def _read_button(part: Json) -> MessageText:
-    """Read the press of a quick reply below a template; the operator defined the payload."""
-    return MessageText(str(part["text"]), payload=str(part.get("payload") or ""))
 
 
 def _read_location(part: Json) -> MessageText:
@@ -96,9 +86,10 @@ def _read_order(part: Json) -> MessageText:
 
 
 _KINDS: Mapping[str, Callable[[Any], MessageText]] = {
-    "text": _read_text,
+    "text": lambda part: MessageText(str(part["body"])),
     "interactive": _read_interactive,
-    "button": _read_button,
+    # The press of a quick reply below a template; the operator defined the payload.
+    "button": lambda part: MessageText(str(part["text"]), payload=str(part.get("payload") or "")),
     "location": _read_location,
     "contacts": _read_contacts,
     "order": _read_order,
@@ -114,19 +105,11 @@ class WhatsAppNumber:
 
 
 @dataclass(frozen=True)
-class WhatsAppPress:
-    """A button press: the key of the button's message, and the button's number."""
-
-    key: str
-    number: int
-
-
-@dataclass(frozen=True)
 class WhatsAppMessage:
-    """A received message; with a ``press`` the content is only the label of the pressed button."""
+    """A received message; the content of a ``press``, a message's key and a button's number, is only the label."""
 
     message: IncomingMessage
-    press: WhatsAppPress | None = None
+    press: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,14 +149,14 @@ def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     """Yield all events of a request, in their order."""
     for entry in _as_objects(payload.get("entry")):
         for change in _as_objects(entry.get("changes")):
-            if change.get("field") == FIELD:
+            if change.get("field") == "messages":
                 yield from _events_of_change(_as_object(change.get("value")), number)
 
 
-def press_in(payload: str) -> WhatsAppPress | None:
-    """Return the button press with this payload, None for any other payload."""
+def press_in(payload: str) -> tuple[str, int] | None:
+    """Return the key of the message and the number of the button with this payload, None for any other payload."""
     match = _PRESS.fullmatch(payload)
-    return WhatsAppPress(match[1], int(match[2])) if match else None
+    return (match[1], int(match[2])) if match else None
 
 
 def author_of(message: Json) -> str:

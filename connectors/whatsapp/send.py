@@ -1,10 +1,12 @@
-"""Sends to WhatsApp: texts and files under their keys, within 24 hours of the user's last message."""
+"""Sends to WhatsApp: request bodies with WhatsApp's markup, under their keys, within 24 hours of the user's message."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
 
-from connectors.account import SendRateLimiter
+from connectors.account import SendRateLimiter, read_content
 from connectors.base import ConnectorContext
 from connectors.failures import (
     AmbiguousSend,
@@ -15,24 +17,174 @@ from connectors.failures import (
     SendFailure,
     Unsettled,
 )
-from connectors.media import read_content
-from connectors.whatsapp import compose
+from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, render_lines
 from connectors.whatsapp.api import GraphClient, PairRateLimit, upload_failure
-from connectors.whatsapp.config import WhatsAppOptions
+from connectors.whatsapp.platform import WhatsAppOptions
 from maestro.domain.messages import OutgoingMessage, Receipt
+
+Body = Mapping[str, Any]
+
+MAX_TEXT = 4_096
+MAX_BODY = 1_024
+"""The most characters of a text with buttons, of a caption, and of a template's variable."""
+MAX_REPLIES, MAX_ROWS = 3, 10
+MAX_REPLY, MAX_ROW, MAX_DESCRIPTION = 20, 24, 72
+MENU = "Choose"
+"""The label of the button that opens a list."""
+PLAIN = "text/plain"
+
+_TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 
 LOOK_SECONDS = 0.5
 
 WINDOW = timedelta(hours=24)
 """The time after a user's message in which WhatsApp accepts free text to this user."""
-CLOSED = (
-    "the user wrote more than 24 hours ago; the user's next message opens the chat again. With the setting "
-    "template, messages in the meantime are sent as a template"
-)
-NO_FILES = "the user wrote more than 24 hours ago, and a template cannot contain a file"
 MAX_REFUSALS = 5
 """The number of rate limits in a row after which the wait stops growing, at about 17 minutes."""
 MOST_UPLOADS = 100
+
+
+def marked(text: str) -> str:
+    """Return Markdown text in WhatsApp's markup; a code block that is not closed is closed at the end.
+
+    Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
+    """
+    source = [line for block in blocks(text.split("\n")) for line in block]
+    rendered = list(render_lines("\n".join(source), DIALECT))
+    is_open = sum(line == TICKS for line in rendered) % 2 == 1
+    result = "\n".join([*rendered, TICKS] if is_open else rendered)
+    return result if result.strip() else text
+
+
+def _escape_ticks(text: str) -> str:
+    """Return text in which three backticks do not begin a code block."""
+    return text.replace(TICKS, SEPARATED_TICKS)
+
+
+def _render_link(label: str, url: str) -> str:
+    text = _escape_ticks(label).strip()
+    return f"{text} ({url})" if text and text != url else url
+
+
+DIALECT = MarkdownDialect(
+    plain=_escape_ticks,
+    # The markup has no escape: a zero-width character after a mark keeps WhatsApp from interpreting the mark.
+    literal=lambda mark: mark + (ZERO_WIDTH if mark in "*_~`>" else ""),
+    code=lambda text: f"`{_escape_ticks(text)}`",
+    block=_escape_ticks,
+    link=_render_link,
+    around=SHORT_MARKS,
+)
+
+
+class MediaShape(StrEnum):
+    """The form in which WhatsApp shows a file."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    DOCUMENT = "document"
+
+
+SHAPES: Mapping[str, MediaShape] = {
+    "image/jpeg": MediaShape.IMAGE,
+    "image/png": MediaShape.IMAGE,
+    "audio/aac": MediaShape.AUDIO,
+    "audio/amr": MediaShape.AUDIO,
+    "audio/mp4": MediaShape.AUDIO,
+    "audio/mpeg": MediaShape.AUDIO,
+    "audio/ogg": MediaShape.AUDIO,
+    "video/3gpp": MediaShape.VIDEO,
+    "video/mp4": MediaShape.VIDEO,
+}
+"""The content types that WhatsApp shows or plays itself; every other file is a document."""
+MAX_BYTES: Mapping[MediaShape, int] = {
+    MediaShape.IMAGE: 5 * 1024**2,
+    MediaShape.AUDIO: 16 * 1024**2,
+    MediaShape.VIDEO: 16 * 1024**2,
+    MediaShape.DOCUMENT: 100 * 1024**2,
+}
+
+
+def media_shape(message: OutgoingMessage, size: int) -> MediaShape:
+    """Return the form of a file; a file that is too large for its form, or audio with a caption, is a document."""
+    shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
+    has_caption = bool(message.content.strip())
+    loses_caption = shape is MediaShape.AUDIO and has_caption
+    return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
+
+
+def upload_type(message: OutgoingMessage) -> str:
+    """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
+    kind = message.content_type or (PLAIN if message.path is None else "application/octet-stream")
+    return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
+
+
+def text_body(message: OutgoingMessage) -> Body:
+    """Return the body of a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
+
+    A text that is too long for buttons is sent without them: the text itself explains how to answer.
+    """
+    content = marked(message.content)
+    if len(content) > MAX_TEXT:
+        problem = f"the text has {len(content):,} characters; the limit of WhatsApp is {MAX_TEXT:,}"
+        raise PermanentSend(problem, FailureScope.MESSAGE)
+    if message.buttons and len(message.buttons) <= MAX_ROWS and len(content) <= MAX_BODY:
+        return {"type": "interactive", "interactive": _button_choices(message, content)}
+    return {"type": "text", "text": {"body": content, "preview_url": False}}
+
+
+def file_body(message: OutgoingMessage, media_id: str, shape: MediaShape) -> Body:
+    """Return the body of an uploaded file with its caption, which is truncated if too long."""
+    fields = {"id": media_id}
+    if message.path is not None and message.content.strip():
+        fields["caption"] = truncate(marked(message.content), MAX_BODY)
+    if shape is MediaShape.DOCUMENT:
+        fields["filename"] = message.filename
+    return {"type": shape, shape: fields}
+
+
+def template_body(message: OutgoingMessage, name: str, language: str) -> Body:
+    """Return the body of a template with the text as its only variable, without line breaks and repeated spaces."""
+    variable = truncate(" ".join(marked(message.content).split()), MAX_BODY)
+    parts = [{"type": "body", "parameters": [{"type": "text", "text": variable}]}]
+    return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
+
+
+def add_receiver(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
+    """Return a body with the receiver and the message's key, which WhatsApp returns in every status."""
+    addressed_body = {**receiver_fields(message.address.channel), **body}
+    if message.key:
+        addressed_body["biz_opaque_callback_data"] = message.key
+    if quotes and message.reply_to:
+        addressed_body["context"] = {"message_id": message.reply_to}
+    return addressed_body
+
+
+def receiver_fields(channel: str) -> Body:
+    """Return the receiver of a message or reaction: a number, or Meta's id of a user without a visible number."""
+    return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
+
+
+def truncate(text: str, most: int) -> str:
+    """Return the text, truncated to ``most`` characters; a truncated text ends with "…"."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _button_choices(message: OutgoingMessage, content: str) -> Body:
+    """Return the buttons of a message as reply buttons if all of them fit, else as a list with the full labels."""
+    labels = {f"{message.key}:{number}": button.label for number, button in enumerate(message.buttons)}
+    lengths, are_unique = [len(label) for label in labels.values()], len(set(labels.values())) == len(labels)
+    body = {"text": content}
+    if len(labels) <= MAX_REPLIES and are_unique and max(lengths) <= MAX_REPLY:
+        replies = [{"type": "reply", "reply": {"id": key, "title": label}} for key, label in labels.items()]
+        return {"type": "button", "body": body, "action": {"buttons": replies}}
+    rows = [
+        {"id": key, "title": truncate(label, MAX_ROW)}
+        | ({"description": truncate(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
+        for key, label in labels.items()
+    ]
+    return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}
 
 
 class StatusWaiter:
@@ -75,7 +227,7 @@ class WhatsAppSender:
         self._options = options
         self._rate = SendRateLimiter(lambda _: options.pair_seconds)
         self._refused: dict[str, int] = {}
-        self._uploads: dict[int, compose.WhatsAppUpload] = {}
+        self._uploads: dict[int, tuple[str, MediaShape]] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk once, as a message or as a file; raises a ``SendFailure``.
@@ -87,9 +239,12 @@ class WhatsAppSender:
         await self._rate.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            answer = await self._graph.post(compose.add_receiver(message, body, quotes=quotes))
+            answer = await self._graph.post(add_receiver(message, body, quotes=quotes))
         except PairRateLimit as limit:
-            raise RetryableSend(str(limit), self._next_pause(channel, limit.retry_after)) from None
+            # Each rate limit in a row multiplies the wait before the next message to the user by four.
+            refusals = self._refused.get(channel, 0)
+            self._refused[channel] = min(refusals + 1, MAX_REFUSALS)
+            raise RetryableSend(str(limit), limit.retry_after * float(4**refusals)) from None
         match answer.get("messages"):
             case [{"id": str(message_id)}, *_] if message_id:
                 self._refused.pop(channel, None)
@@ -97,50 +252,37 @@ class WhatsAppSender:
                 return Receipt(platform_message_id=message_id)
         raise AmbiguousSend("WhatsApp's answer could not be read")
 
-    async def react(self, channel: str, message_id: str, emoji: str) -> None:
-        """Add a reaction to a message; raises a ``SendFailure``."""
-        part = {"message_id": message_id, "emoji": emoji}
-        await self._graph.post({**compose.receiver_fields(channel), "type": "reaction", "reaction": part})
-
-    async def show_typing(self, message_id: str) -> None:
-        """Mark a message as read and show that an answer is being written; raises a ``SendFailure``.
-
-        WhatsApp shows this for 25 seconds, or until the answer.
-        """
-        await self._graph.post({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
-
-    async def _compose(self, message: OutgoingMessage) -> compose.Body:
+    async def _compose(self, message: OutgoingMessage) -> Body:
         heard_at = await self._context.last_heard(message.address.channel)
         if heard_at is not None and datetime.now(UTC) - heard_at < WINDOW:
             if message.filename:
-                return compose.file_body(message, await self._upload(message))
-            return compose.text_body(message)
+                return file_body(message, *await self._upload(message))
+            return text_body(message)
         if not self._options.template:
-            raise PermanentSend(CLOSED, FailureScope.CHANNEL)
+            raise PermanentSend(
+                "the user wrote more than 24 hours ago; the user's next message opens the chat again. With the setting "
+                "template, messages in the meantime are sent as a template",
+                FailureScope.CHANNEL,
+            )
         if message.filename:
             # Only this message fails, not the chat: texts still reach the chat as a template.
-            raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
-        return compose.template_body(message, self._options.template, self._options.template_language)
+            problem = "the user wrote more than 24 hours ago, and a template cannot contain a file"
+            raise PermanentSend(problem, FailureScope.MESSAGE)
+        return template_body(message, self._options.template, self._options.template_language)
 
-    async def _upload(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
-        """Upload the file of a message, once: while the message is retried, the id of the first upload is reused."""
+    async def _upload(self, message: OutgoingMessage) -> tuple[str, MediaShape]:
+        """Upload the file of a message, once for all its retries; return the upload's id and the file's form."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known
         content = await read_content(message)
-        shape = compose.media_shape(message, len(content))
-        kind = compose.upload_type(message)
+        shape = media_shape(message, len(content))
+        kind = upload_type(message)
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
         except SendFailure as failure:
             raise upload_failure(failure, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
-        self._uploads[message.id] = compose.WhatsAppUpload(media_id, shape)
+        self._uploads[message.id] = media_id, shape
         return self._uploads[message.id]
-
-    def _next_pause(self, channel: str, requested: timedelta) -> timedelta:
-        """Return the wait before the next message to a user; each rate limit in a row multiplies the wait by four."""
-        refusals = self._refused.get(channel, 0)
-        self._refused[channel] = min(refusals + 1, MAX_REFUSALS)
-        return requested * float(4**refusals)

@@ -5,16 +5,13 @@ import hashlib
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from connectors.base import Connector
 from connectors.platforms import platforms
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.flow import connector_parts, flow_parts
 from maestro.bootstrap.process import Say, SeparateProcess
 from maestro.bootstrap.rules import intake_rules
-from maestro.connector_runtime.context import StoreContext
-from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.connector_runtime.host import ConnectorHost, describe_closed_ports, wait_for_ports, webhooks_of
-from maestro.connector_runtime.keeper import BotKeeper
+from maestro.connector_runtime.bots import BotKeeper, ConnectorFactory
+from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe_closed_ports
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
@@ -59,7 +56,7 @@ def build_bots(
     return BotKeeper(store, factory, partial(build_context, live, store, dispatcher), host.run_bot, platforms)
 
 
-def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
+def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[WebConnector]:
     """Return the connectors that run for the whole life of a process: the web connector, if enabled."""
     return [WebConnector(web_config(settings), context)] if settings.web.enabled else []
 
@@ -112,7 +109,7 @@ class Connect(SeparateProcess):
         services, ready = Services(stop), ReadySignals()
         services.add(*(host.run(connector, ready.another()) for connector in connectors))
         bots = build_bots(self.live, store, dispatcher, host, self._platforms)
-        services.add(bots.run(webhooks_of(connectors)))
+        services.add(bots.run(next((connector.webhooks for connector in connectors), None)))
         address, hosts = health_address(self.settings, "connectPort"), self.settings.webui.allowed_hosts
         services.add(
             HealthServer(address, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run()
@@ -121,7 +118,7 @@ class Connect(SeparateProcess):
         drain = partial(self.drain, engine, dispatcher, connectors)
         await services.until_stopped(self._announce(ready, connectors), drain)
 
-    def _requested_connectors(self, connectors: Sequence[Connector]) -> list[Connector]:
+    def _requested_connectors(self, connectors: Sequence[WebConnector]) -> list[WebConnector]:
         """Return the connectors of the requested platforms; raises ``ConfigurationError`` for an unknown platform.
 
         The keeper of bots connects the bots of the other requested platforms.
@@ -135,8 +132,9 @@ class Connect(SeparateProcess):
             )
         return [connector for connector in connectors if connector.platform in self._platforms]
 
-    async def _announce(self, ready: ReadySignals, connectors: Sequence[Connector]) -> None:
-        await wait_for_ports(connectors)
+    async def _announce(self, ready: ReadySignals, connectors: Sequence[WebConnector]) -> None:
+        for connector in connectors:
+            await connector.started()
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not ready.done:

@@ -11,10 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import ClassVar
 
-from connectors.base import Connector
+from connectors.web import WebConnector
 from maestro.bootstrap.flow import run_settings
 from maestro.chat import join_session
-from maestro.connector_runtime.host import stop_accepting
 from maestro.domain.errors import ConfigurationError
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.storage import migrate, open_store, sweep_uploads, wake_for_models
@@ -74,10 +73,11 @@ class Process(ABC):
     def build_dispatcher(self, store: Store) -> Dispatcher:
         return Dispatcher(store, self.live.of(run_settings), self.say)
 
-    async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[Connector] = ()) -> None:
+    async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[WebConnector] = ()) -> None:
         """Accept no more messages and jobs, and let running work finish."""
         self.say("Stopping: running work may finish.")
-        stop_accepting(connectors)
+        for connector in connectors:
+            connector.stop_accepting()
         dispatcher.pause()
         await engine.drain()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from connectors.base import Connector
+from connectors.web import WebConnector
 from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connect import build_bots, build_context, configured_connectors
 from maestro.bootstrap.flow import ModelParts, build_job_operations, connector_parts, flow_parts
@@ -15,8 +15,7 @@ from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.bootstrap.worker import ModelProcess
 from maestro.chat import ChatService, end_session
-from maestro.connector_runtime.context import StoreContext
-from maestro.connector_runtime.host import ConnectorHost, describe_closed_ports, wait_for_ports, webhooks_of
+from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe_closed_ports
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
@@ -41,7 +40,7 @@ class Up(ModelProcess):
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         return build_tools(self.live, chat)
 
-    def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
+    def build_connectors(self, context: StoreContext) -> Sequence[WebConnector]:
         return configured_connectors(self.settings, context)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
@@ -91,7 +90,9 @@ class Up(ModelProcess):
         services, ready = Services(stop), ReadySignals()
         flow_services = await self.build_services(flow, model_parts, engine, dispatcher, ready)
         services.add(*(host.run(connector, ready.another()) for connector in connectors))
-        services.add(bots.run(webhooks_of(connectors)), flow.drafts.run(), *flow_services)
+        services.add(
+            bots.run(next((connector.webhooks for connector in connectors), None)), flow.drafts.run(), *flow_services
+        )
         if self.settings.webui.enabled:
             jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.wake)
             health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
@@ -102,9 +103,10 @@ class Up(ModelProcess):
         drain = partial(self.drain, engine, dispatcher, connectors)
         await services.until_stopped(self._announce(ready, connectors, models), drain)
 
-    async def _announce(self, ready: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
+    async def _announce(self, ready: ReadySignals, connectors: Sequence[WebConnector], models: Models) -> None:
         """Announce the addresses as soon as the connectors accept messages."""
-        await wait_for_ports(connectors)
+        for connector in connectors:
+            await connector.started()
         await _wait_for_workers(ready)
         is_late = not ready.done
         if is_late:

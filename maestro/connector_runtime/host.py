@@ -1,23 +1,155 @@
-"""Runs each connector of a process for as long as the process holds the connector's lease."""
+"""The context of a connector, backed by the store, and its run under its lease.
+
+See docs/architecture.md.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
-from connectors.base import AccountRefused, Connector
+from ulid import ULID
+
+from connectors.base import AccountRefused, Connector, ConnectorState, Identity, IdentityRole, KnownChannel, Upload
 from connectors.hub import ConnectorHub
 from connectors.web import WebConnector
-from connectors.webhooks import PlatformWebhooks
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.errors import ConfigurationError, InvalidMessage, NotFound
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt, ReceiptReport
+from maestro.domain.people.people import UploadedFile
 from maestro.installation.data_folder import FileLock
+from maestro.intake import AccountIntake, Intake
 from maestro.settings import Settings
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 from maestro.supervision import end, first_of
 from temporal.engine import Engine, WorkerParts
 
+Result = TypeVar("Result")
+
 LOOK_SECONDS = 1.0
+
+
+class StoreContext(AccountIntake):
+    """A ``ConnectorContext`` backed by the store; every method runs its transaction in a thread."""
+
+    def __init__(self, bot: tuple[str, str], intake: Intake, store: Store, files: MediaFolder) -> None:
+        """``bot`` is the connector's platform and account."""
+        super().__init__(intake)
+        self._platform, self._account = bot
+        self._store = store
+        self._files = files
+
+    async def cursor(self, channel: str, thread: str = "") -> str | None:
+        return await self._read(lambda tx: tx.bots.channels.cursor(self._address(channel, thread)))
+
+    async def advance(self, channel: str, mark: str, thread: str = "") -> None:
+        await self._change(lambda tx: tx.bots.channels.advance(self._address(channel, thread), mark))
+
+    async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
+        await self._change(lambda tx: tx.bots.channels.record_activity(self._address(channel, thread), direct=direct))
+
+    async def known_channels(self) -> Sequence[KnownChannel]:
+        return await self._read(
+            lambda tx: [
+                KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at)
+                for row in tx.bots.channels.known_channels(self._platform, self._account)
+            ]
+        )
+
+    async def skipped(self, channel: str, count: int, why: str) -> None:
+        await self._change(lambda tx: tx.inbox.ignored.add(self._address(channel), why, count))
+
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
+        rows = await self._read(lambda tx: tx.deliveries.sent_since(address, after_id, limit))
+        path = self._files.path
+        return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
+
+    async def newest_delivery(self) -> int:
+        return await self._read(lambda tx: tx.deliveries.newest_id())
+
+    async def last_heard(self, channel: str) -> datetime | None:
+        return await self._read(lambda tx: tx.bots.channels.last_heard(self._address(channel)))
+
+    async def record_report(self, key: str, report: ReceiptReport) -> bool:
+        return await self._change(lambda tx: tx.deliveries.reports.apply(self._address(""), key, report))
+
+    async def receipt(self, key: str) -> Receipt | None:
+        return await self._read(lambda tx: tx.deliveries.reports.receipt(self._address(""), key))
+
+    async def pressed(self, key: str, number: int) -> str | None:
+        return await self._read(lambda tx: tx.deliveries.reports.button_value(self._address(""), key, number))
+
+    async def moved(self, channel: str, to: str) -> None:
+        await self._change(lambda tx: tx.bots.moves.add(self._address(channel), to))
+
+    async def moved_to(self, channel: str) -> str:
+        return await self._read(lambda tx: tx.bots.channels.moved_to(self._address(channel)))
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        return await self._change(lambda tx: tx.users.claim_channel(address, user_id))
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        row = await self._change(lambda tx: tx.users.take_ticket(ticket))
+        return Identity(row.user_id, row.user_name, IdentityRole(row.role)) if row else None
+
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        digest = await asyncio.to_thread(self._files.take, upload.path)
+
+        def add(tx: Transaction) -> Attachment:
+            record = UploadedFile(
+                id=f"upload-{ULID()}",
+                user_id=user_id,
+                digest=digest,
+                filename=upload.filename,
+                content_type=upload.content_type,
+                size=upload.size,
+                created_at=tx.now,
+            )
+            tx.users.add_upload(record)
+            return Attachment.model_validate(record, from_attributes=True)
+
+        return await self._change(add)
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        stored = await self._read(lambda tx: tx.users.uploads(ids))
+        for upload_id in ids:
+            if upload_id not in stored or stored[upload_id].user_id != user_id:
+                raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
+        return tuple(Attachment.model_validate(stored[upload_id], from_attributes=True) for upload_id in ids)
+
+    async def upload_file(self, attachment_id: str) -> Path:
+        stored = await self._read(lambda tx: tx.users.uploads([attachment_id]))
+        if attachment_id not in stored:
+            raise NotFound(f"there is no upload {attachment_id}")
+        return self._files.path(stored[attachment_id].digest)
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        trouble = state in (ConnectorState.DEGRADED, ConnectorState.FAILED)
+        account = (self._platform, self._account)
+        await self._change(lambda tx: tx.users.connector_state(*account, state, detail, trouble=trouble))
+
+    def _address(self, channel: str, thread: str = "") -> Address:
+        return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
+
+    async def _read(self, read: Callable[[Transaction], Result]) -> Result:
+        return await asyncio.to_thread(_run_in_view, self._store, read)
+
+    async def _change(self, change: Callable[[Transaction], Result]) -> Result:
+        return await asyncio.to_thread(_run_in_transaction, self._store, change)
+
+
+def _run_in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
+    with store.view() as tx:
+        return read(tx)
+
+
+def _run_in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
+    with store.begin() as tx:
+        return change(tx)
 
 
 @contextlib.asynccontextmanager
@@ -108,31 +240,10 @@ class ConnectorHost:
             raise AccountRefused(refused.result())
 
 
-def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
-    """Return the routes for platforms' webhooks on the web connector's port; None without the web connector."""
-    return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
-
-
-async def wait_for_ports(connectors: Sequence[Connector]) -> None:
-    """Return once the ports of all connectors are open; raises the error of a port that cannot be opened."""
-    for connector in connectors:
-        if isinstance(connector, WebConnector):
-            await connector.started()
-
-
-def describe_closed_ports(connectors: Sequence[Connector]) -> str:
+def describe_closed_ports(connectors: Sequence[WebConnector]) -> str:
     """Return a sentence about connectors with a port that is not open yet; "" when all ports are open."""
-    is_waiting = any(
-        isinstance(connector, WebConnector) and not connector.accepts_connections for connector in connectors
-    )
+    is_waiting = any(not connector.accepts_connections for connector in connectors)
     return f"not listening yet: {WebConnector.platform}" if is_waiting else ""
-
-
-def stop_accepting(connectors: Sequence[Connector]) -> None:
-    """Refuse new messages at the connectors' ports; answers under way are still sent."""
-    for connector in connectors:
-        if isinstance(connector, WebConnector):
-            connector.stop_accepting()
 
 
 def is_job_open(store: Store, job_id: str) -> bool:

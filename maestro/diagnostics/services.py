@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from connectors.base import ConnectorState
-from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.bots import ConnectorFactory
 from maestro.diagnostics.ports import is_healthy, port_uses
 from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.connectors import BotInstance

@@ -3,13 +3,13 @@
 from typing import Literal
 
 from pydantic import Field, SecretStr
+from pydantic.alias_generators import to_camel
 
-from connectors.discord.config import TOKEN, DiscordOptions
+from connectors.discord.platform import DiscordOptions
 from connectors.platforms import platform
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
-from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
-from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
-from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
+from connectors.slack.platform import SlackOptions
+from connectors.telegram.platform import TelegramOptions
+from connectors.whatsapp.platform import WhatsAppOptions
 from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
@@ -29,15 +29,16 @@ class PlatformSettings(Section):
         "`allowlist` answers only users on the agent's list, `open` answers all",
     )
 
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        return {to_camel(name): value for name, value in self if isinstance(value, SecretStr)}
+
 
 class DiscordSettings(PlatformSettings, DiscordOptions):
     """Discord, with a bot of your own."""
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        return {TOKEN: self.token}
 
 
 class SlackSettings(PlatformSettings, SlackOptions):
@@ -46,10 +47,6 @@ class SlackSettings(PlatformSettings, SlackOptions):
     bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
     app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
     signing_secret: SecretStr = setting(NO_SECRET, "the key with which Slack signs requests of the Events API")
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
 
 
 class TelegramSettings(PlatformSettings, TelegramOptions):
@@ -60,10 +57,6 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
         NO_SECRET, "the secret, of your choice, that Telegram sends with each request in webhook mode"
     )
 
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        return {TELEGRAM_TOKEN: self.token, WEBHOOK_SECRET: self.webhook_secret}
-
 
 class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     """WhatsApp, with a number of your own."""
@@ -73,10 +66,6 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     verify_token: SecretStr = setting(
         NO_SECRET, "the token, of your choice, that Meta sends when the webhook is set up"
     )
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        return {ACCESS_TOKEN: self.access_token, APP_SECRET: self.app_secret, VERIFY_TOKEN: self.verify_token}
 
 
 class BotSettings(Section):
@@ -92,9 +81,6 @@ class BotSettings(Section):
     options: dict[str, object] = setting({}, "options of the platform, named like the keys of the platform's section")
 
 
-OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
-
-
 class ConnectorSettings(Section):
     """The platforms besides the web connector."""
 
@@ -105,7 +91,7 @@ class ConnectorSettings(Section):
     bots: tuple[BotSettings, ...] = setting((), "further bots")
 
     @property
-    def sections(self) -> dict[str, OwnSettings]:
+    def sections(self) -> dict[str, PlatformSettings]:
         return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
     def enabled_bots(self) -> list[BotSettings]:

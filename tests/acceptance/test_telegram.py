@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from connectors.telegram.render import WORD_JOINER
+from connectors.telegram.send import WORD_JOINER
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Cron
 from tests.support.history import history_of

@@ -13,13 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
-from connectors.base import Connector
+from connectors.web import WebConnector
 from maestro.bootstrap import connect
 from maestro.bootstrap.connect import web_config
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
 from maestro.chat import ChatService
-from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.host import StoreContext
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
 from maestro.tools.registry import ToolRegistry
@@ -68,7 +68,7 @@ class CrashingUp(Up):
         tools._fixed = {**tools._fixed, **noting}
         return tools
 
-    def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
+    def build_connectors(self, context: StoreContext) -> Sequence[WebConnector]:
         """Return a web connector that can die, and sends short chunks."""
         CrashingWeb.fuse = self._fuse
         connector = CrashingWeb(web_config(self.settings), context)

@@ -23,7 +23,7 @@ from unittest import mock
 from temporalio.client import Client
 
 from connectors.web import WebConnector
-from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.host import StoreContext
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import AcceptedMessage, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from connectors.base import ConnectorState
-from connectors.discord.config import DiscordOptions
 from connectors.discord.connector import DiscordConnector
-from connectors.platforms import Instance
+from connectors.discord.platform import DiscordOptions
+from connectors.options import Instance
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.discord_server import TOKEN, Channel, DiscordServer
 from tests.support.instance import until

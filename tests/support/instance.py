@@ -20,13 +20,13 @@ from typing import Any
 
 from temporalio.client import Client
 
-from connectors.base import Connector, ConnectorContext
+from connectors.base import ConnectorContext
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.connect import web_config
 from maestro.bootstrap.flow import build_operator
 from maestro.bootstrap.process import STORE_THREADS
 from maestro.bootstrap.up import READY, Up
-from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.host import StoreContext
 from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.installation.storage import open_existing_store
@@ -111,7 +111,7 @@ class TappedUp(Up):
         super().__init__(loaded, say)
         self._taps = taps
 
-    def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
+    def build_connectors(self, context: StoreContext) -> Sequence[WebConnector]:
         """Return the one connector."""
         return (TappedWeb(web_config(self.settings), context, self._taps),)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from connectors.platforms import Instance
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
+from connectors.options import Instance
 from connectors.slack.connector import SlackConnector
+from connectors.slack.platform import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import slack_server
 from tests.support.listening import Listening

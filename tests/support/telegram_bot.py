@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from connectors.base import ConnectorState
-from connectors.platforms import Instance
-from connectors.telegram.config import TOKEN as TOKEN_NAME
-from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
+from connectors.options import Instance
 from connectors.telegram.connector import TelegramConnector
+from connectors.telegram.platform import TOKEN as TOKEN_NAME
+from connectors.telegram.platform import WEBHOOK_SECRET, TelegramOptions
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.instance import until
 from tests.support.listening import Listening

@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from connectors.base import ConnectorState
-from connectors.platforms import Instance
-from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
+from connectors.options import Instance
 from connectors.whatsapp.connector import WhatsAppConnector
+from connectors.whatsapp.platform import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import whatsapp_server
 from tests.support.instance import until

@@ -398,7 +398,7 @@ def test_connectors_do_not_know_each_other() -> None:
     check(effects.connectors_do_not_know_each_other, product())
 
 
-@pytest.mark.parametrize("text", ["from connectors.slack.send import f", "from connectors import slack"])
+@pytest.mark.parametrize("text", ["from connectors.slack.api import f", "from connectors import slack"])
 def test_a_connector_that_knows_another_is_found(text: str) -> None:
     rule = effects.connectors_do_not_know_each_other
     assert breaches(rule, text, "connectors/web/frames.py") == 1

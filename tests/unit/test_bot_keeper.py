@@ -19,9 +19,8 @@ from connectors.base import (
     LengthUnit,
 )
 from connectors.options import Instance
-from maestro.connector_runtime import keeper
-from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.connector_runtime.keeper import BotKeeper
+from maestro.connector_runtime import bots
+from maestro.connector_runtime.bots import BotKeeper, ConnectorFactory
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.accounts import StoredKey
@@ -113,8 +112,8 @@ class Bench:
 
 @asynccontextmanager
 async def benched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(bots, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bots, "FIRST_PAUSE", 0.01)
     with closing(fresh_store(folder / "maestro.db")) as store:
         bench = Bench(store)
         keeping = asyncio.create_task(bench.keeper.run(None))

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 
 from connectors.base import ConnectorState
-from connectors.slack.events import FORM, SlackEndpoint, is_signed_by_slack
+from connectors.slack.inbound import SlackEndpoint, is_signed_by_slack
 from connectors.webhooks import MAX_BODY
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Button
@@ -22,6 +22,7 @@ from tests.support.slack_app import SlackApp, chunk, slack_and_app
 from tests.support.slack_server import SIGNING_SECRET, pressed, signature, slash
 
 BASE = "/platforms/slack/default"
+FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.base import ConnectorState
 from connectors.failures import AccountRefused, AmbiguousSend, FailureScope, PermanentSend, RetryableSend
-from connectors.slack.config import SlackOptions
+from connectors.slack.platform import SlackOptions
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, Button
 from tests.support.slack_app import chunk, slack_and_app

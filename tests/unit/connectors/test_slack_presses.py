@@ -2,9 +2,9 @@
 
 import pytest
 
+from connectors.slack.api import MAX_BUTTONS, button_blocks
 from connectors.slack.inbound import press_in
 from connectors.slack.receive import SlackBot
-from connectors.slack.send import MAX_BUTTONS, button_blocks
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Addressing, Button
 from tests.support.instance import until

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.slack.send import mrkdwn
-from connectors.splitting import split
+from connectors.markdown import split
+from connectors.slack.api import mrkdwn
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from connectors.base import LengthUnit
-from connectors.splitting import MINIMUM, length
-from connectors.splitting import split as split_measured
+from connectors.markdown import MINIMUM, length
+from connectors.markdown import split as split_measured
 
 UNITS = tuple(LengthUnit)
 EMOJI = (

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.base import LengthUnit
-from connectors.splitting import Measure, length, split
+from connectors.markdown import Measure, length, split
 from tests.unit.connectors.test_splitting import balanced, marks
 
 graphemes = regex.compile(r"\X")

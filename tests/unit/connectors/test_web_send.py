@@ -3,8 +3,7 @@
 import asyncio
 import json
 
-from connectors.web.errors import TooSlow
-from connectors.web.frames import SocketHub, SocketQueue
+from connectors.web.frames import SocketHub, SocketQueue, TooSlow
 from maestro.domain.messages import Address, OutgoingMessage
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from connectors.discord.config import missing_option
 from connectors.discord.connector import render
-from connectors.platforms import Instance, platform
+from connectors.discord.platform import missing_option
+from connectors.options import Instance
+from connectors.platforms import platform
 
 
 @pytest.mark.parametrize(

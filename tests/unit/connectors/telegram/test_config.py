@@ -6,8 +6,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from connectors.base import AccountRefused, ConnectorState
-from connectors.platforms import Instance, platform
-from connectors.telegram.config import TelegramOptions
+from connectors.options import Instance
+from connectors.platforms import platform
+from connectors.telegram.platform import TelegramOptions
 from tests.support.memory_context import MemoryContext
 from tests.support.telegram_server import SECRET, TOKEN
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from connectors.base import AccountRefused, ConnectorState
-from connectors.telegram.inbound import OpenAlbums, confirmable_groups, group_albums
-from connectors.telegram.updates import WAIT_SECONDS
+from connectors.telegram.updates import WAIT_SECONDS, OpenAlbums, confirmable_groups, group_albums
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import Button
 from tests.support.instance import until

@@ -1,5 +1,6 @@
 """What Telegram tells, as messages."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -255,7 +256,7 @@ def test_a_group_that_moves(chat: int, service: Json) -> None:
 def test_a_press(data: str, expected: tuple[str, int]) -> None:
     message = Chats().write(GROUP, ADA, "pick", message_thread_id=4, is_topic_message=True)
     query = {"id": "77", "from": Chats().person(ADA), "chat_instance": "1", "data": data, "message": message}
-    found = press_in(Update.de_json({"update_id": 1, "callback_query": query}, None), US)
+    found = press_in(Update.de_json({"update_id": 1, "callback_query": query}, None), US, datetime.now(UTC))
     assert found is not None
     assert (found.key, found.number) == expected
-    assert (found.address.channel, found.address.thread) == (str(GROUP), "4")
+    assert (found.message.address.channel, found.message.address.thread) == (str(GROUP), "4")

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.splitting import split
-from connectors.telegram.render import render, without_mentions
-from connectors.telegram.send import MAX_LENGTH, html_length
+from connectors.markdown import split
+from connectors.telegram.send import MAX_LENGTH, html_length, render, without_mentions
 from tests.support.telegram_server.chats import utf16
 from tests.support.telegram_server.markup import plain
 

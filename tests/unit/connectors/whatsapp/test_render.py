@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.splitting import split
-from connectors.whatsapp.compose import marked
+from connectors.markdown import split
+from connectors.whatsapp.send import marked
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)
 

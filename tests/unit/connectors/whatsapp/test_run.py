@@ -9,7 +9,7 @@ from connectors.base import ConnectorState
 from connectors.failures import AccountRefused
 from connectors.platforms import platform
 from connectors.whatsapp.api import GraphClient
-from connectors.whatsapp.config import WhatsAppOptions
+from connectors.whatsapp.platform import WhatsAppOptions
 from maestro.domain.errors import ConfigurationError
 from tests.support.instance import until
 from tests.support.whatsapp_number import instance, whatsapp_and_number

@@ -1,4 +1,4 @@
-"""Runs the connector of each enabled bot, and starts, stops and restarts bots when operators change them."""
+"""The bots of a process: their connectors are created, started, stopped and restarted as operators change them."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
+from pydantic import SecretStr
 
 from connectors.base import AccountRefused, Connector, ConnectorContext, ConnectorState, HasRoutes
+from connectors.options import Instance
+from connectors.platforms import platform
 from connectors.webhooks import PlatformWebhooks
-from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.domain.connectors import BotInstance
-from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
+from maestro.domain.errors import ConfigurationError, InvalidEdit, MaestroError, StoreBusy
+from maestro.domain.fields import read
+from maestro.installation.keys import SecretKeys
+from maestro.settings import Settings
+from maestro.settings.connectors import BotSettings
 from maestro.store.store import Store
 from maestro.supervision import end
 
@@ -28,6 +34,62 @@ RunConnector = Callable[[Connector], Awaitable[None]]
 """Runs a connector under its lease; raises ``AccountRefused`` when the platform refuses the account."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ConnectorFactory:
+    """A factory for the connectors of bots; a bot's configuration takes precedence over its row."""
+
+    keys: SecretKeys
+    configured: Mapping[tuple[str, str], BotSettings]
+
+    @classmethod
+    def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
+        """Return the factory of a process, with the bots in its settings."""
+        return cls(keys, {(bot.platform, bot.account): bot for bot in settings.connectors.enabled_bots()})
+
+    def instance(self, row: BotInstance) -> Instance:
+        """Return the options and the decrypted secrets of a bot.
+
+        Raises ``ConfigurationError`` for a bot that cannot be connected; the message names the fix and quotes no value.
+        """
+        secrets, options = self._secrets_and_options(row)
+        entry = platform(row.platform)
+        unknown = sorted(set(secrets) - set(entry.secrets))
+        if unknown:
+            known = ", ".join(entry.secrets)
+            raise ConfigurationError(f"{row.name}: unknown secret {', '.join(unknown)}; the known ones are {known}")
+        try:
+            checked = read(entry.options, options)
+        except InvalidEdit as error:
+            raise ConfigurationError(f"{row.name}: {error}") from None
+        first = next((secrets[name] for name in entry.secrets if name in secrets), SecretStr(""))
+        token = first.get_secret_value()
+        digest = self.keys.fingerprint(row.platform, token) if token else ""
+        instance = Instance(row.account, secrets, checked, digest)
+        problem = entry.complete(instance)
+        if problem is not None:
+            raise ConfigurationError(f"{row.name}: {problem}")
+        return instance
+
+    def settings_digest(self, row: BotInstance) -> str:
+        """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
+        try:
+            instance = self.instance(row)
+        except ConfigurationError as error:
+            return str(error)
+        secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
+        return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
+
+    def _secrets_and_options(self, row: BotInstance) -> tuple[Mapping[str, SecretStr], Mapping[str, object]]:
+        if not row.configured:
+            return {name: self.keys.reveal(text) for name, text in row.stored_secrets.items()}, row.option_values
+        bot = self.configured.get((row.platform, row.account))
+        if bot is None:
+            raise ConfigurationError(
+                f"{row.name} belongs to a configuration file that this process did not read; start it with that file"
+            )
+        return bot.secrets, bot.options
 
 
 @dataclass(frozen=True)
@@ -128,7 +190,7 @@ class BotKeeper:
             try:
                 await context.report(ConnectorState.STARTING)
                 instance = await asyncio.to_thread(self._factory.instance, row)
-                connector = await asyncio.to_thread(self._factory.connect, row, instance, context)
+                connector = await asyncio.to_thread(platform(row.platform).connect, instance, context)
                 with self._register_webhook(connector):
                     await self._run_connector(connector)
                 problem = "the connector ended by itself"
