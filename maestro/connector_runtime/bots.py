@@ -72,6 +72,10 @@ class ConnectorFactory:
             raise ConfigurationError(f"{row.name}: {problem}")
         return instance
 
+    def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
+        """Create the connector of a bot; the first call for a platform imports its library, which takes a moment."""
+        return platform(row.platform).connect(instance, context)
+
     def settings_digest(self, row: BotInstance) -> str:
         """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
         try:
@@ -190,7 +194,7 @@ class BotKeeper:
             try:
                 await context.report(ConnectorState.STARTING)
                 instance = await asyncio.to_thread(self._factory.instance, row)
-                connector = await asyncio.to_thread(platform(row.platform).connect, instance, context)
+                connector = await asyncio.to_thread(self._factory.connect, row, instance, context)
                 with self._register_webhook(connector):
                     await self._run_connector(connector)
                 problem = "the connector ended by itself"
