@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
@@ -20,9 +20,6 @@ from connectors.slack.api import NO_THREAD, Fields, call_slack
 from connectors.slack.platform import SlackOptions
 from connectors.slack.receive import is_direct
 from maestro.domain.messages import AcceptedMessage, IncomingMessage
-
-if TYPE_CHECKING:
-    from connectors.slack.inbound import SlackInbound
 
 PAGE = 100
 MOST_THREADS = 20
@@ -131,6 +128,18 @@ def _split_page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
     return messages, cursor if cursor and messages else None
 
 
+class MessageTaker(Protocol):
+    """A receiver of missed messages."""
+
+    def is_wanted(self, channel: str, message: SlackMessage) -> bool:
+        """Tell whether to accept a message."""
+        ...
+
+    async def take_missed(self, channel: str, message: SlackMessage) -> None:
+        """Accept a missed message, and wait as long as that takes."""
+        ...
+
+
 class SlackCatchUp:
     """The catch-up of one account, which holds the cursor of each channel.
 
@@ -156,17 +165,17 @@ class SlackCatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def run(self, inbound: "SlackInbound") -> None:
+    async def run(self, taker: MessageTaker) -> None:
         """Read all channels after each ``request_read``, until cancelled."""
         while True:
             await self._behind.wait()
-            if not await self.read_all(inbound):
+            if not await self.read_all(taker):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self._behind.wait()
                 self._behind.set()
 
-    async def read_all(self, inbound: "SlackInbound") -> bool:
+    async def read_all(self, taker: MessageTaker) -> bool:
         """Read every known channel once, the most recently used first.
 
         A channel with a waiting new message is read before the others. Returns whether all channels could be read.
@@ -179,7 +188,7 @@ class SlackCatchUp:
         complete = True
         while threads and not self._behind.is_set():
             channel = next((channel for channel in threads if channel in self._waiting), next(iter(threads)))
-            complete &= await self._read_channel(channel, threads.pop(channel), inbound)
+            complete &= await self._read_channel(channel, threads.pop(channel), taker)
         return complete
 
     async def wait_for_channel(self, channel: str) -> None:
@@ -209,11 +218,11 @@ class SlackCatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def _read_channel(self, channel: str, threads: Sequence[str], inbound: "SlackInbound") -> bool:
+    async def _read_channel(self, channel: str, threads: Sequence[str], taker: MessageTaker) -> bool:
         mark, losses = await self._context.cursor(channel), self._losses
         try:
             if mark and channel not in self._current:
-                newest = await self._accept_missed(channel, mark, threads, inbound)
+                newest = await self._accept_missed(channel, mark, threads, taker)
                 # If a message was lost during this read, the cursor stays at ``newest`` for the next pass.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
@@ -228,12 +237,12 @@ class SlackCatchUp:
             self._current.add(channel)
         return True
 
-    async def _accept_missed(self, channel: str, mark: str, threads: Sequence[str], inbound: "SlackInbound") -> str:
+    async def _accept_missed(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
         """Accept the newest messages after the mark; return the id up to which the channel was read."""
         oldest = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
         limits = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
         unread, more = await self._history.read_after(channel, mark, threads, limits)
-        wanted = [message for message in unread if inbound.is_wanted(channel, message)]
+        wanted = [message for message in unread if taker.is_wanted(channel, message)]
         young = [message for message in wanted if message["ts"] >= limits.oldest]
         selected = young[-limits.messages :] if limits.messages else []
         skipped = len(wanted) - len(selected)
@@ -242,5 +251,5 @@ class SlackCatchUp:
             why = f"written while Maestro was not connected, and beyond the limit {limit}"
             await self._context.skipped(channel, 0 if more else skipped, why)
         for message in selected:
-            await inbound.take_missed(channel, message)
+            await taker.take_missed(channel, message)
         return max([mark, *(str(message["ts"]) for message in unread)])
