@@ -27,7 +27,7 @@ from connectors.options import Instance, Options
 from connectors.webhooks import WebhookEndpoint
 from maestro.domain.errors import InvalidMessage, MaestroError
 from maestro.domain.messages import AcceptedMessage, ControlWord, IncomingMessage, OutgoingMessage
-from maestro.fetch import FetchAccess, FetchFailed, Fetched, FetchLimits, FetchRefused, download
+from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, download
 
 T = TypeVar("T")
 

@@ -126,7 +126,7 @@ async def test_markup_in_an_answer_is_text(chromium: Browser) -> None:
         await at.server.answer(channel, attack)
         await expect(at.theirs.locator(".body")).to_contain_text("<script>alert(2)</script> [x](javascript:alert(3))")
         assert await at.page.locator(".messages :is(img, script, i, a)").count() == 0
-        assert await at.page.title() == "Maestro"
+        assert await at.page.title() == "Chat – Maestro"
     assert at.troubles == []
 
 
