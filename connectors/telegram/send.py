@@ -56,8 +56,6 @@ MAX_CAPTION = 1_024
 MAX_FILE_BYTES = 50 * 1000**2
 MAX_PICTURE_BYTES = 10 * 1000**2
 PICTURES = frozenset({"image/jpeg", "image/png"})
-NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""The option without link previews, which would request an address that a prompt injection may have added."""
 Sent = TypeVar("Sent")
 Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
@@ -167,7 +165,7 @@ async def post(client: TelegramClient, message: OutgoingMessage, to: Arguments) 
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **to)
+        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **to)
 
     return _receipt_of(await _send_html(message.content, send))
 
@@ -177,7 +175,7 @@ async def edit(client: TelegramClient, message: OutgoingMessage, to: Arguments) 
     at = {"chat_id": to["chat_id"], "message_id": message_number(message.edits), "reply_markup": to["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **at)
+        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
 
     try:
         await _send_html(message.content, rewrite)
@@ -231,7 +229,7 @@ async def _send_long_caption(client: TelegramClient, text: str, to: Arguments) -
     after = {**to, "reply_parameters": None, "reply_markup": None}
 
     async def send(part: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **after)
+        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
 
     try:
         for part in split(text, MAX_LENGTH, html_length):
@@ -252,6 +250,11 @@ async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[S
                 raise
     with telegram_errors():
         return await send(without_mentions(content), None)
+
+
+def _no_preview() -> LinkPreviewOptions:
+    """Return options without link previews, which would request an address that a prompt injection may have added."""
+    return LinkPreviewOptions(is_disabled=True)
 
 
 def _button_keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
