@@ -1,8 +1,6 @@
 """Adds to a conversation: the user's message, exactly once, and the model's answer, after its tags have acted.
 
 A what-if shows its answer instead (docs/decisions.md: what-if).
-
-See docs/decisions.md: what-if.
 """
 
 import itertools

@@ -28,9 +28,8 @@ async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]
         for task in done:
             error = task.exception() if not task.cancelled() else None
             while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[
-                    0
-                ]  # the task's own error instead of the group that a task group wraps around it
+                # The task's own error, instead of the group that a task group wraps around the error.
+                error = error.exceptions[0]
             if error is not None:
                 raise error
     finally:

@@ -2,8 +2,6 @@
 
 A failure is a type and a fixed sentence: chained exceptions, stack traces and the input values in validation errors
 would bring messages of users into the history (docs/invariants.md: by reference).
-
-See docs/invariants.md: by reference.
 """
 
 import asyncio

@@ -110,7 +110,7 @@ def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs:
         return same
     try:
         with parts.store.view() as tx:
-            content = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), all_runs=bool(runs))
+            content = replace(read_job(tx, job_id, whole, parts.budgets().cheaper_model), all_runs=bool(runs))
     except NotFound as error:
         return missing_job_page(request, str(error))
     url = parts.jobs.temporal.link(content.job).temporal_url

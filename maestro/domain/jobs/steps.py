@@ -2,7 +2,7 @@
 
 Workflows run these steps; the preview of a replay uses their stored results (docs/invariants.md: resume).
 
-See docs/invariants.md: resume; docs/decisions.md: retry.
+See docs/decisions.md: retry.
 """
 
 import itertools

@@ -68,10 +68,10 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     """Return whether a directive of an answer repeats one of the sources, as ``normalize_texts`` returns them.
 
     A source contains a directive where it has an opening tag of the same name; the text up to the next tag of that name
-    belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN`` characters,
-    occurs in directives of the sources; the key does not matter. It therefore remains a quotation when the model closes
-    it, omits or reorders lines, changes a value, or joins parts of several sources. A body of fewer than ``SHORT``
-    characters is a quotation if a directive of the sources begins with the same key and body.
+    belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN_CHARS``
+    characters, occurs in directives of the sources; the key does not matter. It therefore remains a quotation when the
+    model closes it, omits or reorders lines, changes a value, or joins parts of several sources. A body of fewer than
+    ``SHORT_BODY_CHARS`` characters is a quotation if a directive of the sources begins with the same key and body.
 
     The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
     time grows about linearly with the length of the sources.

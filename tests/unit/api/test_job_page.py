@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from maestro.domain.jobs.flow import RouteAction, RouteOutcome, StatusOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse_answer
 from maestro.domain.tools import ToolRun, ToolState
@@ -53,7 +55,7 @@ def words(part: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", part).split())
 
 
-async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http: httpx.AsyncClient) -> None:
+def add_two_accounts(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         for priority, name in enumerate(("first", "main")):
             tx.llm.accounts.add(
@@ -67,6 +69,10 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
                     updated_at=tx.now,
                 )
             )
+
+
+async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http: httpx.AsyncClient) -> None:
+    add_two_accounts(rows)
     job_id = rows.add()
     rows.worked(job_id)
     page = await page_of(http, f"/queue/{job_id}")
@@ -81,6 +87,22 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
         assert agent is not None
         tx.agents.change(agent, AgentChange(model="openai/gpt-4o"), "test")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["substitution"] == detail["substitution"]
+
+
+@pytest.mark.parametrize(("on_limit", "reason"), [("refuse", "could not be called"), ("fallback", "a daily budget")])
+async def test_a_budget_is_the_reason_only_if_it_lets_a_cheaper_model_answer(
+    rows: JobRows, on_limit: Literal["refuse", "fallback"], reason: str
+) -> None:
+    budgets = BudgetSettings(on_limit=on_limit, fallback_model="anthropic/claude-haiku-4-5")
+    add_two_accounts(rows)
+    job_id = rows.add()
+    rows.worked(job_id)
+    with rows.store.begin() as tx:
+        tx._link.driver.execute("DELETE FROM llm_calls WHERE state = 'failed'")
+    async with client(app_of(rows, budgets=lambda: budgets), auth=BASIC) as http:
+        page = await page_of(http, f"/queue/{job_id}")
+    (shown,) = re.findall(r'<div id="substitution">.*?</div>', page)
+    assert reason in words(shown)
 
 
 def journal(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
