@@ -7,7 +7,7 @@ import typer
 from pydantic import SecretStr
 
 from maestro.cli.framework.commands import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.accounts import (
     AccountChange,
@@ -62,7 +62,8 @@ KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environme
 app = OperationCommands(
     HELP,
     lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
-    Reference("name", AccountName),
+    AccountName,
+    "name",
 )
 app.list("List the accounts in the order in which calls try them.", COLUMNS, NOTHING)
 app.show("Show an account: its limits, its spend and its last error.", PORTRAIT)

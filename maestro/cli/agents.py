@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from maestro.cli.framework.commands import Fields, InputOptions, Limit, RowCursor, build_input, read_row_number
-from maestro.cli.framework.operations import ACTOR, PAGES, OperationCommands, Reference
+from maestro.cli.framework.commands import Fields, InputOptions, Limit, RowCursor, build_input, row_number
+from maestro.cli.framework.operations import ACTOR, PAGES, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
 from maestro.domain.agents.agent import AgentStatus, NewToken
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
@@ -77,7 +77,7 @@ PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
 Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
 AccountOption = Annotated[str, "The account of Maestro on that platform."]
 
-app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Reference("slug", Slug))
+app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Slug, "slug")
 app.list("List the agents by slug.", COLUMNS, "There are no agents.", PAGES)
 app.show("Show an agent: all its fields, and its channels.", PORTRAIT)
 
@@ -226,10 +226,12 @@ def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, c
 def revoke_token(
     operations: TokenOperations,
     slug: Slug,
-    number: Annotated[str, "NUMBER: The number of the token, as `maestro agents token list` shows it."],
+    number: Annotated[
+        int, "NUMBER: The number of the token, as `maestro agents token list` shows it.", row_number("token", "NUMBER")
+    ],
 ) -> Result:
     """Revoke a token; from its next request on it is refused."""
-    revoked = operations.revoke(slug, read_row_number(number, "token", "NUMBER"), ACTOR)
+    revoked = operations.revoke(slug, number, ACTOR)
     return revoked, f"token {revoked.id} of {slug} is revoked"
 
 

@@ -10,10 +10,11 @@ import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.cli.framework.commands import REFERENCES, read_secret
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.commands import read_secret
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
+from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
@@ -28,10 +29,6 @@ NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFOR
 CONNECTS = " is connected as soon as Maestro runs"
 
 
-def _full_name(connector: Any) -> str:
-    return f"{connector.platform}/{connector.account}"
-
-
 def _state_of(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
 
@@ -41,12 +38,12 @@ DERIVED = {
     "lag": lambda connector: "" if connector.lag_seconds is None else f"{connector.lag_seconds:.1f} s",
     "from": lambda connector: "configuration" if connector.configured else "added",
 }
-COLUMNS = Columns(
-    "connector state agent last_event lag from last_error", {"connector": _full_name, "state": _state_of, **DERIVED}
+COLUMNS = Columns("connector=name state agent last_event lag from last_error", {"state": _state_of, **DERIVED})
+CLOSED_COLUMNS = Columns(
+    "connector channel since=disabled_at reason", {"connector": lambda channel: f"{channel.platform}/{channel.account}"}
 )
-CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _full_name})
 PORTRAIT = Portrait(
-    lambda connector: f"{_full_name(connector)}  {_state_of(connector)}",
+    lambda connector: f"{connector.name}  {_state_of(connector)}",
     hide="platform account enabled configured state lag_seconds last_event_at",
     lines_of={
         "secrets": lambda connector: [
@@ -58,7 +55,15 @@ PORTRAIT = Portrait(
     },
 )
 
-ConnectorName = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
+
+def _split_name(name: str) -> tuple[str, str]:
+    platform, _, account = name.partition("/")
+    return platform, account or DEFAULT_ACCOUNT
+
+
+ConnectorName = Annotated[
+    tuple[str, str], "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it.", _split_name
+]
 AgentOption = Annotated[str | None, "The slug of the agent that answers all messages there; '' for the routing rules."]
 PlatformOptions = Annotated[
     list[str] | None, "--set NAME=VALUE: An option of the platform, such as baseUrl=...; repeatable."
@@ -68,16 +73,11 @@ SecretRefs = Annotated[
 ]
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
-
-def _split_name(name: str) -> tuple[str, str]:
-    platform, _, account = name.partition("/")
-    return platform, account or DEFAULT_ACCOUNT
-
-
 app = OperationCommands(
     HELP,
     lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
-    Reference("name", ConnectorName, read=_split_name, name=_full_name),
+    ConnectorName,
+    "name",
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
 app.show("Show a connector: its options, its state and its last error.", PORTRAIT)
@@ -86,14 +86,16 @@ app.show("Show a connector: its options, its state and its last error.", PORTRAI
 @app.operation()
 def add(
     connectors: ConnectorOperations,
-    name: Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."],
+    name: Annotated[
+        tuple[str, str], "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account.", _split_name
+    ],
     agent: AgentOption = "",
     options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> Result:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
-    platform, account = _split_name(name)
+    platform, account = name
     new = NewConnector(
         platform=platform,
         account=account,
@@ -102,7 +104,7 @@ def add(
         options=_platform_options(options, platform),
     )
     connector = connectors.add(new, ACTOR)
-    return connector, f"{platform}/{account}{CONNECTS}"
+    return connector, f"{connector.name}{CONNECTS}"
 
 
 @app.operation("set")
@@ -115,10 +117,10 @@ def change_connector(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, _split_name(name)[0])
+    secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, name[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    connector = connectors.change(*_split_name(name), change, ACTOR)
-    return connector, f"{_full_name(connector)} is changed"
+    connector = connectors.change(*name, change, ACTOR)
+    return connector, f"{connector.name} is changed"
 
 
 app.switch("enable", "Connect a connector again.", CONNECTS, ConnectorChange(enabled=True))
@@ -140,7 +142,7 @@ def open_channel(
     channel: Annotated[str, "CHANNEL: The platform's id of the channel."],
 ) -> Result:
     """Allow sending to a disabled channel again."""
-    connectors.enable_channel(*_split_name(name), channel, ACTOR)
+    connectors.enable_channel(*name, channel, ACTOR)
     return {"name": channel}, f"{channel} is sent to again"
 
 

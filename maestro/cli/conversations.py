@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.commands import Limit, QueryOptions, RowCursor, Yes, build_input, read_row_number
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.commands import Limit, QueryOptions, RowCursor, Yes, build_input, row_number
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
 from maestro.domain.agent_chat import SessionView
 from maestro.operations.conversations import (
@@ -40,18 +40,13 @@ PORTRAIT = Portrait(
     },
 )
 
-Number = Annotated[str, "ID: The number of the conversation, as `maestro conversations list` shows it."]
+Number = Annotated[
+    int,
+    "ID: The number of the conversation, as `maestro conversations list` shows it.",
+    row_number("conversation", "ID"),
+]
 
-
-def _read_number(text: str) -> tuple[int]:
-    return (read_row_number(text, "conversation", "ID"),)
-
-
-app = OperationCommands(
-    HELP,
-    lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir),
-    Reference("id", Number, read=_read_number),
-)
+app = OperationCommands(HELP, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
 app.list(
     "List conversations, the one with the newest message first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
 )
@@ -65,7 +60,7 @@ def show(
     cursor: Annotated[int, typer.Option(min=0, help="Continue after the message with this number.")] = 0,
 ) -> Result:
     """Show a conversation and its messages, oldest first."""
-    detail = conversations.show(*_read_number(number))
+    detail = conversations.show(number)
     page = conversations.messages(detail.id, limit, cursor)
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
     lines = [*PORTRAIT.lines(detail), ""]
@@ -93,7 +88,7 @@ def search(
 @app.operation()
 def close(conversations: ConversationOperations, number: Number) -> Result:
     """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
-    closed = conversations.close(*_read_number(number), ACTOR)
+    closed = conversations.close(number, ACTOR)
     return {"id": closed.id}, f"Conversation {closed.id} has ended."
 
 
@@ -105,7 +100,7 @@ def delete(
     yes: Yes = False,
 ) -> Result:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
-    conversation = conversations.show(*_read_number(number))
+    conversation = conversations.show(number)
     if not yes:
         count = conversation.message_count + conversation.archived_count
         question = f"Delete conversation {conversation.id} with its {count} messages for good?"

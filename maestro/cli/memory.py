@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, read_row_number
+from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, row_number
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, align_rows, listing
 from maestro.domain.memory.memory import FactChange, NewFact, StateChange, StateView
@@ -30,7 +30,7 @@ SEARCH = replace(QUERY, leave_out=["q", "sticky", "source", "limit", "cursor"])
 FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
-Number = Annotated[str, "FACT: The number of the fact, as `maestro memory list` shows it."]
+Number = Annotated[int, "FACT: The number of the fact, as `maestro memory list` shows it.", row_number("fact", "FACT")]
 Key = Annotated[str, "KEY: The key, such as last-topic."]
 Place = Annotated[str, "PLACE: Only the state of the conversation with this key."]
 
@@ -79,16 +79,15 @@ def add(
 @app.operation()
 def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
     """Change the content, category or confidence of a fact."""
-    fact = memory.change_fact(slug, read_row_number(number, "fact", "FACT"), build_input(FactChange, **options), ACTOR)
+    fact = memory.change_fact(slug, number, build_input(FactChange, **options), ACTOR)
     return fact, align_rows(FACT_COLUMNS.rows([fact]))
 
 
 @app.operation()
 def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
     """Delete a fact."""
-    row = read_row_number(number, "fact", "FACT")
-    memory.forget_fact(slug, row, ACTOR)
-    return _deleted_fields(slug, fact=row), f"{slug} has forgotten fact {row}"
+    memory.forget_fact(slug, number, ACTOR)
+    return _deleted_fields(slug, fact=number), f"{slug} has forgotten fact {number}"
 
 
 @app.operation()

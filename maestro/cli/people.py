@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.commands import InputOptions, validate_input
-from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
+from maestro.cli.framework.commands import Fields, InputOptions, validate_input
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
-from maestro.domain.fields import OwnerId
+from maestro.domain.fields import OwnerId, read
 from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.domain.people.views import OwnerView, PairingApproval
 from maestro.operations.people import ClientOperations, OwnerOperations, PeopleOperations
@@ -148,19 +148,23 @@ NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Use budgets.clientDayUsd
 clients = OperationCommands(
     CLIENTS_HELP,
     lambda at: ClientOperations(at.store),
-    Reference(
-        "name",
-        Annotated[str, "NAME: The name or the slug of the client."],
-        Annotated[str, "NAME: A name of your choice, unique."],
-    ),
+    Annotated[str, "NAME: The name or the slug of the client."],
+    "name",
 )
 clients.list("List the clients by name, with the spend of today.", CLIENT_COLUMNS, "There are no clients.")
-clients.add(
-    "Add a client, which agents and channels may name.",
-    NewClient,
-    CLIENT_OPTIONS,
-    " can be named by agents and channels",
-)
+
+
+@clients.operation("add")
+def add_client(
+    operations: ClientOperations,
+    name: Annotated[str, "NAME: A name of your choice, unique."],
+    options: Annotated[Fields, CLIENT_OPTIONS],
+) -> Result:
+    """Add a client, which agents and channels may name."""
+    client = operations.add(read(NewClient, {"name": name, **options}), ACTOR)
+    return client, f"{client.name} can be named by agents and channels"
+
+
 clients.edit(
     "Change a client that was made here or on the API.", ClientChange, replace(CLIENT_OPTIONS, resets=NO_BUDGET)
 )

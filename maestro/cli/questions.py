@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from maestro.cli.framework.commands import QueryOptions, read_row_number
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.commands import QueryOptions, row_number
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, join
 from maestro.domain.questions.views import QuestionView
 from maestro.operations.questions import QuestionOperations, QuestionQuery
@@ -23,7 +23,9 @@ PORTRAIT = Portrait(
     lines_of={"choices": lambda question: [f"{number}. {choice}" for number, choice in enumerate(question.choices, 1)]},
 )
 
-Number = Annotated[str, "NUMBER: The number of the question, as `maestro questions list` shows it."]
+Number = Annotated[
+    int, "NUMBER: The number of the question, as `maestro questions list` shows it.", row_number("question", "NUMBER")
+]
 
 
 def _result_text(question: QuestionView) -> str:
@@ -31,11 +33,7 @@ def _result_text(question: QuestionView) -> str:
     return f"question {question.id} is {question.status}; {follows}"
 
 
-def _read_number(text: str) -> tuple[int]:
-    return (read_row_number(text, "question", "NUMBER"),)
-
-
-app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, read=_read_number))
+app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Number)
 app.list("List questions, newest first.", COLUMNS, "No questions match.", QueryOptions(QuestionQuery))
 app.show("Show a question: its text, its user and its answer.", PORTRAIT)
 
@@ -47,7 +45,7 @@ def answer(
     text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice stands for the choice."],
 ) -> Result:
     """Answer a question with a text."""
-    question = questions.settle(*_read_number(number), text, None, ACTOR)
+    question = questions.settle(number, text, None, ACTOR)
     return question, _result_text(question)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from maestro.bootstrap.flow import build_schedule_operations
 from maestro.cli.framework.commands import Fields, InputOptions, QueryOptions, load_settings, read_text
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, open_context
+from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
@@ -98,7 +98,7 @@ OPTIONS = InputOptions(
 Ref = Annotated[str, "REF: The short name of the schedule, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with a heartbeat's script, as JSON, which calls no model."]
 
-app = OperationCommands(HELP, lambda at: build_schedule_operations(at.store, at.live), Reference("ref", Ref))
+app = OperationCommands(HELP, lambda at: build_schedule_operations(at.store, at.live), Ref, "ref")
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
 app.show("Show a schedule: its prompt, its next five times, and its last run.", PORTRAIT)
 

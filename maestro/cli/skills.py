@@ -5,7 +5,7 @@ from typing import Annotated
 
 from maestro.bootstrap.tools import tool_names
 from maestro.cli.framework.commands import MOST, build_input, read_bytes
-from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands, Reference
+from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
@@ -46,7 +46,7 @@ def _operations(at: CommandContext) -> SkillOperations:
     return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
 
 
-app = OperationCommands(HELP, _operations, Reference("slug", Slug))
+app = OperationCommands(HELP, _operations, Slug, "slug")
 
 
 @app.operation("list")

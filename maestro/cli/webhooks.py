@@ -16,7 +16,7 @@ from maestro.cli.framework.commands import (
     read_bytes,
     read_given_secret,
 )
-from maestro.cli.framework.operations import ACTOR, PAGES, CommandContext, OperationCommands, Reference, open_context
+from maestro.cli.framework.operations import ACTOR, PAGES, CommandContext, OperationCommands, open_context
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
@@ -75,7 +75,7 @@ def _operations(at: CommandContext) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
-app = OperationCommands(HELP, _operations, Reference("path", HookPath))
+app = OperationCommands(HELP, _operations, HookPath, "path")
 app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, PAGES)
 app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 

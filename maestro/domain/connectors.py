@@ -128,6 +128,11 @@ class ConnectorView(View):
     last_error: str = ""
     last_error_at: datetime | None = None
 
+    @property
+    def name(self) -> str:
+        """The platform and the name of the account, which together identify the connector."""
+        return f"{self.platform}/{self.account}"
+
 
 class ConnectorPage(Page[ConnectorView]):
     """All connectors, sorted by platform and account; ``next`` is always null."""

@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from maestro.cli.framework.options import Config, DataDir, Debug, Given, Json, Port
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import REFERENCES
 from maestro.settings import Loaded, load, read_environment
 
 _NEGATIVE = re.compile(r"-\d+")
@@ -26,7 +27,6 @@ Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
 
 MOST = 10_000
 STANDARD_INPUT = Path("-")
-REFERENCES = ("env:", "file:")
 
 WORDS = {
     **dict.fromkeys(["account", "client", "model", "platform", "purpose", "step"], "NAME"),
@@ -145,15 +145,16 @@ def validate_input(kind: Any, value: object) -> Any:
         raise _wrong_value(error) from None
 
 
-def read_row_number(text: str, noun: str, argument_name: str) -> int:
-    """Read the number of a row, with or without a ``#``; raises ``typer.BadParameter`` for another text.
+def row_number(noun: str, argument_name: str) -> Callable[[str], int]:
+    """Return a reader of the number of a row, with or without a ``#``; raises ``typer.BadParameter``."""
 
-    A command calls this after it has loaded the configuration, whose mistakes are reported first.
-    """
-    digits = text.removeprefix("#")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
-    return int(digits)
+    def read_number(text: str) -> int:
+        digits = text.removeprefix("#")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+            raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
+        return int(digits)
+
+    return read_number
 
 
 def read_time(text: str) -> datetime:
@@ -255,6 +256,7 @@ class Commands(typer.Typer):
 
     ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the placeholder of a value, and the help. An option
     is written the same way, with its name if the parameter has another: ``"--key-env NAME: Take the key from it."``.
+    A function after the text reads the value, which is a text on the command line.
     A parameter that is annotated with ``InputOptions`` stands for several options, which several commands may share.
     """
 
@@ -324,6 +326,7 @@ def _typer_parameter(parameter: Parameter) -> Parameter:
         return parameter
     spelled = _SPELLING.fullmatch(about[0])
     option, metavar, explained = spelled.groups() if spelled else (None, None, about[0])
+    kind = str if any(map(callable, about)) else kind
     if parameter.default is Parameter.empty and option is None:
         return parameter.replace(annotation=Annotated[kind, typer.Argument(metavar=metavar, help=explained)])
     if kind is bool and option is None:

@@ -4,19 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, Concatenate, TypeVar
+from typing import Any, Concatenate, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from maestro.cli.framework.commands import (
-    MOST,
-    Commands,
-    InputOptions,
-    Limit,
-    TextCursor,
-    keyword,
-    load_settings,
-)
+from maestro.cli.framework.commands import MOST, Commands, InputOptions, Limit, TextCursor, keyword, load_settings
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
 from maestro.domain.fields import read
@@ -54,36 +46,20 @@ def open_context(given: Given) -> Iterator[CommandContext]:
         yield CommandContext(loaded, store, live)
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The way in which commands name an item: the field ``key`` of its view, and the argument ``ref``.
-
-    ``new_ref`` is the argument of ``add``. ``read`` returns the arguments for the operations, such as the number of a
-    row, and raises ``typer.BadParameter``. ``name`` returns the name of a view, by default the field ``key``.
-    """
-
-    key: str = "id"
-    ref: Any = str
-    new_ref: Any = None
-    read: Callable[[str], tuple[Any, ...]] = lambda text: (text,)
-    name: Callable[[Any], str] | None = None
-
-
 class OperationCommands(Commands):
     """The commands for one kind of item; the help lists them in the order in which they are added.
 
-    ``operations`` builds the operations, whose methods ``list``, ``show``, ``add``, ``change`` and ``remove`` the
-    generated commands call.
+    ``operations`` builds the operations, whose methods ``list``, ``show``, ``change`` and ``remove`` the generated
+    commands call. ``reference`` is the annotation of the argument that names an item, and ``key`` the item's name in
+    its view. A function in an annotation, such as that of a row's number, reads the argument once the store is open.
     """
 
     def __init__(
-        self,
-        about: str | None,
-        operations: Callable[[Any], Any],
-        reference: Reference = Reference(),
+        self, about: str | None, operations: Callable[[Any], Any], reference: object = str, key: str = "id"
     ) -> None:
         super().__init__(about)
-        self._operations, self._reference = operations, reference
+        self._operations, self._key = operations, key
+        self._reference = keyword("ref", reference)
 
     def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
         """Register a command: a function that gets the operations and its options, and returns a view and its lines."""
@@ -109,60 +85,55 @@ class OperationCommands(Commands):
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add the command ``show``."""
-        self.item_command("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
+        self.item_command("show", about, lambda operations, *names: operations.show(*names), portrait.lines)
 
     def item_command(self, name: str, about: str, operation: Callable[..., Any], texts: Texts) -> None:
         """Add a command that reads or changes one item."""
 
-        def run(operations: Any, ref: str) -> Result:
-            view = operation(operations, *self._reference.read(ref))
-            return view, self._lines(view, texts)
+        def run(operations: Any, ref: object) -> Result:
+            view = operation(operations, *_names(ref))
+            return view, texts(view) if callable(texts) else f"{getattr(view, self._key)}{texts}"
 
-        self._register(name, about, run, keyword("ref", self._reference.ref))
+        self._register(name, about, run, self._reference)
 
     def switch(self, name: str, about: str, texts: Texts, change: BaseModel) -> None:
         """Add a command that always makes the same change, such as ``enable``."""
-        self.item_command(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
-
-    def add(self, about: str, new: type[BaseModel], options: InputOptions, texts: Texts) -> None:
-        """Add the command ``add``: its argument names the new item, and its options are the other fields."""
-
-        def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
-            view = operations.add(read(new, {self._reference.key: ref, **options}), ACTOR)
-            return view, self._lines(view, texts)
-
-        ref = self._reference.new_ref or self._reference.ref
-        self._register("add", about, run, keyword("ref", ref), keyword("options", options))
+        self.item_command(name, about, lambda operations, *names: operations.change(*names, change, ACTOR), texts)
 
     def edit(self, about: str, change: type[BaseModel], options: InputOptions) -> None:
         """Add the command ``edit``; its options are the fields to change."""
 
         def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
             view = operations.change(ref, read(change, options), ACTOR)
-            return view, self._lines(view, " is changed")
+            return view, f"{getattr(view, self._key)} is changed"
 
-        self._register("edit", about, run, keyword("ref", self._reference.ref), keyword("options", options))
+        self._register("edit", about, run, self._reference, keyword("options", options))
 
     def remove(self, about: str, *, by_view: bool = False) -> None:
         """Add the command ``remove``; with ``by_view`` it removes the item by the name in the item's view."""
 
-        def run(operations: Any, ref: str) -> Result:
-            names = (getattr(operations.show(ref), self._reference.key),) if by_view else self._reference.read(ref)
+        def run(operations: Any, ref: Any) -> Result:
+            names = _names(getattr(operations.show(ref), self._key) if by_view else ref)
             operations.remove(*names, ACTOR)
-            return {self._reference.key: "/".join(names)}, f"{'/'.join(names)} is gone"
+            name = "/".join(names)
+            return {self._key: name}, f"{name} is gone"
 
-        self._register("remove", about, run, keyword("ref", self._reference.ref))
-
-    def _lines(self, view: BaseModel, texts: Texts) -> Lines:
-        if not isinstance(texts, str):
-            return texts(view)
-        return f"{self._reference.name(view) if self._reference.name else getattr(view, self._reference.key)}{texts}"
+        self._register("remove", about, run, self._reference)
 
     def _register(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
         def command(given: Given, **options: Any) -> None:
             with open_context(given) as at:
-                view, lines = run(self._operations(at), **options)
+                operations = self._operations(at)
+                for parameter in parameters:
+                    for read_argument in filter(callable, get_args(parameter.annotation)[1:]):
+                        options[parameter.name] = read_argument(options[parameter.name])
+                view, lines = run(operations, **options)
             write(view, lines, given.as_json)
 
         command.__doc__ = about
         self.register(name, command, parameters)
+
+
+def _names(ref: object) -> tuple[Any, ...]:
+    """Return the arguments that name an item: one, or those of a name with several parts."""
+    return ref if isinstance(ref, tuple) else (ref,)
