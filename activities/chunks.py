@@ -91,7 +91,7 @@ def store_chunks(
     buttons = buttons_json(content.buttons[: connector.capabilities.max_buttons])
     reply_id = reply_ref(tx, job, start)
     return [
-        tx.deliveries.add(
+        tx.deliveries.add_chunk(
             Delivery(
                 job_id=job.id,
                 purpose=start.purpose,
@@ -122,12 +122,12 @@ def chunks_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequ
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return the content of a job's message: only an answer has files, and only a question has buttons."""
-    question = tx.jobs.questions.question_of(job.id) if job.notice else None
+    question = tx.jobs.questions.find_of_notice_job(job.id) if job.notice else None
     buttons = question.buttons() if question is not None else ()
     if start.purpose is not DeliveryPurpose.ANSWER:
         return OutgoingContent(job.notice or FAILURE_NOTICE, (), buttons)
-    files = tx.deliveries.files.of_job(job.id) if start.files and not job.notice else ()
-    text = tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
+    files = tx.deliveries.files.list_of_job(job.id) if start.files and not job.notice else ()
+    text = tx.conversations.read_message(job.answer_id).content if job.answer_id is not None else job.said
     return OutgoingContent(text, files, buttons)
 
 
@@ -137,7 +137,7 @@ def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     For a job that asked a question, this is the user's last answer.
     """
     # Only a job that waited can have an answer to its question, and each wait raises the job's run number.
-    answer = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
+    answer = tx.jobs.questions.find_last_answer(job.id) if job.run > 1 else None
     return tx.inbox.get(answer).message_id if answer else start.asked
 
 
@@ -147,9 +147,9 @@ def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     if draft is None:
         return ""
     if not draft.platform_message_id or not isinstance(connector, EditsMessages):
-        tx.deliveries.drafts.forget(job.id)
+        tx.deliveries.drafts.delete(job.id)
         return ""
-    tx.deliveries.drafts.hand_over(job.id)
+    tx.deliveries.drafts.hand_over_draft(job.id)
     return draft.platform_message_id
 
 
@@ -205,7 +205,9 @@ class ChunkQueue:
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self.path(chunk.digest) if chunk.digest else None
         # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
-        unasked = chunk.state in IN_DOUBT and is_background(tx.jobs.delegations.lineage(tx.jobs.get(chunk.job_id))[-1])
+        unasked = chunk.state in IN_DOUBT and is_background(
+            tx.jobs.delegations.read_lineage(tx.jobs.get(chunk.job_id))[-1]
+        )
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 

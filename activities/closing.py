@@ -41,8 +41,8 @@ class ClosingActivities:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close_job(tx, step)
                 pause_failing(tx, step.job_id, self.schedules().pause_after_failures)
-            outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(step.job_id)))
-            tx.when_committed(self.released)
+            outcome = tx.jobs.steps.finish_step(step, StatusOutcome(status=tx.jobs.read_status(step.job_id)))
+            tx.call_after_commit(self.released)
         return outcome
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -53,18 +53,18 @@ class ClosingActivities:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
                 reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
-                tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
+                tx.jobs.close_job(job.id, JobEnding(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park_job(tx, job, step)
-            outcome = tx.jobs.steps.done(step, StatusOutcome(status=tx.jobs.status(job.id)))
-            tx.when_committed(self.released)
+            outcome = tx.jobs.steps.finish_step(step, StatusOutcome(status=tx.jobs.read_status(job.id)))
+            tx.call_after_commit(self.released)
         return outcome
 
 
 def _close_job(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING:
         # An outage makes the step fail; the run of a schedule is then skipped, which does not count as a failure.
-        job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
+        job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.find_last_attempt(step.job_id, StepState.FAILED)
         tx.jobs.steps.interrupt_others(step)
         if skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt):
             return
@@ -72,9 +72,9 @@ def _close_job(tx: Transaction, step: CloseStep) -> None:
         # A stopped job's workflow retries no step, so the job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
-    details = (row.detail for row in reversed(tx.jobs.steps.of_job(step.job_id)) if row.error == step.error)
+    details = (row.detail for row in reversed(tx.jobs.steps.list_of_job(step.job_id)) if row.error == step.error)
     tx.jobs.steps.interrupt_others(step)
-    tx.jobs.close(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(details, "")))
+    tx.jobs.close_job(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(details, "")))
 
 
 def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
@@ -86,19 +86,19 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
 
 
 def _park_job(tx: Transaction, job: Job, step: ParkStep) -> None:
-    waits = tx.jobs.steps.waits(job.id, step.steps)
+    waits = tx.jobs.steps.list_waits(job.id, step.steps)
     reason = next((wait.reason for wait in waits if wait.reason is not WaitReason.PERSON), WaitReason.PERSON)
     wake_at = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
     wait = Wait(reason=reason, wake_at=wake_at)
     if reason is not WaitReason.PERSON:
-        if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
+        if skip_run(tx, job, wait, tx.jobs.steps.find_last_attempt(job.id, StepState.WAITING)):
             return
         if _needs_wait_notice(tx, job):
             notice = new_notice_job(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
             notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
             tx.jobs.add(notice)
-            tx.jobs.update(job.id, told_to_wait=True)
-    tx.jobs.park(job.id, wait)
+            tx.jobs.update_job(job.id, told_to_wait=True)
+    tx.jobs.park_job(job.id, wait)
 
 
 def _needs_wait_notice(tx: Transaction, job: Job) -> bool:
@@ -108,10 +108,12 @@ def _needs_wait_notice(tx: Transaction, job: Job) -> bool:
     """
     if job.inbox_id is None or job.told_to_wait or job.what_if:
         return False
-    lane = tx.jobs.delegations.lane_of(job)
+    lane = tx.jobs.delegations.find_lane(job)
     if lane is None:
         return True
     tasks = (
-        task for task in tx.jobs.delegations.open_in(job.address, None) if tx.jobs.delegations.lane_of(task) == lane
+        task
+        for task in tx.jobs.delegations.list_open_tasks(job.address, None)
+        if tx.jobs.delegations.find_lane(task) == lane
     )
     return not (tx.jobs.has_wait_notice(LaneKey(lane)) or any(task.told_to_wait for task in tasks))

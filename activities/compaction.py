@@ -82,14 +82,14 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = self._rules().window(agent.model or tx.llm.accounts.default_model())
+            tokens = self._rules().window(agent.model or tx.llm.accounts.find_default_model())
             rules = self._rules()
             part = _choose_excerpt(tx, job, excerpt_budget(tokens), rules.redact_prompts)
-            newest = (tx.llm.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
+            newest = (tx.llm.calls.find_newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
             answers = [call for call in newest if call is not None and _is_about(tx, call, part, rules.redact_prompts)]
             return CompactionPlan(
                 job=job,
-                precedence=tx.jobs.precedence_of(job),
+                precedence=tx.jobs.read_precedence(job),
                 excerpt=part,
                 held={call.purpose: call.job_id for call in answers},
                 model=agent.model,
@@ -101,16 +101,16 @@ class CompactionActivities:
         facts = parse_facts(self._rules().redact(answer))
         with self._store.begin() as tx:
             place = memory_scope_of(tx, job, tx.agents.get(job.agent_id), self._rules().memory_scope)
-            tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
+            tx.memory.learn_facts(job.agent_id or 0, facts, conversation_id=job.conversation_id, memory_scope=place)
         return len(facts)
 
     def _archive_messages(self, ref: StepRef, plan: CompactionPlan, summary: str, facts: int) -> CompactionOutcome:
         summary = self._rules().redact(summary)
         conversation_id, ids = plan.job.conversation_id or 0, plan.excerpt.ids
         with self._store.begin() as tx:
-            before = tx.conversations.all_of(conversation_id)
+            before = tx.conversations.list_messages(conversation_id)
             archived_tokens = [message.token_estimate for message in before if message.id in ids]
-            tx.conversations.compactions.archive(conversation_id, ids)
+            tx.conversations.compactions.archive_messages(conversation_id, ids)
             compaction = tx.conversations.compactions.add(
                 Compaction(
                     conversation_id=conversation_id,
@@ -125,29 +125,29 @@ class CompactionActivities:
             outcome = CompactionOutcome(
                 compaction_id=compaction.id or 0, archived=len(ids), facts=facts, tokens_saved=compaction.tokens_saved
             )
-            return tx.jobs.steps.done(ref, outcome)
+            return tx.jobs.steps.finish_step(ref, outcome)
 
     def _finish_early(self, ref: StepRef) -> CompactionOutcome:
         with self._store.begin() as tx:
-            return tx.jobs.steps.done(ref, CompactionOutcome(compaction_id=0))
+            return tx.jobs.steps.finish_step(ref, CompactionOutcome(compaction_id=0))
 
 
 def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
     """Return whether a model call was about exactly this excerpt."""
     if not part.ids or part.ids[-1] != call.number:
         return False
-    request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
-    sent, expected = tx.llm.prompts.unpack(request.turns), compaction_prompt(call.purpose, part.text)
+    request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
+    sent, expected = tx.llm.prompts.restore_messages(request.turns), compaction_prompt(call.purpose, part.text)
     return sent == expected or sent == redact_messages(expected, redact)
 
 
 def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> Excerpt:
     """Choose the messages to archive; messages of which an earlier job stored only the facts come first."""
-    answered = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
-    removable = removable_messages(tx.conversations.all_of(job.conversation_id or 0), answered)
-    files = tx.inbox.media.of_messages([message.inbox_id for message in removable if message.inbox_id is not None])
+    answered = frozenset(row.id for row in tx.jobs.merged.list_answered_messages(job))
+    removable = removable_messages(tx.conversations.list_messages(job.conversation_id or 0), answered)
+    files = tx.inbox.media.list_of_messages([message.inbox_id for message in removable if message.inbox_id is not None])
     texts = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in removable]
-    facts = tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
+    facts = tx.llm.calls.find_newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:
         unfinished = excerpt([(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget)
         if _is_about(tx, facts, unfinished, redact):

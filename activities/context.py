@@ -57,7 +57,7 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     if job.parent_id is None:
         schedule = tx.background.schedules.find(job.schedule)
         return _user_turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
-    delegator = tx.jobs.delegations.lineage(job)[1]
+    delegator = tx.jobs.delegations.read_lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
     return _user_turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
@@ -69,7 +69,7 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     words for its own.
     """
     turns: list[HistoryEntry] = []
-    for ancestor in tx.jobs.delegations.lineage(job)[1:]:
+    for ancestor in tx.jobs.delegations.read_lineage(job)[1:]:
         if ancestor.has_answer:
             turns.append(_own_answer(tx, ancestor))
         if ancestor.task:
@@ -87,23 +87,23 @@ def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
             answer=_own_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
             status=last.status,
         )
-        for task, last in tx.jobs.delegations.results(job.parent_id or "")
+        for task, last in tx.jobs.delegations.list_results(job.parent_id or "")
     ]
-    origin = tx.jobs.delegations.background_origin(job)
+    origin = tx.jobs.delegations.find_background_origin(job)
     return _user_turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
     """Return the messages before the results of a delegator's tasks, newest first."""
-    result_jobs = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
-    newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
+    result_jobs = {last.id for _, last in tx.jobs.delegations.list_results(job.parent_id or "")}
+    newest = tx.conversations.list_newest_messages(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in result_jobs]
 
 
 def _own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
-    message = tx.conversations.message(job.answer_id)
+    message = tx.conversations.read_message(job.answer_id)
     return HistoryEntry(Role.ASSISTANT, message.content, message.token_estimate, message.id)
 
 
@@ -146,7 +146,7 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
     return PromptInput(
         turns=turns,
         earlier=earlier,
-        summaries=tuple(tx.conversations.compactions.latest(job.conversation_id or 0, SUMMARIES)),
+        summaries=tuple(tx.conversations.compactions.list_latest(job.conversation_id or 0, SUMMARIES)),
         user_name=user_name,
         note=note,
     )
@@ -156,7 +156,7 @@ def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     if job.what_if:
         return _read_what_if_input(tx, job, rows)
     # The model gets merged messages as one request, so the newest of them ends the history.
-    last = tx.conversations.recall(rows[-1].id)
+    last = tx.conversations.remove_recorded_message(rows[-1].id)
     if last is None:
         return (), (), ""
     ids = {row.id or 0 for row in rows}
@@ -177,7 +177,9 @@ def _last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -
     """Return the outcomes of the tags in the agent's last answer; empty if that answer had no tags to report."""
     answers = (message for message in newest_first if message.role is Role.ASSISTANT and message.agent_id is None)
     last = next(answers, None)
-    return outcomes_note(tx.jobs.actions.of_job(last.job_id)) if last is not None and last.plain_chars is None else ""
+    return (
+        outcomes_note(tx.jobs.actions.list_of_job(last.job_id)) if last is not None and last.plain_chars is None else ""
+    )
 
 
 def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
@@ -185,7 +187,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
 
     See docs/decisions.md: what-if.
     """
-    recorded = {row.id: tx.conversations.recorded(row.id) for row in rows}
+    recorded = {row.id: tx.conversations.find_recorded_message(row.id) for row in rows}
     last = recorded[rows[-1].id]
     if last is not None:
         conversation_id = last.conversation_id
@@ -194,9 +196,11 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
         keyed = binding is not None and binding.key_by_user
         found = tx.conversations.find(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
         conversation_id = (found.id if found is not None else None) or 0
-    newest = tx.conversations.newest(conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
+    newest = tx.conversations.list_newest_messages(
+        conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS
+    )
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
-    files = tx.inbox.media.of_messages([row.id or 0 for row in rows])
+    files = tx.inbox.media.list_of_messages([row.id or 0 for row in rows])
     quotes = _quoted_texts(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
     for row in rows:
@@ -237,8 +241,8 @@ def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids:
     """Return the messages before ``last``; for an agent that does not own the conversation, without shortened texts."""
     conversation_id = job.conversation_id or 0
     if _conversation_owner(tx, job) is not None:
-        return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)
-    return tx.conversations.outline(conversation_id, last, HISTORY_ROWS, answered_ids)
+        return tx.conversations.list_newest_messages(conversation_id, last.id or EVER, HISTORY_ROWS)
+    return tx.conversations.list_message_outlines(conversation_id, last, HISTORY_ROWS, answered_ids)
 
 
 def _conversation_owner(tx: Transaction, job: Job) -> int | None:
@@ -252,7 +256,7 @@ def _conversation_owner(tx: Transaction, job: Job) -> int | None:
 def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
     """Return the messages as entries of a history, with their files; a message of another agent names its author."""
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
-    files = tx.inbox.media.of_messages(with_files)
+    files = tx.inbox.media.list_of_messages(with_files)
     owner = _conversation_owner(tx, job)
     # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]
@@ -312,23 +316,23 @@ class ContextActivities:
             job = tx.jobs.read(ref.job_id)
             prompt = self._compose_prompt(tx, input_job(tx, job))
             if not job.what_if:
-                tx.memory.note_used(prompt.facts)
-            prompt_id = tx.llm.prompts.add(ref.job_id, prompt)
+                tx.memory.record_use(prompt.facts)
+            prompt_id = tx.llm.prompts.add_prompt(ref.job_id, prompt)
             outcome = ContextOutcome(prompt_id=prompt_id, turns=len(prompt.messages), tokens=prompt.tokens)
-            return tx.jobs.steps.done(ref, outcome)
+            return tx.jobs.steps.finish_step(ref, outcome)
 
     def _compose_prompt(self, tx: Transaction, job: Job) -> Composition:
         rules, agent = self._rules(), tx.agents.read(job.agent_id)
         specs = rules.toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
-        window = rules.window(model_for(job, agent.model) or tx.llm.accounts.default_model())
+        window = rules.window(model_for(job, agent.model) or tx.llm.accounts.find_default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
-        rows = tx.jobs.merged.answered_messages(job)
+        rows = tx.jobs.merged.list_answered_messages(job)
         prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_of(tx, job, agent, rules.memory_scope)
         knowledge = Knowledge(
-            skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
-            facts=tx.memory.best(agent.id or 0, FACTS, scope_key),
-            states=tx.memory.states(agent.id or 0, scope_key),
+            skills=tx.agents.skills.read_index().choose(prompt_input.text, tools, agent.skill_slugs),
+            facts=tx.memory.find_best_facts(agent.id or 0, FACTS, scope_key),
+            states=tx.memory.read_states(agent.id or 0, scope_key),
             addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
@@ -348,4 +352,4 @@ class ContextActivities:
 
         if not tx.system.versions.are_cacheable:
             return build()
-        return self._personas.get(tx.system.versions.now().agents, (agent.id, key), build)
+        return self._personas.get_or_make(tx.system.versions.read_versions().agents, (agent.id, key), build)

@@ -68,29 +68,29 @@ class ConversationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
-            for row in tx.jobs.merged.answered_messages(job):  # oldest first
-                message = tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
+            for row in tx.jobs.merged.list_answered_messages(job):  # oldest first
+                message = tx.conversations.remove_recorded_message(row.id) or _record_message(tx, job, agent, row)
             tx.jobs.update_later(job.id, conversation_id=message.conversation_id)
-            tokens = self._window(agent.model or tx.llm.accounts.default_model())
+            tokens = self._window(agent.model or tx.llm.accounts.find_default_model())
             outcome = ConversationOutcome(
                 conversation_id=message.conversation_id,
                 message_id=message.id or 0,
                 compaction_due=is_compaction_due(tx.conversations.read(message.conversation_id), tokens),
             )
-            return tx.jobs.steps.done(ref, outcome)
+            return tx.jobs.steps.finish_step(ref, outcome)
 
 
 def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> MessageColumns:
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
-    conversation = tx.conversations.of_message(agent.id or 0, row, keyed_by_user=keyed)
+    conversation = tx.conversations.find_or_begin(agent.id or 0, row, keyed_by_user=keyed)
     has_files, content = bool(row.files()), row.content
     if has_files:
         # A voice message without a transcript is only mentioned, and is not transcribed later either.
-        for voice in tx.inbox.media.untranscribed([row.id or 0]):
+        for voice in tx.inbox.media.list_untranscribed([row.id or 0]):
             tx.inbox.media.set_transcript(voice.id, "")
-        content = add_transcripts(content, tx.inbox.media.of_messages([row.id or 0]).get(row.id or 0, ()))
-    return tx.conversations.add(
+        content = add_transcripts(content, tx.inbox.media.list_of_messages([row.id or 0]).get(row.id or 0, ()))
+    return tx.conversations.add_message(
         MessageColumns(
             conversation_id=conversation.id or 0,
             role=Role.USER,
@@ -194,7 +194,7 @@ class TagActivities:
         with self.store.begin() as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
-                tx.when_committed(self.on_question)
+                tx.call_after_commit(self.on_question)
         if isinstance(outcome, Question):
             raise wait_for_person(outcome)
         return outcome
@@ -218,13 +218,13 @@ def _act_and_record(
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
         outcomes = run.act_on_all(answer.tags)
-    heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
+    heard = job.parent_id is not None and tx.jobs.delegations.find_delegator(job) is not None
     may_be_unasked = job.parent_id is not None or is_background(job)
-    unasked = may_be_unasked and tx.jobs.delegations.background_origin(job) is not None
+    unasked = may_be_unasked and tx.jobs.delegations.find_background_origin(job) is not None
     news = any(needs_report(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
     message_id = _record_answer(tx, job, _text_to_send(answer.visible, outcomes, unasked=unasked), news=news)
     if heard or message_id is None:
-        tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED))
     tasks = [task_job for _, task_job in outcomes.tasks]
     outcome = AnswerOutcome(
         message_id=message_id or 0,
@@ -234,7 +234,7 @@ def _act_and_record(
         begun=tuple(task.id for task in tasks if task.priority <= Priority.MESSAGE),
         priority=max((task.priority for task in tasks), default=Priority.DELEGATION),
     )
-    return tx.jobs.steps.done(step, outcome)
+    return tx.jobs.steps.finish_step(step, outcome)
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:
@@ -266,12 +266,14 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
         tx.jobs.update_open(job.id, said=text)
         return 0 if text else None
     if job.restarted_from:
-        earlier = tx.jobs.ancestors(job)
-        tx.conversations.supersede([*earlier, *(task.id for task in tx.jobs.delegations.below(earlier))])
+        earlier = tx.jobs.list_ancestor_ids(job)
+        tx.conversations.mark_superseded(
+            [*earlier, *(task.id for task in tx.jobs.delegations.list_descendants(earlier))]
+        )
     # An agent answers in another agent's conversation only for a task, or where an operator chose that agent.
     may_be_guest = job.parent_id is not None or bool(job.edits)
     is_guest = may_be_guest and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
-    message = tx.conversations.add(
+    message = tx.conversations.add_message(
         MessageColumns(
             conversation_id=job.conversation_id,
             role=Role.ASSISTANT,
@@ -289,7 +291,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
 
 def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     """Return a job's final answer; a directive that repeats text from the model's input is marked as ``quoted``."""
-    call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
     if not answer.tags:  # most answers have no tags to compare with the input
         return answer
@@ -305,21 +307,23 @@ def _input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     messages of the asking user are left out: a user who quotes a directive and then writes "do it" adopts the
     directive.
     """
-    request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
+    request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
     turns = [turn for turn in request.turns if turn.role is Role.USER]
-    if tx.background.runs.runs_own_prompt(job):
+    if tx.background.runs.has_own_prompt(job):
         turns = [turn for turn in turns if turn.chat]
     own = _earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
-    yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in turns if turn.message_id not in own]))
-    yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of_job(job.id) if run.result)
+    yield from (
+        turn.content for turn in tx.llm.prompts.restore_messages([turn for turn in turns if turn.message_id not in own])
+    )
+    yield from (tx.llm.prompts.read_text(run.result) for run in tx.jobs.tool_runs.list_of_job(job.id) if run.result)
 
 
 def _earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return which of these messages the asking user wrote before the answered ones."""
-    senders = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
+    senders = {row.id: row.user_id for row in tx.jobs.merged.list_answered_messages(job)}
     if job.inbox_id not in senders:
         return ()
-    written = tx.conversations.written_by(senders[job.inbox_id], message_ids)
+    written = tx.conversations.filter_by_author(senders[job.inbox_id], message_ids)
     return {message_id for message_id, inbox_id in written.items() if inbox_id not in senders}
 
 
@@ -337,8 +341,8 @@ class WhatIfActivities:
             job = tx.jobs.read(ref.job_id)
             outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else _route_to_named_agent(tx, job)
             if outcome.action is RouteAction.DROP:
-                tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
-            return tx.jobs.steps.done(ref, outcome)
+                tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.jobs.steps.finish_step(ref, outcome)
 
     def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
@@ -347,8 +351,8 @@ class WhatIfActivities:
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         payer = payer_of(agent, binding)
-        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer)
-        precedence = tx.jobs.precedence(job.priority, payer, message.address)
+        tx.jobs.update_job(job.id, agent_id=agent.id, client_id=payer)
+        precedence = tx.jobs.compute_precedence(job.priority, payer, message.address)
         return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -357,14 +361,16 @@ class WhatIfActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
-            tx.jobs.update(job.id, said=without_silent_lines(answer.visible) if is_background(job) else answer.visible)
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
-            return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
+            tx.jobs.update_job(
+                job.id, said=without_silent_lines(answer.visible) if is_background(job) else answer.visible
+            )
+            tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED))
+            return tx.jobs.steps.finish_step(step, WhatIfOutcome(tags=len(answer.tags)))
 
 
 def _route_to_named_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     require_active(agent)
     reason = CHOSEN if edits_of(job).agent is not None else GIVEN
-    precedence = tx.jobs.precedence_of(job)
+    precedence = tx.jobs.read_precedence(job)
     return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)

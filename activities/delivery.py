@@ -26,7 +26,7 @@ from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, keep_text
 from maestro.store.jobs.related import DependentRows
-from maestro.store.store import Store, committed, finished
+from maestro.store.store import Store, commit_persistently, finish_despite_cancellation
 from maestro.store.transaction import Transaction
 
 LANE_POLL_SECONDS = 0.1
@@ -117,10 +117,10 @@ class DeliveryActivities:
         sent = 0
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
-            outcome = await finished(hand_over(prepared.connector, due.chunk, due.action))
+            outcome = await finish_despite_cancellation(hand_over(prepared.connector, due.chunk, due.action))
             # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
-            remaining = await committed(self.store, settle)
+            remaining = await commit_persistently(self.store, settle)
             sent += 1
         if remaining.problem is not None:
             raise remaining.problem
@@ -146,7 +146,7 @@ class DeliveryActivities:
         with self.store.begin() as tx:
             tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
-                tx.deliveries.drafts.forget(step.job_id)
+                tx.deliveries.drafts.delete(step.job_id)
             return self._remaining(tx, step, connector, chunk)
 
     def _prepare(self, step: DeliverStep, redacted: OutgoingContent | None = None) -> PreparedDelivery | None:
@@ -158,7 +158,7 @@ class DeliveryActivities:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
-            start = tx.deliveries.begin(job, step.purpose)
+            start = tx.deliveries.begin_delivery(job, step.purpose)
             if start.closed is not None:  # the platform reported at an earlier send that the channel is closed
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
             connector = self.connectors.holding(job.address)
@@ -166,8 +166,8 @@ class DeliveryActivities:
                 return None
             # The failure of a job that reports to a delegating agent is sent to no user.
             may_report = not step.closes and job.parent_id is not None
-            if start.chunks or (may_report and tx.jobs.delegations.delegator(job) is not None):
-                chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
+            if start.chunks or (may_report and tx.jobs.delegations.find_delegator(job) is not None):
+                chunks = tx.deliveries.list_chunks(job.id, step.purpose) if start.chunks else []
                 first = self.queue.next(tx, chunks, connector)
             elif start.draft and _is_draft_in_doubt(tx, job):
                 return PreparedDelivery(connector, draft_in_doubt=True)
@@ -193,20 +193,20 @@ class DeliveryActivities:
             return self._prepare(step)
         with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
-            content = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
+            content = outgoing_content(tx, job, tx.deliveries.read_start(job, step.purpose))
         return self._prepare(step, content.without_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
         with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
-            taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
+            taken = tx.deliveries.find_lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare_redacted(step)
 
     def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return a chunk to send as a new message, because its draft cannot be edited any more."""
         with self.store.begin() as tx:
-            tx.deliveries.drafts.forget(job_id)
+            tx.deliveries.drafts.delete(job_id)
             tx.deliveries.detach_draft(chunk.id)
             tx.deliveries.mark_sending(chunk.id)
         return RemainingDelivery(
@@ -219,7 +219,7 @@ class DeliveryActivities:
         First the delivery reports are read again, because one may have arrived since the last check.
         """
         with self.store.begin() as tx:
-            receipt = tx.deliveries.reports.receipt(chunk.address, chunk.key)
+            receipt = tx.deliveries.reports.find_receipt(chunk.address, chunk.key)
             if receipt is not None:
                 tx.deliveries.mark_sent(chunk.id, receipt)
                 return self._remaining(tx, step, connector, chunk)
@@ -236,7 +236,7 @@ class DeliveryActivities:
 
         A job that was ended or stopped meanwhile keeps its receipts and sends nothing more.
         """
-        progress = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
+        progress = tx.jobs.dependents.read_delivery_progress(step.job_id, step.purpose, done.id)
         if progress.status.ended:
             ended = JobEnded(f"job {step.job_id} is {progress.status}; the rest of its message is not sent")
             return RemainingDelivery(problem=ended)
@@ -245,7 +245,7 @@ class DeliveryActivities:
             return RemainingDelivery(problem=taken)
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
-        chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
+        chunks = tx.deliveries.list_chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
         later = list(dropwhile(lambda chunk: chunk.id != done.id, chunks))[1:]
         following = self.queue.next(tx, later, connector) if progress.unsent else None
         problem = late_failure(chunks) if following is None else None
@@ -279,5 +279,5 @@ def _is_draft_in_doubt(tx: Transaction, job: Job) -> bool:
 
 def _finish_delivery(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
     if step.closes:
-        tx.jobs.close(step.job_id, JobEnding(status=JobStatus.COMPLETED), dependents)
-    tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))
+        tx.jobs.close_job(step.job_id, JobEnding(status=JobStatus.COMPLETED), dependents)
+    tx.jobs.steps.finish_step(step, DeliverOutcome(chunks=chunks))

@@ -19,7 +19,7 @@ from maestro.domain.messages import Address, Attachment
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
 from maestro.store.files import MediaFolder
-from maestro.store.store import Store, committed
+from maestro.store.store import Store, commit_persistently
 
 BLOCK_BYTES = 64 * 1024
 
@@ -50,7 +50,7 @@ class MediaActivities:
         """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
         files = await asyncio.to_thread(self._find_missing, ref)
         connector = self._connectors.holding(files.address)
-        with self._files.arriving() as folder:
+        with self._files.create_temporary_folder() as folder:
             fetching = [_fetch_file(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
             results = await asyncio.gather(*fetching, return_exceptions=True)
             return await asyncio.to_thread(self._store_files, ref, files, results)
@@ -58,8 +58,8 @@ class MediaActivities:
     def _find_missing(self, ref: StepRef) -> MissingFiles:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
-            messages = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
-            files = [file for files in tx.inbox.media.of_messages(list(messages)).values() for file in files]
+            messages = {row.id: row for row in tx.jobs.merged.list_answered_messages(job) if row.id is not None}
+            files = [file for files in tx.inbox.media.list_of_messages(list(messages)).values() for file in files]
             missing = tuple(
                 (
                     MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename),
@@ -74,17 +74,19 @@ class MediaActivities:
         rows = [self._fill_row(row, result) for (row, _), result in zip(files.missing, results, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
-                tx.inbox.media.put(row)
+                tx.inbox.media.save(row)
             unavailable = sum(not row.digest for row in rows)
-            stored, voices = files.held + len(rows) - unavailable, tx.inbox.media.untranscribed(files.inbox_ids)
-            return tx.jobs.steps.done(ref, MediaOutcome(files=stored, unavailable=unavailable, voices=len(voices)))
+            stored, voices = files.held + len(rows) - unavailable, tx.inbox.media.list_untranscribed(files.inbox_ids)
+            return tx.jobs.steps.finish_step(
+                ref, MediaOutcome(files=stored, unavailable=unavailable, voices=len(voices))
+            )
 
     def _fill_row(self, row: MediaFile, result: Path | BaseException) -> MediaFile:
         """Return the row with the file or its permanent failure; raises a failure that a retry may solve."""
         if isinstance(result, Path):
             row.size = result.stat().st_size
             row.content_type = detect_content_type(result)
-            row.digest = self._files.take(result)
+            row.digest = self._files.move_in(result)
         elif isinstance(result, FetchFailure) and not result.retryable:
             row.error = str(result) or result.public
         else:
@@ -129,18 +131,18 @@ class VoiceActivities:
         return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed))
 
     async def _transcribe(self, ref: StepRef, voice: MediaFile) -> bool:
-        content = await asyncio.to_thread(self._files.read, voice.digest)
+        content = await asyncio.to_thread(self._files.read_content, voice.digest)
         recorder = _TranscriptRecorder(self._store, ref.job_id, voice)
         return await self._transcriber.transcribe(Audio(content, voice.content_type), recorder.record)
 
     def _find_voices(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
-            messages = tx.jobs.merged.answered_messages(tx.jobs.get(ref.job_id))
-            return list(tx.inbox.media.untranscribed([row.id for row in messages if row.id is not None]))
+            messages = tx.jobs.merged.list_answered_messages(tx.jobs.get(ref.job_id))
+            return list(tx.inbox.media.list_untranscribed([row.id for row in messages if row.id is not None]))
 
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
-            return tx.jobs.steps.done(ref, outcome)
+            return tx.jobs.steps.finish_step(ref, outcome)
 
 
 @dataclass
@@ -154,13 +156,13 @@ class _TranscriptRecorder:
 
     async def record(self, attempt: TranscriptionAttempt) -> None:
         """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
-        await committed(self.store, partial(self._commit, attempt))
+        await commit_persistently(self.store, partial(self._commit, attempt))
 
     def _commit(self, attempt: TranscriptionAttempt) -> None:
         with self.store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.jobs.steps.require_newest()
-                self.row_id = tx.llm.usage.add(
+                self.row_id = tx.llm.usage.add_request(
                     UsageRow(
                         at=tx.now,
                         job_id=self.job_id,
@@ -174,7 +176,7 @@ class _TranscriptRecorder:
                     )
                 )
                 return
-            tx.llm.usage.end(self.row_id, attempt.state, attempt.duration_ms, attempt.error)
+            tx.llm.usage.complete_request(self.row_id, attempt.state, attempt.duration_ms, attempt.error)
             if attempt.state is CallState.ANSWERED:
                 tx.inbox.media.set_transcript(self.voice.id, attempt.text)
-                tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
+                tx.llm.accounts.record_success(attempt.site.account, attempt.site.model, None)

@@ -40,7 +40,7 @@ from maestro.domain.llm.prompts import (
 from maestro.llm.accounts import MARGIN
 from maestro.llm.middleware.replay import ReplayGuard, RequestTransaction
 from maestro.store.jobs.related import ModelCaller
-from maestro.store.jobs.steps import OwnAttempt, StepAttempts, acting_for
+from maestro.store.jobs.steps import OwnAttempt, StepAttempts, use_attempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -78,7 +78,7 @@ class LLMActivities:
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return the request of a call, and start the typing indicator if it is not on yet."""
         tx = view.tx
-        caller = tx.jobs.callers.read(step.job_id)
+        caller = tx.jobs.callers.read_caller(step.job_id)
         job, agent = caller.job, caller.agent
         if not job.what_if:
             self.typing.start(job.id, job.address)
@@ -106,7 +106,7 @@ class LLMActivities:
         calls = () if step.final else limit_calls(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in calls)
         usage = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
-        return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **usage))
+        return tx.jobs.steps.finish_step(step, ModelOutcome(number=step.number, tools=tools, **usage))
 
     def _build_request(self, step: ModelStep) -> LLMRequest:
         with self.chain.view() as view:
@@ -119,18 +119,18 @@ class LLMActivities:
 
     def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the job's prompt, and as many of its tool rounds as the context window has room for."""
-        prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
+        prompt = tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
-        window = self.rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
+        window = self.rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.find_default_model())
         tools = estimate_tools(self.rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self.rules().max_output_tokens - MARGIN
-        runs, pictures = tx.jobs.tool_runs.of_job(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
+        runs, pictures = tx.jobs.tool_runs.list_of_job(step.job_id), tx.jobs.tool_runs.list_images(step.job_id)
         rounds = []
         for number in range(1, step.number):
-            call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
+            call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=number))
             results = [
-                ToolResult(tx.llm.prompts.text(run.result), pictures.get((number, run.place), ()))
+                ToolResult(tx.llm.prompts.read_text(run.result), pictures.get((number, run.place), ()))
                 for run in runs
                 if run.number == number
             ]
@@ -143,8 +143,8 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
     """Return the posts of #maestro that a call had as its last turn, word for word; empty without posts."""
     if call.chat_upto == call.chat_after:
         return ""
-    *_, last = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
-    return tx.llm.prompts.text(last.digest) if last.chat else ""
+    *_, last = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request)).turns
+    return tx.llm.prompts.read_text(last.digest) if last.chat else ""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _AnswerAttempt:
         steps = self._steps
         with steps.llm.chain.view() as view:
             # One query reads the job's row for the journal and the related rows for the request.
-            view.tx.jobs.callers.load(self._model.job_id)
+            view.tx.jobs.callers.load_columns(self._model.job_id)
             attempt = steps.journal.adopt(view.tx, self._model)
             if attempt is not None:
                 self._build_request(view, attempt)
@@ -232,7 +232,7 @@ class _AnswerAttempt:
         request = self._steps.llm.request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
         if attempt.number == 1:
-            self._attempts = view.tx.jobs.steps.attempts(self._model.job_id)
+            self._attempts = view.tx.jobs.steps.read_attempts(self._model.job_id)
             request = request.model_copy(update={"on_answer": self._process_answer})
         self._request = request
 
@@ -263,13 +263,13 @@ class _AnswerAttempt:
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
                 sending = self._prepare_delivery(tx)
-        tx.when_committed(partial(setattr, self, "_answer", _CommittedAnswer(outcome, recorded, sending)))
+        tx.call_after_commit(partial(setattr, self, "_answer", _CommittedAnswer(outcome, recorded, sending)))
 
     def _prepare_delivery(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, if this process may send immediately."""
         begun = self._steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):
             return None
-        with acting_for(begun):
+        with use_attempt(begun):
             prepared = self._steps.delivery.prepare_at_once(tx, self._send)
-        return (tx.jobs.steps.record(begun), prepared) if prepared is not None else None
+        return (tx.jobs.steps.record_attempt(begun), prepared) if prepared is not None else None

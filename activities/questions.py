@@ -98,12 +98,12 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
     A question past its deadline is marked as expired. A question that was cancelled with its job is ignored, so that
     the resumed job asks again.
     """
-    asked = tx.jobs.questions.of_tool_call(step.job_id, step.number, step.place)
+    asked = tx.jobs.questions.find_of_tool_call(step.job_id, step.number, step.place)
     if asked is not None and asked.status is QuestionStatus.OPEN and asked.expires_at <= tx.now:
         asked.status = QuestionStatus.EXPIRED
     if asked is not None and asked.status is not QuestionStatus.CANCELLED:
         return asked
-    first = tx.jobs.delegations.lineage(job)[-1]
+    first = tx.jobs.delegations.read_lineage(job)[-1]
     return Question(
         job_id=job.id,
         number=step.number,
@@ -121,7 +121,7 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
 
 def _send_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
     question.kind = QuestionKind.APPROVAL
-    question = tx.jobs.questions.ask(question)
+    question = tx.jobs.questions.add_question(question)
     first_line = f"{question.text} {lead}".rstrip()
     reply_hint = f"Answer yes #{question.id} or no #{question.id}."
     return _send_question(tx, job, question, f"{first_line}\n{question.context}\n\n{reply_hint}")
@@ -129,6 +129,6 @@ def _send_approval(tx: Transaction, job: Job, question: Question, lead: str = ""
 
 def _send_question(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Store the question, and add a job without a lane that sends it."""
-    question = tx.jobs.questions.ask(question)
+    question = tx.jobs.questions.add_question(question)
     tx.jobs.add(new_notice_job(job, question_job_id(question, str(ULID())), text, tx.now))
     return question

@@ -36,17 +36,17 @@ class RoutingActivities:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
             if outcome.action is RouteAction.DROP:
-                tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
-            return tx.jobs.steps.done(ref, outcome)
+                tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.jobs.steps.finish_step(ref, outcome)
 
     def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
         if job.notice:
             return RouteOutcome(
                 action=RouteAction.REPLY,
                 reason="a control word is answered by Maestro itself",
-                precedence=tx.jobs.precedence_of(job),
+                precedence=tx.jobs.read_precedence(job),
             )
-        message = next(row for row in tx.jobs.merged.answered_messages(job) if row.id == job.inbox_id).message()
+        message = next(row for row in tx.jobs.merged.list_answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         access, chosen = self._access(), edits_of(job).agent
         agent, reason = choose_answerer(tx, access, message, binding, chosen)
@@ -61,14 +61,14 @@ class RoutingActivities:
             busy_mode_of(binding, BusyMode(access.routing.busy)),
             lambda row: choose_answerer(tx, access, row.message(), binding)[0] == agent,
         )
-        rows = tx.jobs.merged.answered_messages(job) if merged else ()
+        rows = tx.jobs.merged.list_answered_messages(job) if merged else ()
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=agent.slug,
             reason=f"{reason}; {merged} more messages are answered by the same job" if merged else reason,
             typing=self._typing.start(job.id, message.address, [row.message_id for row in rows] or [message.id]),
             media=any(row.attachments != "[]" for row in rows) if merged else bool(message.attachments),
-            precedence=tx.jobs.precedence(priority, payer, message.address),
+            precedence=tx.jobs.compute_precedence(priority, payer, message.address),
         )
 
 
@@ -84,7 +84,7 @@ def choose_answerer(
     ``chosen`` is the slug of an agent that an operator chose; the asking user still needs access to that agent.
     """
     if chosen is not None:
-        candidate, reason = tx.agents.by_slug(chosen), CHOSEN
+        candidate, reason = tx.agents.find_by_slug(chosen), CHOSEN
         if candidate is None or candidate.status is not AgentStatus.ACTIVE:
             return None, f"the agent {chosen}, which an operator chose, is not active"
         agent = tx.agents.read(candidate.id)
@@ -117,7 +117,7 @@ class TypingActivities:
         """Start the indicator from the process that holds the connector."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
-            message_ids = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
+            message_ids = [row.message_id for row in tx.jobs.merged.list_answered_messages(job)]
         if not job.status.ended:  # the answer may be sent before the connector starts
             self._typing.start(job.id, job.address, message_ids)
 
@@ -132,19 +132,19 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
     if mode is BusyMode.QUEUE or host.edits:
         return 0
     row = tx.inbox.read(host.inbox_id)
-    waiting = tx.jobs.merged.pending_after(host, MOST_MERGED)
+    waiting = tx.jobs.merged.list_pending_after(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
     joining = [candidate.job.id for candidate in jobs_to_merge(row, waiting, ends_at, has_same_agent)]
     for job_id in joining:
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
-    merged = tx.jobs.merged.merged_into([host.id, *joining])
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
+    merged = tx.jobs.merged.list_merged_jobs([host.id, *joining])
     interrupted = [job for job in merged if job.status is not JobStatus.MERGED]
     # An interrupted job that has already answered is not merged.
-    tx.jobs.merged.release([job.id for job in interrupted if job.status is not JobStatus.CANCELLED])
+    tx.jobs.merged.undo_merges([job.id for job in interrupted if job.status is not JobStatus.CANCELLED])
     absorbed_ids = [job.id for job in interrupted if job.status is JobStatus.CANCELLED]
     if joining or absorbed_ids:
-        tx.jobs.merged.merge([*joining, *absorbed_ids], host.id)
-        tx.conversations.supersede(tx.jobs.merged.without_delivery(absorbed_ids))
+        tx.jobs.merged.merge_jobs([*joining, *absorbed_ids], host.id)
+        tx.conversations.mark_superseded(tx.jobs.merged.filter_without_delivery(absorbed_ids))
     return len(joining) + len(absorbed_ids)
 
 
@@ -166,9 +166,9 @@ class DelegationActivities:
             outcome = TakeUpOutcome(
                 agent=agent.slug,
                 conversation_id=job.conversation_id or 0,
-                heard=tx.jobs.delegations.delegator(job) is not None,
+                heard=tx.jobs.delegations.find_delegator(job) is not None,
                 typing=has_user and self._typing.start(job.id, job.address),
                 asked=has_user,
-                precedence=tx.jobs.precedence_of(job),
+                precedence=tx.jobs.read_precedence(job),
             )
-            return tx.jobs.steps.done(ref, outcome)
+            return tx.jobs.steps.finish_step(ref, outcome)

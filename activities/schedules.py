@@ -70,7 +70,7 @@ class ScheduleActivities:
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
                 _pause_failing(tx, planned, self.schedules().pause_after_failures)
-            open_job = tx.background.runs.open_job(firing.schedule)
+            open_job = tx.background.runs.find_open_job(firing.schedule)
             reason = skip_reason(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
                 # An earlier attempt may have counted this run before its process died.
@@ -79,16 +79,16 @@ class ScheduleActivities:
                 planned.last_slot = firing.slot
             if reason is not None or planned is None or agent is None:
                 return RunAdmission(begun=False, reason=reason or "")
-            payer = payer_of(agent, tx.agents.binding(planned.address))
+            payer = payer_of(agent, tx.agents.find_binding(planned.address))
             job = new_run_job(planned, payer, firing.job_id, firing.slot)
-            is_full = tx.jobs.background_full(self.jobs().background_concurrency)
+            is_full = tx.jobs.is_background_full(self.jobs().background_concurrency)
             tx.background.runs.count_run(tx.jobs.add(job))
             if is_full:
                 return RunAdmission(begun=False, reason=TOO_MANY_RUN)
             step = StepRef(job_id=job.id, step=StepKind.ENTER)
-            tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
+            tx.jobs.steps.start_attempt(step, StepKind.ENTER, job.run, tx.jobs.steps.read_history(step))
             tx.jobs.mark_started(job.id)
-            return tx.jobs.steps.done(step, RunAdmission(begun=True))
+            return tx.jobs.steps.finish_step(step, RunAdmission(begun=True))
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
@@ -97,8 +97,8 @@ class ScheduleActivities:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             require_active(agent)
-            outcome = BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=tx.jobs.precedence_of(job))
-            return tx.jobs.steps.done(ref, outcome)
+            outcome = BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=tx.jobs.read_precedence(job))
+            return tx.jobs.steps.finish_step(ref, outcome)
 
 
 def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
@@ -110,7 +110,9 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
     if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
         return False
     planned.skipped += 1
-    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
+    tx.jobs.close_job(
+        job.id, JobEnding(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}")
+    )
     return True
 
 
@@ -136,7 +138,7 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
             **planned.address.model_dump(),
         )
     )
-    tx.system.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
+    tx.system.audit.add_entry("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class ScriptActivities:
                         **job.address.model_dump(),
                     )
                 )
-            tx.jobs.update(job.id, said=text)
+            tx.jobs.update_job(job.id, said=text)
             if not text:
-                tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
-            return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=model_job))
+                tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED))
+            return tx.jobs.steps.finish_step(ref, ScriptOutcome(posts=bool(text), asks=model_job))

@@ -45,7 +45,7 @@ from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_quotation, normalize_texts
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
-from maestro.store.transaction import Transaction, in_savepoint
+from maestro.store.transaction import Transaction, run_in_savepoint
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class TagRun:
         self._tx = tx
         self._job = job
         self._agent = tx.agents.get(job.agent_id)
-        self._person = tx.inbox.person(job.inbox_id)  # a schedule's run has no user
+        self._person = tx.inbox.read_sender(job.inbox_id)  # a schedule's run has no user
         name = str(self._person.id) if self._person is not None else ""
         self._by = Requester(
             agent=self._agent,
@@ -117,12 +117,12 @@ class TagRun:
             self._results.outcomes.append((tag, outcome))
             if _is_reported(tag, outcome):
                 self._results.reports.append(outcome.detail)
-        self._tx.jobs.actions.add(self._job.id, self._results.outcomes)
+        self._tx.jobs.actions.add_outcomes(self._job.id, self._results.outcomes)
         return self._results
 
     def _act_on(self, tag: Tag) -> ActionOutcome:
         if tag.quoted:
-            self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
+            self._tx.system.audit.add_entry(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
             return ActionOutcome(ActionState.REFUSED, quotation_refusal(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
@@ -139,8 +139,8 @@ class TagRun:
         fact = read_fact(tag)
         if isinstance(fact, str):
             return ActionOutcome(ActionState.FAILED, fact, tag.key)
-        new = self._tx.memory.learn(
-            self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._scope
+        new = self._tx.memory.learn_facts(
+            self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, memory_scope=self._scope
         )
         detail = "remembered" if new else "known already"
         if fact.category != tag.key.casefold().replace("-", "_"):
@@ -149,7 +149,7 @@ class TagRun:
 
     def _delegate(self, tag: Tag) -> ActionOutcome:
         task = DelegatedTask.from_tag(tag)
-        target = self._tx.agents.by_slug(task.slug)
+        target = self._tx.agents.find_by_slug(task.slug)
         problem = tag_problem(task, tag) or self._delegation_problem(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
@@ -163,7 +163,7 @@ class TagRun:
                 priority=max(Priority.DELEGATION, by.priority),
                 inbox_id=by.inbox_id,
                 agent_id=target.id,
-                client_id=payer_of(target, self._tx.agents.binding(by.address)),
+                client_id=payer_of(target, self._tx.agents.find_binding(by.address)),
                 conversation_id=by.conversation_id,
                 parent_id=by.id,
                 depth=by.depth + 1,
@@ -184,7 +184,7 @@ class TagRun:
         start = f"The task was not passed on to @{task.slug}:"
         if len(self._results.tasks) >= MOST_TASKS:
             return f"{start} one answer may pass on {MOST_TASKS} tasks at most."
-        lineage = self._tx.jobs.delegations.lineage(self._job)
+        lineage = self._tx.jobs.delegations.read_lineage(self._job)
         agents = {job.agent_id for job in lineage if job.agent_id is not None}
         problem = delegation_refusal(task, target, Delegator(self._agent, self._job.depth, agents))
         if problem or target is None:
@@ -205,19 +205,21 @@ def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
 
 def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     """Return the tools that brought text from outside into a job, or into a job related to it by delegation."""
-    first = tx.jobs.delegations.lineage(job)[-1]
-    return tx.jobs.tool_runs.from_outside([first.id, *(task.id for task in tx.jobs.delegations.below([first.id]))])
+    first = tx.jobs.delegations.read_lineage(job)[-1]
+    return tx.jobs.tool_runs.filter_with_outside_text(
+        [first.id, *(task.id for task in tx.jobs.delegations.list_descendants([first.id]))]
+    )
 
 
 def repeats_directive(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
     """Return whether an earlier answer has one of these directives, and text from outside was read for that answer."""
-    call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
-    turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=step.number))
+    turns = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
-    for turn, answer in zip(own, tx.llm.prompts.unpack(own), strict=True):
+    for turn, answer in zip(own, tx.llm.prompts.restore_messages(own), strict=True):
         source = normalize_texts([answer.content])
         if any(is_quotation(tag, source) for tag in tags):
-            job = tx.jobs.read(tx.conversations.message(turn.message_id).job_id)
+            job = tx.jobs.read(tx.conversations.read_message(turn.message_id).job_id)
             if outside_tools(tx, job):
                 return True
     return False
@@ -232,7 +234,7 @@ def perform_directive(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
         return _refused_outcome(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
-    done = in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, by))
+    done = run_in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, by))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
         return _refused_outcome(tx, tag, by, state, str(done))
@@ -240,7 +242,7 @@ def perform_directive(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome
 
 
 def _refused_outcome(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> ActionOutcome:
-    tx.system.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
+    tx.system.audit.add_entry(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
     return ActionOutcome(state, without_tags(failure_sentence(tag, reason)), subject_of(tag))
 
 
@@ -255,17 +257,17 @@ def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 
 def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     change, channels = read_agent_update(tag, by.address)
-    agent = tx.agents.named(normalize_slug(tag.key))
+    agent = tx.agents.get_by_slug(normalize_slug(tag.key))
     if agent.id == by.agent.id and change.given_fields & PROTECTED_FIELDS:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
-    before = tx.agents.fields(agent)
+    before = tx.agents.read_fields(agent)
     tx.agents.change(agent, change, by.actor, by.reason)
     for channel in channels:
         _bind_channel(tx, agent, channel, by)
-    after = tx.agents.fields(agent)
+    after = tx.agents.read_fields(agent)
     different = [name for name in sorted(change.given_fields) if getattr(before, name) != getattr(after, name)]
     if not different and not channels:
-        tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
+        tx.system.audit.add_entry(by.actor, "agent.same", agent.slug, by.job_id)
         return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} has these settings already.", agent.slug)
     changed = ", ".join(different) or "its channels"
     text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(channels)}."
@@ -274,7 +276,7 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 
 def _bind_channel(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
     """Bind a channel to the agent; an existing binding to the same agent is changed instead."""
-    binding = tx.agents.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
+    binding = tx.agents.find_binding(Address(platform=new.platform, account=new.account, channel=new.channel))
     if binding is None or binding.agent_id != agent.id:
         tx.agents.bind_channel(agent, new, by.actor)
         return
@@ -297,7 +299,7 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     kind: type[ScheduleColumns] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
     creation = read_schedule_creation(tag, by.address)
     schedule = tx.background.schedules.add(kind, creation, by.actor, by.shortest)
-    view = tx.background.schedules.view(schedule)
+    view = tx.background.schedules.build_view(schedule)
     next_run = "No further run follows." if view.enabled else "The schedule is not active yet."
     if view.next_run is not None:
         next_run = f"The next run is on {view.next_run:%A %Y-%m-%d at %H:%M}; the schedule is called {view.ref}."

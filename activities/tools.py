@@ -26,7 +26,7 @@ from maestro.domain.tools import (
     has_failed_repeatedly,
 )
 from maestro.llm.middleware.limits import StopMonitor
-from maestro.store.store import Store, committed
+from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
 from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller
 from maestro.tools.registry import (
@@ -97,7 +97,7 @@ class ToolActivities:
         if call is not None and isinstance(call.tool, AsyncTool):
             running = run_tool(call.tool, call.arguments, begun.caller, self.rules().seconds)
             result = await self.watch.run_until_stopped(step.job_id, running)
-        return await committed(self.store, partial(self._end, step, begun, result))
+        return await commit_persistently(self.store, partial(self._end, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Parse the model's arguments outside of a transaction, because checking them may take long."""
@@ -108,14 +108,14 @@ class ToolActivities:
     def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self.store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
-            runs = tx.jobs.tool_runs.of_job(job.id)
+            runs = tx.jobs.tool_runs.list_of_job(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
                 job_id=job.id,
                 number=step.number,
                 place=step.place,
                 tool=call.name,
-                arguments=tx.llm.prompts.keep(call.arguments),
+                arguments=tx.llm.prompts.store_text(call.arguments),
                 state=ToolState.WAITING,
                 started_at=tx.now,
             )
@@ -126,7 +126,7 @@ class ToolActivities:
             else:
                 begun = self._ask_person(tx, job, step, call, parsed)
             runs_now = begun.result is None and begun.question is None
-            tx.jobs.tool_runs.begin(row) if runs_now else tx.jobs.tool_runs.put(row)
+            tx.jobs.tool_runs.begin_run(row) if runs_now else tx.jobs.tool_runs.save(row)
             return begun
 
     def _refuse(self, job: Job, parsed: ParsedToolCall, row: ToolRun, *, worn: bool) -> ToolCallResult | None:
@@ -187,15 +187,15 @@ class ToolActivities:
                 ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
-            row.state, row.result = ready.state, tx.llm.prompts.keep(storable(text))
+            row.state, row.result = ready.state, tx.llm.prompts.store_text(storable(text))
             row.error = row.result if ready.state is ToolState.FAILED else ""
-            tx.jobs.tool_runs.put(row)
+            tx.jobs.tool_runs.save(row)
             tx.jobs.tool_runs.store_images(row, images)
-            return tx.jobs.steps.done(step, ToolOutcome(state=ready.state))
+            return tx.jobs.steps.finish_step(step, ToolOutcome(state=ready.state))
 
 
 def _read_call(tx: Transaction, step: ToolStep) -> ToolCall:
-    answer = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    answer = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
 
 

@@ -127,14 +127,14 @@ class LoginSessions:
     def end(self, session: LoginSession) -> None:
         """End a session in every process, and add it to the audit log."""
         with self._store.begin() as tx:
-            tx.users.logins.end(session.id, session.expires_at)
-            tx.system.audit.add(session.role, "logout")
+            tx.users.logins.end_login(session.id, session.expires_at)
+            tx.system.audit.add_entry(session.role, "logout")
 
     def _is_ended(self, session_id: str, mark: str) -> bool:
         """Tell whether a session was ended; cached by the store's ``mark``, which changes with each commit."""
         del mark
         with self._store.view() as tx:
-            return tx.users.logins.ended(session_id)
+            return tx.users.logins.is_ended(session_id)
 
     def _build_session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
         return LoginSession(
@@ -176,12 +176,12 @@ class TokenAuthentication:
 
     def _find_holder(self, token: str) -> TokenHolder | None:
         with self._store.view() as tx:
-            holder, now = tx.agents.tokens.holder(token), tx.now
+            holder, now = tx.agents.tokens.find_agent(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
             return None
         if is_use_due(holder.token, now):
             with self._store.begin() as tx:
-                tx.agents.tokens.used(holder.token)
+                tx.agents.tokens.record_use(holder.token)
         return holder
 
     def _record_wrong_token(self, address: str) -> None:
@@ -192,7 +192,7 @@ class TokenAuthentication:
         """
         self._throttle.record_failure(address)
         with self._store.begin() as tx:
-            tx.system.audit.add("unknown", "token.failed", address)
+            tx.system.audit.add_entry("unknown", "token.failed", address)
 
 
 def caller(request: Request) -> Agent:

@@ -11,7 +11,7 @@ from api.errors import UnknownHost, error_response, unexpected_error_response
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, host_name, parse_origin
-from maestro.store.users.audit import coming_from
+from maestro.store.users.audit import set_origin
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
 """The schemes of the addresses for sockets and uploads, by the scheme of the page."""
@@ -77,7 +77,7 @@ class FrontDoor:
         )
         # From here on, the request has the address of the client instead of the address of the proxy.
         scope = {**scope, "client": (origin.address, 0), "scheme": origin.scheme}
-        with coming_from(origin.address):
+        with set_origin(origin.address):
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

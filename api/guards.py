@@ -220,7 +220,7 @@ class RequestAccess:
     def add_audit_entry(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
         """Add an entry to the audit log."""
         with self._store.begin() as tx:
-            tx.system.audit.add(actor, action, subject, detail)
+            tx.system.audit.add_entry(actor, action, subject, detail)
 
 
 def request_access(request: Request) -> RequestAccess:

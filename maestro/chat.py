@@ -25,7 +25,7 @@ class ChatService:
         """
         prepared = self.prepare_text(text)
         with self._store.begin() as tx:
-            return tx.chat.post(author, prepared)
+            return tx.chat.add_post(author, prepared)
 
     def prepare_text(self, text: str) -> str:
         """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
@@ -44,17 +44,17 @@ class ChatService:
         See docs/decisions.md: agent chat.
         """
         with self._store.begin() as tx:
-            return tx.chat.offer(slug)
+            return tx.chat.mark_offered(slug)
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the session, oldest first: all of them, or the newest ones up to a limit."""
         with self._store.view() as tx:
-            return tx.chat.timeline(limit)
+            return tx.chat.list_posts(limit)
 
     def version(self) -> str:
         """Return a version that changes with every post and with the session; cheap enough for one read a second."""
         with self._store.view() as tx:
-            return f"{tx.chat.current() or ''}-{tx.chat.newest()}"
+            return f"{tx.chat.find_current() or ''}-{tx.chat.find_newest_id()}"
 
 
 def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> None:
@@ -64,7 +64,7 @@ def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> 
     """
     if chat.enabled:
         with store.begin() as tx:
-            tx.chat.join(session.id)
+            tx.chat.join_current(session.id)
 
 
 def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
@@ -75,4 +75,4 @@ def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, s
     """
     if chat.enabled and not (session.id and shared):
         with store.begin() as tx:
-            tx.chat.end()
+            tx.chat.end_current()

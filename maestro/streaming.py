@@ -21,7 +21,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.store.deliveries.drafts import AddressedDraft, Place
-from maestro.store.store import Store, committed
+from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
 from maestro.supervision import end, uninterrupted
 
@@ -55,7 +55,7 @@ class DraftSender:
             await asyncio.to_thread(self._drop_draft, job_id)
             return None
         outcome = await hand_over(connector, message, action)
-        return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
+        return await commit_persistently(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
@@ -85,7 +85,9 @@ class DraftSender:
                 return None
             if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
-            return draft.placeholder(job.address, reply_ref(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
+            return draft.placeholder(
+                job.address, reply_ref(tx, job, tx.deliveries.read_start(job, DeliveryPurpose.ANSWER))
+            )
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the safe way to send a placeholder.
@@ -103,25 +105,25 @@ class DraftSender:
             if isinstance(outcome, Receipt):
                 tx.deliveries.drafts.set_message_id(job_id, outcome)
             elif isinstance(outcome, PermanentSend | Unsettled):
-                tx.deliveries.drafts.drop(job_id)
+                tx.deliveries.drafts.mark_dropped(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
                 tx.deliveries.drafts.mark_unsent(job_id)
         return _pause_after(outcome)
 
     def _drop_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
-            tx.deliveries.drafts.drop(job_id)
+            tx.deliveries.drafts.mark_dropped(job_id)
 
     def _delete_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
-            tx.deliveries.drafts.forget(job_id)
+            tx.deliveries.drafts.delete(job_id)
 
 
 def _may_show_draft(tx: Transaction, job: Job) -> bool:
     """Return whether a job may show a draft now: not between the messages of another job's answer in its channel."""
-    if tx.bots.channels.why_disabled(job.address) is not None or job.stop_requested:
+    if tx.bots.channels.read_disable_reason(job.address) is not None or job.stop_requested:
         return False
-    holder = tx.deliveries.lane_holder(job.address.outbound_lane)
+    holder = tx.deliveries.find_lane_holder(job.address.outbound_lane)
     return holder in (None, job.id) and not tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
@@ -283,7 +285,7 @@ class DraftStreamer:
     def _record_offers(self, offers: Mapping[Place, float]) -> None:
         """Record which accounts stream, for the processes that call models."""
         with self._store.view() as tx:
-            recorded = {account: tx.deliveries.drafts.edit_interval(account) for account in offers}
+            recorded = {account: tx.deliveries.drafts.read_edit_interval(account) for account in offers}
         if offers != recorded:
             with self._store.begin() as tx:
                 for account, seconds in offers.items():
@@ -292,4 +294,4 @@ class DraftStreamer:
 
     def _read_drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
-            return tx.deliveries.drafts.on_accounts(places)
+            return tx.deliveries.drafts.list_on_accounts(places)

@@ -124,7 +124,7 @@ class Dispatcher:
         if self._left_behind:
             self.wake()
         else:
-            self._store.changes.check_soon()
+            self._store.changes.request_check()
 
     def pause(self) -> None:
         """Start no more jobs; jobs that are pending then start after the next start of the process."""
@@ -136,7 +136,7 @@ class Dispatcher:
         await asyncio.to_thread(self._forget_claims)
         self._client = client
         try:
-            with self._store.changes.subscribed(self._has_work, lambda: self._settings().look, self._woken):
+            with self._store.changes.subscribe(self._has_work, lambda: self._settings().look, self._woken):
                 await self._work(client)
         finally:
             for starting in self._starting:
@@ -271,9 +271,9 @@ class Dispatcher:
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
-                stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
+                stopped = frozenset(tx.jobs.list_stopped_without_step()) if stopping else None
                 limit = self._settings().background
-                if not (has_new or tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, limit)):
+                if not (has_new or tx.jobs.has_due() or tx.jobs.has_claimable(tx.now - CLAIM_LAPSES, limit)):
                     return DispatcherView(stopped=stopped)
         claimed = self._claim()
         return DispatcherView(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
@@ -288,14 +288,14 @@ class Dispatcher:
             tx.jobs.resume_due()
             settings = self._settings()
             self._order.background, self._order.fair = settings.background, settings.defaults.fair
-            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order)
-            if tx.jobs.any_unclaimed():
+            claimed = tx.jobs.claim_jobs(BATCH, tx.now - CLAIM_LAPSES, self._order)
+            if tx.jobs.has_unclaimed():
                 self._left_behind = True
         return claimed
 
     def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:
-            tx.jobs.unclaim(ids)
+            tx.jobs.release_claims(ids)
 
 
 def _workflow_of(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:

@@ -17,7 +17,7 @@ from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined
 from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, RetryRules, StepKind, kind_of, wait_before_retry
 from maestro.domain.llm.errors import LLMFailure
-from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
+from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, own_attempt_at, use_attempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, attempt_timer, heartbeats
@@ -139,7 +139,7 @@ class Journal:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
                 if isinstance(own, OwnAttempt):
-                    scope.enter_context(acting_for(own))
+                    scope.enter_context(use_attempt(own))
                 yield own if isinstance(own, str) else None
             # The row stores the error, the history only its type, as in ``run`` (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
@@ -153,13 +153,13 @@ class Journal:
         if not self._store.is_writing:
             return
         with self._store.begin() as tx:
-            past = tx.jobs.steps.history(ref, TemporalAttempt(self._tried().workflow_run, 1))
+            past = tx.jobs.steps.read_history(ref, TemporalAttempt(self._tried().workflow_run, 1))
             if not past.attempts:
-                tx.jobs.steps.begin(ref, name, tx.jobs.read(ref.job_id).run, past)
+                tx.jobs.steps.begin_attempt(ref, name, tx.jobs.read(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
-        number = tx.jobs.steps.history(ref, self._tried()).begun_ahead
+        number = tx.jobs.steps.read_history(ref, self._tried()).is_begun_ahead
         if number is None or ref in self._unwritten:
             return None
         job = tx.jobs.read(ref.job_id)
@@ -178,7 +178,7 @@ class Journal:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             self._write_late_failure(tx, ref)
-            past = tx.jobs.steps.history(ref, tried)
+            past = tx.jobs.steps.read_history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
                 return past.result  # a parked job may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
@@ -189,12 +189,12 @@ class Journal:
                 raise LaneTaken(f"another job of the lane of {ref.job_id} runs")
             if past.result is not None:
                 return past.result
-            if past.overtaken:
+            if past.is_overtaken:
                 raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
             _require_open(job, ref)
-            crashes = past.crashes(job.run)
+            crashes = past.count_crashes(job.run)
             given_up = crashes >= self._rules().crashes
-            attempt = tx.jobs.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
+            attempt = tx.jobs.steps.begin_attempt(ref, name, job.run, past, recorded=recorded or given_up)
         self._unwritten.pop(ref, None)
         if given_up:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
@@ -204,8 +204,8 @@ class Journal:
         """Write the failure of an earlier attempt, which could not be written when that attempt ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
-            with acting_for(own):
-                tx.jobs.steps.failed(ref, problem, UNEXPECTED)
+            with use_attempt(own):
+                tx.jobs.steps.fail_attempt(ref, problem, UNEXPECTED)
 
     def record_failure(self, ref: StepRef, error: Exception) -> StepFailure:
         """Record why the attempt failed or has to wait, and return the failure for Temporal.
@@ -218,18 +218,20 @@ class Journal:
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
-            past = tx.jobs.steps.history(ref)
-            failures = past.failures(tx.jobs.read(ref.job_id).run) + 1
+            past = tx.jobs.steps.read_history(ref)
+            failures = past.count_failures(tx.jobs.read(ref.job_id).run) + 1
             again_in = wait_before_retry(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
-            if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
+            if again_in is None and isinstance(error, LLMFailure) and past.count_failures() + 1 < MOST_FAILURES:
                 waits = waits or error.instead
             if waits is not None:
                 wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
-                tx.jobs.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
+                tx.jobs.steps.suspend_attempt(ref, type(waits).__name__, _detail(waits), wait)
             # The newer attempt owns the row of the step: an overtaken attempt writes nothing.
-            elif not isinstance(error, StepTaken) and tx.jobs.steps.failed(ref, type(error).__name__, _detail(error)):
-                tx.jobs.update(ref.job_id, attempts=failures)
+            elif not isinstance(error, StepTaken) and tx.jobs.steps.fail_attempt(
+                ref, type(error).__name__, _detail(error)
+            ):
+                tx.jobs.update_job(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
         _log_failure(ref, waits or error, again_in)
         return StepFailure(waits or error, None if waits is not None else again_in, ref.step)
@@ -255,7 +257,7 @@ class Journal:
         begun = self.begin(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
             return functools.partial(result_of(function).model_validate_json, begun)
-        scope.enter_context(acting_for(begun))
+        scope.enter_context(use_attempt(begun))
         return functools.partial(function, ref)
 
     def run_timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:

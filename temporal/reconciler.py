@@ -88,7 +88,7 @@ class Reconciler:
 
     def _running_jobs(self) -> list[Job]:
         with self._store.view() as tx:
-            return list(tx.jobs.running())
+            return list(tx.jobs.list_running())
 
     def _resume(self, job: Job, reason: str, limit: float = math.inf) -> bool:
         """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
@@ -99,11 +99,11 @@ class Reconciler:
             if present.recoveries >= limit:
                 _end_job(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
                 has_user = present.inbox_id is not None and not (present.notice or present.what_if)
-                if has_user and tx.jobs.delegations.delegator(present) is None:
+                if has_user and tx.jobs.delegations.find_delegator(present) is None:
                     tx.jobs.add(new_notice_job(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return True
-            tx.jobs.rerun(present)
-            tx.system.audit.add("maestro", "job.resumed", job.id, reason)
+            tx.jobs.restart_workflow(present)
+            tx.system.audit.add_entry("maestro", "job.resumed", job.id, reason)
         return True
 
     def _close(self, job: Job, ending: JobEnding) -> bool:
@@ -116,7 +116,7 @@ class Reconciler:
 
     def _free_outbound_lanes(self) -> None:
         with self._store.begin() as tx:
-            for job_id in tx.deliveries.held_by_ended_jobs():
+            for job_id in tx.deliveries.list_lanes_of_ended_jobs():
                 tx.deliveries.release_lanes(job_id)
 
 
@@ -127,5 +127,5 @@ def _same_run(present: Job, seen: Job) -> bool:
 
 def _end_job(tx: Transaction, job: Job, ending: JobEnding) -> None:
     tx.jobs.steps.interrupt_all(job.id)
-    tx.jobs.close(job.id, ending)
-    tx.system.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)
+    tx.jobs.close_job(job.id, ending)
+    tx.system.audit.add_entry("maestro", f"job.{ending.status}", job.id, ending.reason)

@@ -17,8 +17,8 @@ from maestro.domain.jobs.job import JobEdits
 from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction, in_savepoint
-from maestro.store.users.audit import coming_from
+from maestro.store.transaction import Transaction, run_in_savepoint
+from maestro.store.users.audit import set_origin
 
 CANCEL_TIMEOUT = 5.0
 ClientSource = Callable[[], Awaitable[Client | None]]
@@ -73,7 +73,7 @@ class BatchWork:
         After each change of the store the next items are tried, because a job that ended frees a slot.
         """
         changes = self._store.changes
-        with changes.subscribed(self._has_news, lambda: LOOK_SECONDS) as changed:
+        with changes.subscribe(self._has_news, lambda: LOOK_SECONDS) as changed:
             while True:
                 await changed.wait()
                 changed.clear()
@@ -101,8 +101,8 @@ class BatchWork:
     def _find_due(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
         """Return the batches that have items to start now, with the indexes of these items."""
         with self._store.view() as tx:
-            batches = tx.jobs.batches.open()
-            lanes = list(tx.jobs.batches.open_lanes()) if batches else []
+            batches = tx.jobs.batches.list_open()
+            lanes = list(tx.jobs.batches.list_open_lanes()) if batches else []
             due = [(batch, _choose_items(tx, batch, lanes)) for batch in batches]
         return [(batch, items) for batch, items in due if items]
 
@@ -116,29 +116,31 @@ class BatchWork:
         except Exception as error:
             log.exception("batches.job_failed", batch=batch.id, place=index)
             with self._store.begin() as tx:
-                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
+                tx.jobs.batches.settle_item(
+                    batch.id, index, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})"
+                )
             return None
 
     def _process(self, batch: ReplayBatch, index: int) -> str | None:
-        with coming_from(batch.origin), self._store.begin() as tx:
+        with set_origin(batch.origin), self._store.begin() as tx:
             job_id = tx.jobs.batches.take_item(batch.id, index)
             if job_id is None:
                 return None
-            result = in_savepoint(tx, lambda: _replay_or_stop(tx, batch, job_id))
+            result = run_in_savepoint(tx, lambda: _replay_or_stop(tx, batch, job_id))
             if isinstance(result, MaestroError):
-                tx.jobs.batches.settle(batch.id, index, ItemState.REFUSED, problem=str(result))
+                tx.jobs.batches.settle_item(batch.id, index, ItemState.REFUSED, problem=str(result))
                 return None
             began, has_workflow = result
-            tx.jobs.batches.settle(batch.id, index, ItemState.BEGUN, began=began)
+            tx.jobs.batches.settle_item(batch.id, index, ItemState.BEGUN, began=began)
             return began if has_workflow else None
 
 
 def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
     if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so all items may begin
-        return [index for index, _ in tx.jobs.batches.waiting_items(batch.id, AT_ONCE)]
+        return [index for index, _ in tx.jobs.batches.list_waiting_items(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
-    waiting = tx.jobs.batches.waiting_items(batch.id, AT_ONCE, but=full)
+    waiting = tx.jobs.batches.list_waiting_items(batch.id, AT_ONCE, without_lanes=full)
     items = next_positions(waiting, lanes)
     lanes += [lane for item, lane in waiting if item in items]
     return items

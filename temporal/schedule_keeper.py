@@ -83,7 +83,7 @@ class ScheduleKeeper:
     async def run(self, client: Client) -> None:
         """Follow changes of the rows until cancelled; changes made while Temporal is away are sent afterwards."""
         pause = 0.0
-        with self._store.changes.subscribed(self._is_changed, lambda: self._settings().follow_seconds) as changed:
+        with self._store.changes.subscribe(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
                 try:
                     finished = await self.follow(client)
@@ -158,11 +158,11 @@ class ScheduleKeeper:
     def _read_rows(self, runs: RunSettings, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
-            versions = tx.system.versions.now()
+            versions = tx.system.versions.read_versions()
             stamp = (versions.schedules, versions.agents, runs)
             if stamp == self._seen and not anyway:
                 return None
-            rows, now = tx.background.following.all(), tx.now
+            rows, now = tx.background.following.list_all(), tx.now
         ids = frozenset(schedule_id(runs.queues.main, planned.ref) for planned, _ in rows)
         schedules, unreadable = [], []
         for planned, agent in rows:

@@ -66,7 +66,7 @@ def show_conversations(request: Request, parts: Parts, done: str = "") -> Respon
     filters, cursor = read_filters(request, FILTERS), request.query_params.get("cursor", "")
     query, problem = read_query(ConversationQuery, {**filters, "cursor": cursor})
     with parts.store.view() as tx:
-        platforms, agents = tx.conversations.lists.platforms(), tx.agents.slugs()
+        platforms, agents = tx.conversations.lists.list_platforms(), tx.agents.list_slugs()
     return render(
         request,
         "conversations.html",
@@ -136,7 +136,7 @@ def _conversation_page(
     try:
         with parts_of(request).store.view() as tx:
             query = read(MessagesQuery, without_empty(read_filters(request, MessagesQuery.model_fields)))
-            conversation = tx.conversations.lists.detail(conversation_id)
+            conversation = tx.conversations.lists.build_detail(conversation_id)
             content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, conversation, query)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
@@ -156,8 +156,8 @@ def _list_entries(tx: Transaction, conversation: ConversationDetail, query: Mess
     """Return the messages, compactions and learned facts of the requested part of the conversation."""
     number = conversation.id
     before = query.before if query.fact is None else _position_of_fact(tx, number, query.fact)
-    section = tx.conversations.lists.messages_around(number, query.after, before, MESSAGES)
-    facts = tx.conversations.lists.facts_learned(number, section)
+    section = tx.conversations.lists.list_messages_around(number, query.after, before, MESSAGES)
+    facts = tx.conversations.lists.list_learned_facts(number, section)
     ids = [listed.message.id for listed in section.messages]
     limit = chars_per_text([len(listed.message.content) for listed in section.messages])
     return {
@@ -180,8 +180,8 @@ def chars_per_text(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
 
 def _position_of_fact(tx: Transaction, number: int, fact_id: int) -> int | None:
     """Return the message id before which to list, so that the source of a fact is shown; None for the newest."""
-    fact = tx.memory.fact_learned_in(number, fact_id)
-    last = tx.conversations.lists.last_before(number, fact.created_at) if fact is not None else 0
+    fact = tx.memory.get_fact_learned_in(number, fact_id)
+    last = tx.conversations.lists.find_last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
 
 

@@ -140,13 +140,13 @@ def _render_page(
 ) -> HTMLResponse:
     filters, cursors = read_filters(request, FILTERS), read_filters(request, ("cursor", "kept"))
     with parts_of(request).store.view() as tx:
-        slugs = tx.agents.slugs()
+        slugs = tx.agents.list_slugs()
         chosen = slug or next(iter(slugs), "")
         content: Mapping[str, object] = EMPTY_CONTENT
         try:
             if chosen:
                 fields = {**without_empty({**filters, "cursor": cursors["cursor"]}), "limit": FACTS}
-                content = _read_memory(tx, tx.agents.named(chosen), read(MemoryQuery, fields), cursors["kept"])
+                content = _read_memory(tx, tx.agents.get_by_slug(chosen), read(MemoryQuery, fields), cursors["kept"])
         except MaestroError as error:
             problem = problem or error
     return render(
@@ -169,17 +169,17 @@ def _read_memory(tx: Transaction, agent: Agent, query: MemoryQuery, after_state:
     """Return the facts and states to show; without a filter, the first page has the sticky facts and the states."""
     whole = not (query.q or query.category or query.source)
     others = query.model_copy(update={"sticky": False}) if whole else query
-    facts, following = tx.memory.page(agent, others, query.cursor, query.limit)
+    facts, following = tx.memory.list_facts(agent, others, query.cursor, query.limit)
     content = {
         **EMPTY_CONTENT,
         "facts": facts,
         "following": following,
         "first": query.cursor is None,
-        "counts": tx.memory.counts(agent),
+        "counts": tx.memory.count_by_category(agent),
         "whole": whole,
     }
     if whole and query.cursor is None:
-        content["sticky"] = tx.memory.page(agent, FactFilter(category=FactCategory.STICKY), None, STICKY_FACTS)[0]
+        content["sticky"] = tx.memory.list_facts(agent, FactFilter(category=FactCategory.STICKY), None, STICKY_FACTS)[0]
         content |= _read_states(tx, agent, after_state)
     return content
 
@@ -187,7 +187,7 @@ def _read_memory(tx: Transaction, agent: Agent, query: MemoryQuery, after_state:
 def _read_states(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
     """Return the first page of states, or the page after the state with the id ``after``."""
     number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MAX_DIGITS else None
-    states = tx.memory.all_states(agent.id or 0, STATES + 1, number)
+    states = tx.memory.list_states_of_agent(agent.id or 0, STATES + 1, number)
     return {
         "states": states[:STATES],
         "more_states": states[STATES - 1].id if len(states) > STATES else None,

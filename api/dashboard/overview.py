@@ -56,10 +56,10 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
     if response := not_modified(request, *version):
         return response
     with parts.store.view() as tx:
-        limits = tx.llm.accounts.limits()
-        accounts = [account_view(account, limits) for account in tx.llm.accounts.all()]
-        failures = tx.system.overview.failures(tx.now - DAY)
-        figures, closed_channels = _read_figures(tx), len(tx.bots.channels.disabled_channels())
+        limits = tx.llm.accounts.read_cooldown_ends()
+        accounts = [account_view(account, limits) for account in tx.llm.accounts.list_all()]
+        failures = tx.system.overview.list_failures(tx.now - DAY)
+        figures, closed_channels = _read_figures(tx), len(tx.bots.channels.list_disabled_channels())
     settings = {setting.key: setting.value for setting in parts.settings.page().items}
     budget = settings["budgets.dayUsd"]
     connectors = parts.connectors.list().items
@@ -87,15 +87,15 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
 
 def _read_figures(tx: Transaction) -> Mapping[str, object]:
     """Read the figures of the cards; ``open_pairings`` counts requests for access."""
-    answers = tx.system.overview.first_answers(tx.now - DAY)
+    answers = tx.system.overview.read_first_answers(tx.now - DAY)
     return {
-        "work": tx.system.overview.work(tx.now - DAY),
+        "work": tx.system.overview.read_work(tx.now - DAY),
         "hour": measure_answer_times(answers, tx.now - HOUR),
         "day": measure_answer_times(answers, tx.now - DAY),
-        "spent": tx.llm.budgets.level((BudgetScope.DAY, "")),
-        "questions": tx.jobs.questions.count_waiting(MOST_QUESTIONS),
+        "spent": tx.llm.budgets.read_level((BudgetScope.DAY, "")),
+        "questions": tx.jobs.questions.count_open(MOST_QUESTIONS),
         "open_pairings": tx.users.pairings.count_pending(),
-        "agents": len(tx.agents.active()),
+        "agents": len(tx.agents.list_active()),
     }
 
 

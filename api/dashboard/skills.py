@@ -136,11 +136,11 @@ def _list_page(
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
-        rows = tx.agents.skills.all()
+        rows = tx.agents.skills.list_all()
         page = skill_page(
-            [row for row in rows if _matches(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE
+            [row for row in rows if _matches(row, filters)], tx.agents.skills.list_problems(), cursor, PAGE_SIZE
         )
-        agents = tx.agents.slugs()
+        agents = tx.agents.list_slugs()
     return render(
         request,
         "skills.html",

@@ -221,17 +221,17 @@ def show_usage(request: Request) -> Response:
 def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str, object]:
     with parts.store.view() as tx:
         period = query.period(tx.llm.budgets.today)
-        usage = tx.llm.usage.parts(by, period, query)
+        usage = tx.llm.usage.list_parts(by, period, query)
         days = sum_by_day(usage)
-        totals = add_sums("", days), tx.llm.usage.total(period.preceding_period, query)
+        totals = add_sums("", days), tx.llm.usage.read_total(period.preceding_period, query)
         jobs = LatencyQuery(**query.model_dump(include=set(JOB_FILTERS), exclude_none=True))
         return {
             "days": usage_page(days[: ROWS + 1], ROWS, period, totals),
             "others": sum_by_key(usage)[: ROWS + 1],
             "cost": _plot_costs(period, usage),
             "tokens": _plot_tokens(period, days),
-            "latency": tx.system.latency.page(jobs, period),
-            "budgets": tx.llm.budgets.used(parts.budgets()),
+            "latency": tx.system.latency.build_page(jobs, period),
+            "budgets": tx.llm.budgets.list_used(parts.budgets()),
         }
 
 

@@ -73,7 +73,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         slugs = [f"coder-{number}" for number in range(AGENTS)]
         with store.begin() as tx:
             for slug in slugs:
-                tx.agents.put(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
+                tx.agents.save(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
         live = LiveSettings.unchanging(Settings())
         service = build_chat(live, store, build_scanner(lambda: None))
         assert service is not None
@@ -91,7 +91,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
 
 def _read(store: Store) -> None:
     with store.view() as tx:
-        unread = tx.chat.unread("coder-0")
+        unread = tx.chat.list_unread("coder-0")
     with store.begin() as tx:
         tx.chat.mark_read("coder-0", unread.new_pointer)
 

@@ -246,7 +246,7 @@ def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -
 def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
     tools = settings.tools
     return ToolRules(
-        keep=open_files(settings).put,
+        keep=open_files(settings).store_content,
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
         # The command ``claude`` runs in another folder: it obeys settings in its folder, which a tool could write.
@@ -262,7 +262,7 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery_activities(flow: FlowParts) -> DeliveryActivities:
-    redact, chunk_queue = flow.scope.of(TextKind.OUTGOING), ChunkQueue(flow.files.path)
+    redact, chunk_queue = flow.scope.of(TextKind.OUTGOING), ChunkQueue(flow.files.path_of_digest)
     return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, redact, chunk_queue, flow.drafts)
 
 

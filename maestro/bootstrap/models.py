@@ -85,7 +85,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     transport = AccountTransport(
         book,
         library,
-        http=LiteLLMClient(lambda image: files.read(image.digest), table, library),
+        http=LiteLLMClient(lambda image: files.read_content(image.digest), table, library),
         command=CliRunner(settings.data_dir / "sessions", environment),
         demo=DemoClient(demo_time, loopback=is_loopback(settings.web.host)),
     )

@@ -100,7 +100,7 @@ class Process(ABC):
             await asyncio.to_thread(sweep_uploads, self.settings, INCOMPLETE_UPLOAD_AGE if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
-                await asyncio.to_thread(store.keep_reserve)
+                await asyncio.to_thread(store.create_reserve)
                 await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
                 async with self.live.refreshing(store, partial(_apply_settings, store)):

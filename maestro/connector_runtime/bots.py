@@ -142,7 +142,7 @@ class BotKeeper:
         """Start and stop bots as their rows change, until cancelled; ``webhooks`` serves the webhooks of platforms."""
         self._webhooks = webhooks
         try:
-            with self._store.changes.subscribed(
+            with self._store.changes.subscribe(
                 lambda state: state.bot_instances != self._applied_version, lambda: LOOK_SECONDS
             ) as changed:
                 changed.set()
@@ -166,8 +166,8 @@ class BotKeeper:
     def _read_enabled_bots(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
         """Return the version of the bots' rows, and the bots that should run."""
         with self._store.view() as tx:
-            row_version = tx.system.versions.now().bot_instances
-            rows = [row for row in tx.bots.all() if row.enabled]
+            row_version = tx.system.versions.read_versions().bot_instances
+            rows = [row for row in tx.bots.list_all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
         return row_version, {
             (row.platform, row.account): EnabledBot(row, self._factory.settings_digest(row)) for row in chosen

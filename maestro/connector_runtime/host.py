@@ -44,10 +44,10 @@ class StoreContext(AccountIntake):
         self._files = files
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        return await self._read(lambda tx: tx.bots.channels.cursor(self._address(channel, thread)))
+        return await self._read(lambda tx: tx.bots.channels.read_cursor(self._address(channel, thread)))
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        await self._change(lambda tx: tx.bots.channels.advance(self._address(channel, thread), mark))
+        await self._change(lambda tx: tx.bots.channels.advance_cursor(self._address(channel, thread), mark))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
         await self._change(lambda tx: tx.bots.channels.record_activity(self._address(channel, thread), direct=direct))
@@ -56,7 +56,7 @@ class StoreContext(AccountIntake):
         return await self._read(
             lambda tx: [
                 KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at)
-                for row in tx.bots.channels.known_channels(self._platform, self._account)
+                for row in tx.bots.channels.list_known_channels(self._platform, self._account)
             ]
         )
 
@@ -64,30 +64,30 @@ class StoreContext(AccountIntake):
         await self._change(lambda tx: tx.inbox.ignored.add(self._address(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        rows = await self._read(lambda tx: tx.deliveries.sent_since(address, after_id, limit))
-        path = self._files.path
+        rows = await self._read(lambda tx: tx.deliveries.list_sent_since(address, after_id, limit))
+        path = self._files.path_of_digest
         return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
 
     async def newest_delivery(self) -> int:
-        return await self._read(lambda tx: tx.deliveries.newest_id())
+        return await self._read(lambda tx: tx.deliveries.find_newest_id())
 
     async def last_heard(self, channel: str) -> datetime | None:
-        return await self._read(lambda tx: tx.bots.channels.last_heard(self._address(channel)))
+        return await self._read(lambda tx: tx.bots.channels.read_last_activity(self._address(channel)))
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        return await self._change(lambda tx: tx.deliveries.reports.apply(self._address(""), key, report))
+        return await self._change(lambda tx: tx.deliveries.reports.apply_report(self._address(""), key, report))
 
     async def receipt(self, key: str) -> Receipt | None:
-        return await self._read(lambda tx: tx.deliveries.reports.receipt(self._address(""), key))
+        return await self._read(lambda tx: tx.deliveries.reports.find_receipt(self._address(""), key))
 
     async def pressed(self, key: str, number: int) -> str | None:
-        return await self._read(lambda tx: tx.deliveries.reports.button_value(self._address(""), key, number))
+        return await self._read(lambda tx: tx.deliveries.reports.find_button_value(self._address(""), key, number))
 
     async def moved(self, channel: str, to: str) -> None:
-        await self._change(lambda tx: tx.bots.moves.add(self._address(channel), to))
+        await self._change(lambda tx: tx.bots.moves.move_channel(self._address(channel), to))
 
     async def moved_to(self, channel: str) -> str:
-        return await self._read(lambda tx: tx.bots.channels.moved_to(self._address(channel)))
+        return await self._read(lambda tx: tx.bots.channels.find_new_id(self._address(channel)))
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         return await self._change(lambda tx: tx.users.claim_channel(address, user_id))
@@ -97,7 +97,7 @@ class StoreContext(AccountIntake):
         return Identity(row.user_id, row.user_name, IdentityRole(row.role)) if row else None
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
-        digest = await asyncio.to_thread(self._files.take, upload.path)
+        digest = await asyncio.to_thread(self._files.move_in, upload.path)
 
         def add(tx: Transaction) -> Attachment:
             record = UploadedFile(
@@ -115,22 +115,22 @@ class StoreContext(AccountIntake):
         return await self._change(add)
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        stored = await self._read(lambda tx: tx.users.uploads(ids))
+        stored = await self._read(lambda tx: tx.users.list_uploads(ids))
         for upload_id in ids:
             if upload_id not in stored or stored[upload_id].user_id != user_id:
                 raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
         return tuple(Attachment.model_validate(stored[upload_id], from_attributes=True) for upload_id in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:
-        stored = await self._read(lambda tx: tx.users.uploads([attachment_id]))
+        stored = await self._read(lambda tx: tx.users.list_uploads([attachment_id]))
         if attachment_id not in stored:
             raise NotFound(f"there is no upload {attachment_id}")
-        return self._files.path(stored[attachment_id].digest)
+        return self._files.path_of_digest(stored[attachment_id].digest)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         trouble = state in (ConnectorState.DEGRADED, ConnectorState.FAILED)
         account = (self._platform, self._account)
-        await self._change(lambda tx: tx.users.connector_state(*account, state, detail, trouble=trouble))
+        await self._change(lambda tx: tx.users.record_connector_state(*account, state, detail, trouble=trouble))
 
     def _address(self, channel: str, thread: str = "") -> Address:
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
@@ -249,4 +249,4 @@ def describe_closed_ports(connectors: Sequence[WebConnector]) -> str:
 def is_job_open(store: Store, job_id: str) -> bool:
     """Tell whether a job has not ended yet, so that its typing indicator is still shown."""
     with store.view() as tx:
-        return not tx.jobs.status(job_id).ended
+        return not tx.jobs.read_status(job_id).ended

@@ -34,7 +34,7 @@ from maestro.settings import Settings
 from maestro.settings.accounts import account_of, models_of, real_accounts
 from maestro.settings.addresses import endpoint_of
 from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
-from maestro.store.inspection import stored_accounts
+from maestro.store.inspection import read_stored_accounts
 from temporal.dispatcher import Queues
 from temporal.namespace import diagnose
 from temporal.server_process import HOST
@@ -172,7 +172,7 @@ def _stored_accounts(subject: Examined) -> Sequence[ModelAccount]:
     if not os.path.exists(subject.settings.database):
         return ()
     try:
-        return stored_accounts(subject.settings.database)
+        return read_stored_accounts(subject.settings.database)
     except MaestroError:
         return ()
 

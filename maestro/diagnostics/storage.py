@@ -17,7 +17,7 @@ from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.keys import SEALED, SecretKeys
 from maestro.operations.skills import SkillFolder
 from maestro.store.engine.database import RESCUE
-from maestro.store.inspection import Inspection, inspect, is_locked
+from maestro.store.inspection import Inspection, inspect_database, is_locked
 
 FOLDER_CHECK = "data folder"
 
@@ -114,7 +114,7 @@ def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
     if not os.path.exists(path):
         return None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")]
     try:
-        inspection = inspect(path, READ_SECONDS)
+        inspection = inspect_database(path, READ_SECONDS)
     except MaestroError as error:
         problem, _, fix = str(error).partition(". ")
         return None, [broken(STORE_CHECK, problem, fix)]

@@ -24,7 +24,7 @@ from maestro.installation.data_folder import DataFolder, FileLock, close_to_othe
 from maestro.installation.keys import SecretKeys, signing_key_file
 from maestro.settings import Settings
 from maestro.settings.accounts import columns_of
-from maestro.store.engine.schema import check, revision
+from maestro.store.engine.schema import check_schema, read_revision
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -39,7 +39,7 @@ WAIT_SECONDS = 3.0
 def require_client(tx: Transaction, name: str, where: str) -> None:
     """Raise ``ConfigurationError`` unless a client with this name or slug exists; ``where`` is the setting with it."""
     try:
-        tx.users.clients.id_of(name)
+        tx.users.clients.find_id(name)
     except InvalidEdit:
         raise ConfigurationError(
             f"{where} names the client {name!r}, which does not exist. Add it to clients, or correct the name."
@@ -56,14 +56,14 @@ def enter(tx: Transaction, settings: Settings) -> None:
     """
     for client in settings.clients:
         tx.users.clients.set_configured(NewClient.model_validate(client.model_dump(by_alias=False)))
-    tx.users.clients.leave_out({client.name for client in settings.clients})
-    for agent in tx.agents.all():
+    tx.users.clients.remove_from_configuration({client.name for client in settings.clients})
+    for agent in tx.agents.list_all():
         tx.agents.begin_history(agent)
     for entry in settings.agents:
         _enter_agent(tx, entry)
     _archive_removed(tx, {entry.slug for entry in settings.agents})
     configured = {_enter_binding(tx, binding) for binding in settings.channels}
-    for binding in tx.agents.bindings():
+    for binding in tx.agents.list_bindings():
         if binding.configured and binding.id not in configured:
             tx.agents.unbind(binding)
     web_agent = _require_agent(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
@@ -83,7 +83,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     # Only the fields that the entry sets itself count, so that new defaults of a release do not change the digest.
     written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
     entry = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
-    agent = tx.agents.by_slug(settings.slug)
+    agent = tx.agents.find_by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
         return
     new = read(NewAgent, {**settings.model_dump(by_alias=False), "name": settings.name or settings.slug})
@@ -95,16 +95,16 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)
     agent.configured, agent.entry = True, entry
-    tx.agents.put(agent)
+    tx.agents.save(agent)
 
 
 def _archive_removed(tx: Transaction, named: set[str]) -> None:
     archived = AgentChange(status=AgentStatus.ARCHIVED, force=True)
-    for agent in tx.agents.all():
+    for agent in tx.agents.list_all():
         if agent.configured and agent.slug not in named:
             tx.agents.change(agent, archived, CONFIGURATION, "the configuration no longer names it")
             agent.configured, agent.entry = False, ""
-            tx.agents.put(agent)
+            tx.agents.save(agent)
 
 
 def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
@@ -120,7 +120,7 @@ def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
 
 def _require_agent(tx: Transaction, slug: str, subject: str) -> Agent:
     """Return an agent that the configuration names; raises ``ConfigurationError`` if it does not exist."""
-    agent = tx.agents.by_slug(slug)
+    agent = tx.agents.find_by_slug(slug)
     if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
         raise ConfigurationError(
             f"{subject} the agent {slug!r}, which does not exist. Add it to agents, or correct the slug."
@@ -161,7 +161,7 @@ def open_existing_store(settings: Settings) -> Store:
             f"there is no Maestro database at {path}. Start Maestro once with `maestro up`, or set dataDir "
             "(--data-dir) to its data folder."
         )
-    check(path)
+    check_schema(path)
     return Store(path)
 
 
@@ -179,7 +179,7 @@ def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> No
     """Remove incomplete uploads that are older than ``older_than``; another process may still write newer ones."""
     until = time.time() - older_than.total_seconds()
     endpoints.delete_stale_uploads(upload_folder(settings), until)
-    open_files(settings).sweep(until)
+    open_files(settings).delete_stale_folders(until)
 
 
 def enter_accounts(
@@ -190,7 +190,7 @@ def enter_accounts(
     with store.begin() as tx:
         tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
         tx.jobs.wake_for_models(WaitReason.BUDGET)  # a budget may have been raised in the configuration
-        return tx.llm.accounts.all()
+        return tx.llm.accounts.list_all()
 
 
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
@@ -208,13 +208,15 @@ def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretK
 def preferred_models(store: Store) -> list[str]:
     """Return the models that active agents name, as first choice or fallback."""
     with store.view() as tx:
-        return [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
+        return [
+            model for agent in tx.agents.list_active() for model in (agent.model, *agent.fallbacks.split()) if model
+        ]
 
 
 def has_no_account(store: Store) -> bool:
     """Tell whether no account at a model provider exists; then the built-in demo model answers."""
     with store.view() as tx:
-        return tx.llm.accounts.default_model() == DEMO
+        return tx.llm.accounts.find_default_model() == DEMO
 
 
 def wake_for_models(store: Store, *reasons: WaitReason) -> None:
@@ -251,9 +253,9 @@ def migrate(settings: Settings) -> Migration:
     database = settings.database
     with contextlib.ExitStack() as held:
         _lock_folder(held, settings.data_dir, database)
-        before = revision(database)
+        before = read_revision(database)
         open_store(settings).close()
-        after = revision(database)
+        after = read_revision(database)
     outcome = MigrationOutcome.UNCHANGED if before == after else MigrationOutcome.UPGRADED
     return Migration(
         outcome=outcome if before else MigrationOutcome.CREATED, database=database, before=before, after=after
@@ -276,10 +278,10 @@ def _lock_folder(held: contextlib.ExitStack, folder: Path, database: Path) -> No
 
 def _needs_migration(database: Path) -> bool:
     """Tell whether the store has the tables of an earlier release."""
-    if not revision(database):
+    if not read_revision(database):
         return False
     try:
-        check(database)
+        check_schema(database)
     except OlderDatabase:
         return True
     return False

@@ -76,9 +76,9 @@ def store_dropped(
 ) -> Job:
     """Store a message with a dropped job and its reason; with ``waits``, an operator can restart it in its lane."""
     job = new_job(tx, received, waits=waits)
-    job.inbox_id = tx.inbox.add(received.message, job.id, pace=pace).id
+    job.inbox_id = tx.inbox.add(received.message, job.id, flood_state=pace).id
     tx.jobs.add(job)
-    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=why))
+    tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=why))
     return job
 
 
@@ -98,7 +98,7 @@ class AccessControl:
         """Return the sender of a message with the access that the store grants at this moment."""
         person_id = sender_of(message)
         return self.build_person(
-            message, binding, lambda: tx.users.owners.has(person_id), lambda: tx.users.pairings.is_known(person_id)
+            message, binding, lambda: tx.users.owners.is_owner(person_id), lambda: tx.users.pairings.is_known(person_id)
         )
 
     def build_person(
@@ -122,7 +122,7 @@ class AccessControl:
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return the agent that answers a message, and the routing rule that chose the agent."""
-        return route(message, tx.agents.routing.snapshot(message, binding, self.routing))
+        return route(message, tx.agents.routing.read_snapshot(message, binding, self.routing))
 
     def refusing_policy(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None

@@ -45,29 +45,29 @@ def can_stop(tx: Transaction, received: ReceivedMessage) -> bool:
 
 def _status_text(tx: Transaction, received: ReceivedMessage) -> str:
     lane = received.lane
-    working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
-    waiting = tx.jobs.waiting_in(lane)
+    working = "I am working on an answer" if tx.jobs.find_running_in(lane) else "Nothing is running here"
+    waiting = tx.jobs.list_waiting_in(lane)
     # A continuing delegator's job has a lane, and counts as waiting there: only jobs without a lane are tasks.
     tasks = sum(task.lane is None for task in _delegated_tasks(tx, received))
     delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     questions = [
         f"#{question.id} waits for {'a yes or no' if question.approval else 'an answer'}."
-        for question in tx.jobs.questions.open_in(lane)
+        for question in tx.jobs.questions.list_open_questions(lane)
     ]
     return " ".join([f"{working}; {waiting} more waiting." if waiting else f"{working}.", *delegated, *questions])
 
 
 def _stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
     """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
-    head, tasks = tx.jobs.lane_head(received.lane), _delegated_tasks(tx, received)
+    head, tasks = tx.jobs.find_lane_head(received.lane), _delegated_tasks(tx, received)
     if head is None or head.stop_requested:
-        head = next(iter(tx.jobs.waiting_jobs_in(received.lane)), head)
+        head = next(iter(tx.jobs.count_waiting_in(received.lane)), head)
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]
 
 
 def _delegated_tasks(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
     """Return the tasks that agents delegated because of this lane's messages."""
-    return tx.jobs.delegations.open_in(received.message.address, received.alone)
+    return tx.jobs.delegations.list_open_tasks(received.message.address, received.alone)
 
 
 def _stop_jobs(tx: Transaction, jobs: Sequence[Job]) -> str:
@@ -76,12 +76,12 @@ def _stop_jobs(tx: Transaction, jobs: Sequence[Job]) -> str:
         return "Nothing is running here."
     for job in jobs:
         tx.jobs.request_stop(job.id)
-    tx.jobs.delegations.stop_reporting(jobs)
+    tx.jobs.delegations.stop_reporting_results(jobs)
     for job in jobs:
         if job.status is JobStatus.PENDING:
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, reason=STOPPED))
+            tx.jobs.close_job(job.id, JobEnding(status=JobStatus.CANCELLED, reason=STOPPED))
         if job.status is JobStatus.WAITING:
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, reason="stopped while waiting"))
+            tx.jobs.close_job(job.id, JobEnding(status=JobStatus.CANCELLED, reason="stopped while waiting"))
     return "Stopped."
 
 
@@ -90,16 +90,16 @@ def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | 
     if received.message.attachments:
         return None
     text = _read_text(tx, received.message.content)
-    waiting = tx.jobs.questions.open_in(received.lane) if received.state.asking else ()
+    waiting = tx.jobs.questions.list_open_questions(received.lane) if received.state.asking else ()
     named, replied_to = None, received.message.reply_to
     if text.number is not None:
         named = tx.jobs.questions.find(text.number)
     elif replied_to:
-        named = tx.jobs.questions.delivered_as(waiting, replied_to)
+        named = tx.jobs.questions.find_delivered_as(waiting, replied_to)
     if named is not None and named.lane == received.lane:
         return answer_named_question(text, received.speaker, named, tx.now)
     elsewhere = answer_other_lane(text, received.speaker, named, tx.now) if named is not None else None
-    return elsewhere or answer_own_lane(text, received.speaker, tx.jobs.questions.possibly_delivered(waiting))
+    return elsewhere or answer_own_lane(text, received.speaker, tx.jobs.questions.filter_possibly_delivered(waiting))
 
 
 def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
@@ -112,14 +112,14 @@ def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAn
     if isinstance(answer, AnswerRefusal):
         job.notice = answer.reply
         if answer.withheld is not None:
-            tx.system.audit.add(str(received.person.id), "question.refused", str(answer.withheld.id))
+            tx.system.audit.add_entry(str(received.person.id), "question.refused", str(answer.withheld.id))
         return tx.jobs.add(job)
     tx.jobs.answer_question(answer, str(received.person.id), job.inbox_id)
     if answer.approves is not None:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
         return tx.jobs.add(job)
     tx.jobs.add(job)
-    tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
+    tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
     return job
 
 

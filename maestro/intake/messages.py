@@ -61,7 +61,7 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
     if job.status is not JobStatus.PENDING or job.started_at is not None or job.notice:
         tx.inbox.ignored.add(edit.address, TOO_LATE)
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
-    tx.inbox.rewrite(first.id or 0, edit.content)
+    tx.inbox.replace_content(first.id or 0, edit.content)
     return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
 
 
@@ -130,7 +130,9 @@ class Intake:
             accepted, claimed = self._accept(tx, message.model_copy(update=texts))
             if abs(tx.now - self._noted) >= EVENT_PAUSE:
                 self._noted, address = tx.now, message.address
-                tx.users.connector_event(address.platform, address.account, max(tx.now - message.sent_at, timedelta()))
+                tx.users.record_connector_event(
+                    address.platform, address.account, max(tx.now - message.sent_at, timedelta())
+                )
         if claimed is not None and self.starter is not None:
             self.starter.start(claimed)
         elif accepted.job_id and not accepted.duplicate:
@@ -142,7 +144,7 @@ class Intake:
         if message.edit_of:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
-        state = tx.inbox.state(message, self.rules().routing.messages_per_minute, MINUTE)
+        state = tx.inbox.read_state(message, self.rules().routing.messages_per_minute, MINUTE)
         if state.disabled:  # a message from a closed channel shows that the channel may be open again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
@@ -161,7 +163,7 @@ class Intake:
             raise backlog
         job = self._handle(tx, received, meant)
         if backlog is not None:
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=commands.UNSAID))
+            tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED, reason=commands.UNSAID))
         accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
@@ -259,7 +261,7 @@ class Intake:
         if busy_mode_of(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
             agent = self._access.agent(tx, received.message, received.binding)
             if agent is not None and self._refusal(tx, received) is None:
-                told_to_wait = tx.jobs.interrupt(job_id, received.lane, row, agent.id, received.alone)
+                told_to_wait = tx.jobs.interrupt_jobs(job_id, received.lane, row, agent.id, received.alone)
         return tx.jobs.add_job(
             id=job_id,
             priority=priority_of(owner=received.person.is_owner),

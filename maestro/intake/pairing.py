@@ -39,13 +39,13 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
     """Drop the message of an unknown user; with pairing, sometimes send the user the steps to get access."""
     if policy is not DmPolicy.PAIRING:
         return store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
-    pairing, message = tx.users.pairings.newest_of(received.person.id), received.message
+    pairing, message = tx.users.pairings.find_newest(received.person.id), received.message
     if pairing is not None and pairing.status is PairingStatus.REFUSED:
         return store_dropped(tx, received, REFUSED, waits=True)
     if pairing is not None and pairing.is_open(tx.now):
         job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
         if pairing.is_code_due(tx.now):
-            tx.users.pairings.note_sent(pairing, message.address)
+            tx.users.pairings.record_sent_code(pairing, message.address)
             add_notice(tx, job, _pairing_instructions(tx, pairing))
         return job
     if tx.users.pairings.count_pending() >= MOST_PENDING:
@@ -76,21 +76,21 @@ def has_guessed_too_often(tx: Transaction, person: PersonId) -> bool:
 
 def redeem(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job:
     """Give access to the sender of a valid invitation code, and confirm the access; the code itself is not stored."""
-    invitation = tx.users.pairings.redeem(code.text)
+    invitation = tx.users.pairings.redeem_invitation(code.text)
     person = received.person.id
     without_code = received.message.model_copy(update={"content": "/pair"})
     job = new_job(tx, received)
     job.inbox_id = tx.inbox.add(without_code, job.id, control="/pair").id
     if invitation is None:
-        tx.system.audit.add(str(person), WRONG_CODE, str(person))
+        tx.system.audit.add_entry(str(person), WRONG_CODE, str(person))
         job.notice = WRONG
         return tx.jobs.add(job)
     by = f"invitation of {invitation.created_by}"
     _grant_access(tx, person, received.message.user_name, by, as_owner=invitation.as_owner)
-    pairing = tx.users.pairings.newest_of(person)
+    pairing = tx.users.pairings.find_newest(person)
     if pairing is not None and pairing.status is not PairingStatus.APPROVED:
-        tx.users.pairings.settle(pairing, PairingStatus.APPROVED, by)
-    tx.system.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
+        tx.users.pairings.settle_pairing(pairing, PairingStatus.APPROVED, by)
+    tx.system.audit.add_entry(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
     job.notice = AN_OWNER if invitation.as_owner else LET_IN
     return tx.jobs.add(job)
 
@@ -100,15 +100,15 @@ def approve(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool)
 
     Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
     """
-    pairing = tx.users.pairings.named(number_or_code)
+    pairing = tx.users.pairings.find_by_number_or_code(number_or_code)
     if pairing.status is PairingStatus.APPROVED:
         raise Conflict(f"pairing {pairing.id} is approved already; `maestro owner add` makes the person an owner")
     if pairing.status is PairingStatus.PENDING and not pairing.is_open(tx.now):
         raise Conflict(f"the code of pairing {pairing.id} has expired; the user gets a new code for the next message")
     person = PersonId(pairing.platform, pairing.user_id)
     _grant_access(tx, person, pairing.user_name, actor, as_owner=as_owner)
-    tx.users.pairings.settle(pairing, PairingStatus.APPROVED, actor)
-    tx.system.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
+    tx.users.pairings.settle_pairing(pairing, PairingStatus.APPROVED, actor)
+    tx.system.audit.add_entry(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
     tx.jobs.add(
         Job(
             id=new_job_id(),
@@ -128,35 +128,35 @@ def refuse(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
-    pairing = tx.users.pairings.named(number_or_code)
+    pairing = tx.users.pairings.find_by_number_or_code(number_or_code)
     person = PersonId(pairing.platform, pairing.user_id)
     if pairing.status is PairingStatus.APPROVED:
         raise Conflict(f"pairing {pairing.id} is approved already; `maestro people remove {person}` revokes the access")
-    tx.users.pairings.settle(pairing, PairingStatus.REFUSED, actor)
-    tx.system.audit.add(actor, "pairing.refuse", str(person))
+    tx.users.pairings.settle_pairing(pairing, PairingStatus.REFUSED, actor)
+    tx.system.audit.add_entry(actor, "pairing.refuse", str(person))
     return pairing
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
     """Revoke a user's access for all later messages; raises ``NotFound`` if the user has no access."""
-    if not tx.users.pairings.revoke(person):
+    if not tx.users.pairings.revoke_access(person):
         raise NotFound(f"{person} has no access to remove; `maestro people list` lists the users with access")
-    tx.system.audit.add(actor, "people.remove", str(person))
+    tx.system.audit.add_entry(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
     """Return a new code, with which one user gets access once, and its expiry; only the code's digest is stored."""
     code = new_code(secrets.choice)
     lifetime = timedelta(minutes=settings.expiry_minutes)
-    expires_at = tx.users.pairings.invite(code, lifetime, as_owner=as_owner, by=actor)
-    tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
+    expires_at = tx.users.pairings.add_invitation(code, lifetime, as_owner=as_owner, actor=actor)
+    tx.system.audit.add_entry(actor, "pairing.invite", detail="as owner" if as_owner else "")
     return code, expires_at
 
 
 def _grant_access(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
-    tx.users.pairings.admit(person, name, by)
+    tx.users.pairings.grant_access(person, name, by)
     if as_owner and tx.users.owners.add(person, by):
-        tx.system.audit.add(by, "owner.add", str(person))
+        tx.system.audit.add_entry(by, "owner.add", str(person))
 
 
 def _pairing_instructions(tx: Transaction, pairing: Pairing) -> str:

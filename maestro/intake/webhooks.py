@@ -43,7 +43,7 @@ class WebhookIntake:
     def find(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self.store.view() as tx:
-            webhook = tx.background.webhooks.open_at(path)
+            webhook = tx.background.webhooks.find_enabled(path)
         if webhook is None:
             raise NotFound("there is no webhook here")
         return webhook
@@ -73,12 +73,12 @@ class WebhookIntake:
         for a body that was already accepted under another id, and ``TooManyDeliveries`` and ``Backlogged``.
         """
         with self.store.begin() as tx:
-            present = tx.background.webhooks.open_at(webhook.path)
+            present = tx.background.webhooks.find_enabled(webhook.path)
             if present is None or present.id != webhook.id:
                 raise NotFound("there is no webhook here")
             if present.secret != webhook.secret:
                 raise BadSignature("The secret was changed at this moment.")
-            job_id = tx.background.webhooks.job_of(present, delivery.delivery_id)
+            job_id = tx.background.webhooks.find_job_id(present, delivery.delivery_id)
             if job_id is not None:
                 return DeliveryResult(job_id=job_id, duplicate=True)
             if tx.background.webhooks.has_accepted(present, delivery.digest):  # GitHub does not sign the delivery id
@@ -104,7 +104,7 @@ class WebhookIntake:
             return DeliveryResult(job_id=job.id, duplicate=False)
 
     def _require_capacity(self, tx: Transaction, webhook: Webhook) -> None:
-        rush = tx.background.webhooks.recent_rate(webhook, MINUTE)
+        rush = tx.background.webhooks.measure_recent_rate(webhook, MINUTE)
         if rush.count >= webhook.per_minute:
             too_many = TooManyDeliveries(f"This webhook accepts {webhook.per_minute} deliveries a minute.")
             too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now

@@ -249,7 +249,7 @@ class AccountBook:
 
     def roster(self, tx: Transaction) -> Roster:
         """Return the roster, read in this transaction."""
-        known, limited = tx.llm.accounts.with_limits()
+        known, limited = tx.llm.accounts.list_with_limits()
         available = {row.name: account for row in known if (account := self._callable_account(row)) is not None}
         # Accounts that were removed stay available, because a running call may have chosen one of them.
         self._available = {**self._available, **available}
@@ -273,7 +273,7 @@ class AccountBook:
                 case AuthenticationFailed():
                     event = "account disabled: its key is refused" if tx.llm.accounts.disable_refused(account) else ""
                 case _:
-                    tx.llm.accounts.failed(account.name, type(failure).__name__)
+                    tx.llm.accounts.record_error(account.name, type(failure).__name__)
                     event, facts = "account failed", {"model": choice.model}
         if event:
             log.warning(event, account=account.name, error=type(failure).__name__, **facts)

@@ -84,25 +84,25 @@ class MetricCursor:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.view() as tx:
-            self._marks = tx.system.figures.marks()
-            self._open_positions: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
-            self._calls = tx.system.figures.open_calls()
-            self._deliveries = tx.system.figures.open_deliveries()
-            self._ignored = tx.inbox.ignored.by_reason()
+            self._marks = tx.system.figures.read_last_ids()
+            self._open_positions: Collection[int] = tx.system.figures.count_open_jobs().by_position.keys()
+            self._calls = tx.system.figures.list_open_calls()
+            self._deliveries = tx.system.figures.count_open_deliveries()
+            self._ignored = tx.inbox.ignored.count_by_reason()
 
     def read(self) -> MetricChanges:
         """Return the changes since the last read; after a ``StoreBusy``, the next read includes them."""
         with self._store.view() as tx:
             figures = tx.system.figures
-            marks, open_jobs = figures.marks(), figures.open_jobs()
+            marks, open_jobs = figures.read_last_ids(), figures.count_open_jobs()
             gone = [position for position in self._open_positions if position not in open_jobs.by_position]
-            ended = figures.ended_jobs(self._marks.position, gone)
-            received = figures.received(self._marks.inbox)
-            calls = figures.calls(self._marks.call, self._calls)
-            deliveries = figures.deliveries(self._marks.delivery, self._deliveries)
-            connectors = figures.connectors()
-            ignored = tx.inbox.ignored.by_reason()
-            spending = tx.llm.budgets.level((BudgetScope.DAY, ""))
+            ended = figures.list_ended_jobs(self._marks.position, gone)
+            received = figures.count_received(self._marks.inbox)
+            calls = figures.list_calls(self._marks.call, self._calls)
+            deliveries = figures.list_deliveries(self._marks.delivery, self._deliveries)
+            connectors = figures.list_connector_states()
+            ignored = tx.inbox.ignored.count_by_reason()
+            spending = tx.llm.budgets.read_level((BudgetScope.DAY, ""))
         self._marks, self._open_positions = marks, open_jobs.by_position.keys()
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
@@ -370,7 +370,7 @@ class ProcessMetrics:
             self._checks.clear()
             for check, state in checks.items():
                 self._checks.labels(check).set(state == OK)
-            self._writes.update(self._store.writes)
+            self._writes.update(self._store.write_history)
             try:
                 changes = self._cursor.read()
                 self._jobs.update(changes, self._clock())

@@ -60,12 +60,12 @@ class EngineHealth:
     async def store_problem(self) -> str | None:
         """Return why the store cannot be used, else None; one check runs at a time: it takes long while writes fail."""
         if self._store_check is None or self._store_check.done():
-            self._store_check = asyncio.create_task(asyncio.to_thread(self.store.problem))
+            self._store_check = asyncio.create_task(asyncio.to_thread(self.store.find_problem))
         check = self._store_check
         await asyncio.wait([check], timeout=STORE_SECONDS)
         if check.done():
             return check.result()
-        return self.store.writes.problem if self.store.writes.failing else NO_ANSWER
+        return self.store.write_history.problem if self.store.write_history.is_failing else NO_ANSWER
 
 
 STARTING = "this process does not poll its queues yet"

@@ -40,7 +40,7 @@ class AccountOperations:
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
         """List the accounts in the order in which calls try them, with their state, limits, spend and last error."""
         with self._store.view() as tx:
-            accounts, limited = tx.llm.accounts.all(), tx.llm.accounts.limits()
+            accounts, limited = tx.llm.accounts.list_all(), tx.llm.accounts.read_cooldown_ends()
         after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
         following = [account for account in accounts if (account.priority, account.id or 0) > after]
         page = following[:limit]
@@ -61,7 +61,7 @@ class AccountOperations:
         with self._store.begin() as tx:
             row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
             tx.llm.accounts.add(row)
-            tx.system.audit.add(actor, "account.add", new.name)
+            tx.system.audit.add_entry(actor, "account.add", new.name)
             return _account_view(tx, row)
 
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
@@ -77,14 +77,14 @@ class AccountOperations:
                 columns |= {column: checked[column] for column in set(given) & set(checked)}
             if columns:
                 row = tx.llm.accounts.change(name, columns)
-                tx.system.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
+                tx.system.audit.add_entry(actor, "account.change", name, ", ".join(sorted(given)))
             return _account_view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
         """Remove an account that an operator added; 409 for one from configuration or environment."""
         with self._store.begin() as tx:
             tx.llm.accounts.remove(name)
-            tx.system.audit.add(actor, "account.remove", name)
+            tx.system.audit.add_entry(actor, "account.remove", name)
 
     def _key_columns(self, api_key: SecretStr) -> Mapping[str, Any]:
         """Return the columns of a key; error messages never quote the key."""
@@ -107,4 +107,4 @@ def _changed_fields(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str,
 
 
 def _account_view(tx: Transaction, row: ModelAccount) -> AccountView:
-    return account_view(row, tx.llm.accounts.limits())
+    return account_view(row, tx.llm.accounts.read_cooldown_ends())

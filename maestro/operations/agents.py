@@ -37,17 +37,17 @@ class AgentOperations(StoreOperations):
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> AgentPage:
         """List the agents by slug; the cursor is the last slug of the page before."""
         with self._store.view() as tx:
-            return agent_page(tx.agents.all(), cursor, limit)
+            return agent_page(tx.agents.list_all(), cursor, limit)
 
     def show(self, slug: str) -> AgentDetail:
         """Return an agent with all its fields and its channels."""
         with self._store.view() as tx:
-            return tx.agents.detail(tx.agents.named(slug))
+            return tx.agents.build_detail(tx.agents.get_by_slug(slug))
 
     def add(self, new: NewAgent, actor: str, reason: Reason = "") -> AgentDetail:
         """Create an agent, which answers from the next message on; 409 when the slug is taken."""
         with self._store.begin() as tx:
-            return tx.agents.detail(tx.agents.create(new, actor, reason))
+            return tx.agents.build_detail(tx.agents.create(new, actor, reason))
 
     def change(self, slug: str, change: AgentChange, actor: str, reason: Reason = "") -> AgentDetail:
         """Change the given fields, from the next message on; null restores the default of all agents.
@@ -56,7 +56,7 @@ class AgentOperations(StoreOperations):
         ``force`` is true. The status ``active`` restores an archived or paused agent.
         """
         with self._store.begin() as tx:
-            return tx.agents.detail(tx.agents.change(tx.agents.named(slug), change, actor, reason))
+            return tx.agents.build_detail(tx.agents.change(tx.agents.get_by_slug(slug), change, actor, reason))
 
     def remove(self, slug: str, actor: str, reason: Reason = "", *, purge: bool = False, force: bool = False) -> None:
         """Archive an agent: it answers no more, its channels are unbound, its conversations and memory stay.
@@ -65,7 +65,7 @@ class AgentOperations(StoreOperations):
         active conductor, unless ``force`` is true.
         """
         with self._store.begin() as tx:
-            agent = tx.agents.named(slug)
+            agent = tx.agents.get_by_slug(slug)
             if purge:
                 tx.agents.purge(agent, actor, force=force)
             else:
@@ -75,28 +75,28 @@ class AgentOperations(StoreOperations):
         """List the versions of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
-            return version_page(tx.agents.versions.of_agent(tx.agents.named(slug), before, limit + 1), limit)
+            return version_page(tx.agents.versions.list_versions(tx.agents.get_by_slug(slug), before, limit + 1), limit)
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return a version of an agent, and its differences from the version before, or from ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.get_pair(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.get_pair(tx.agents.get_by_slug(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Create a new version with the content of an earlier version."""
         with self._store.begin() as tx:
-            agent = tx.agents.named(slug)
-            return tx.agents.detail(
+            agent = tx.agents.get_by_slug(slug)
+            return tx.agents.build_detail(
                 tx.agents.roll_back(agent, rollback.version, actor, rollback.reason, force=rollback.force)
             )
 
     def undo(self, slug: str, actor: str, reason: str = "", *, force: bool = False) -> AgentDetail:
         """Create a new version with the content of the last but one; 409 when the agent has only one version."""
         with self._store.begin() as tx:
-            agent = tx.agents.named(slug)
+            agent = tx.agents.get_by_slug(slug)
             if agent.version < 2:
                 raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
-            return tx.agents.detail(tx.agents.roll_back(agent, agent.version - 1, actor, reason, force=force))
+            return tx.agents.build_detail(tx.agents.roll_back(agent, agent.version - 1, actor, reason, force=force))
 
 
 class BindingOperations(StoreOperations):
@@ -105,12 +105,12 @@ class BindingOperations(StoreOperations):
     def list(self, agent: str | None = None, limit: Limit = LIMIT, cursor: RowCursor = None) -> BindingPage:
         """List the bindings, oldest first, of one agent if its slug is given."""
         with self._store.view() as tx:
-            return tx.agents.page_of_bindings(agent, int(cursor or 0), limit)
+            return tx.agents.list_bindings_page(agent, int(cursor or 0), limit)
 
     def free(self, address: Address, actor: str) -> None:
         """Remove the binding of the channel at an address; 409 for a binding of the configuration."""
         with self._store.begin() as tx:
-            binding = tx.agents.binding(address)
+            binding = tx.agents.find_binding(address)
             if binding is None:
                 raise NotFound(f"{address.platform}/{address.channel} is bound to no agent")
             tx.agents.unbind_channel(binding, actor)
@@ -118,17 +118,17 @@ class BindingOperations(StoreOperations):
     def add(self, new: BoundChannel, actor: str) -> Binding:
         """Bind a channel to an agent, from the next message on; 409 when the channel is bound already."""
         with self._store.begin() as tx:
-            return tx.agents.view(tx.agents.bind_channel(tx.agents.named(new.agent), new, actor))
+            return tx.agents.build_view(tx.agents.bind_channel(tx.agents.get_by_slug(new.agent), new, actor))
 
     def change(self, binding_id: RowId, change: BindingChange, actor: str) -> Binding:
         """Change the fields that are given; 409 for a binding of the configuration."""
         with self._store.begin() as tx:
-            return tx.agents.view(tx.agents.change_binding(tx.agents.channel(binding_id), change, actor))
+            return tx.agents.build_view(tx.agents.change_binding(tx.agents.get_binding(binding_id), change, actor))
 
     def remove(self, binding_id: RowId, actor: str) -> None:
         """Remove a binding; 409 for a binding of the configuration."""
         with self._store.begin() as tx:
-            tx.agents.unbind_channel(tx.agents.channel(binding_id), actor)
+            tx.agents.unbind_channel(tx.agents.get_binding(binding_id), actor)
 
 
 class TokenOperations(StoreOperations):
@@ -137,14 +137,14 @@ class TokenOperations(StoreOperations):
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
         with self._store.view() as tx:
-            return token_page(tx.agents.tokens.of_agent(tx.agents.named(slug), cursor, limit + 1), limit)
+            return token_page(tx.agents.tokens.list_of_agent(tx.agents.get_by_slug(slug), cursor, limit + 1), limit)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""
         with self._store.begin() as tx:
-            return tx.agents.tokens.make(tx.agents.named(slug), new.name, actor)
+            return tx.agents.tokens.create(tx.agents.get_by_slug(slug), new.name, actor)
 
     def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
         """Revoke a token; from its next request on it is refused."""
         with self._store.begin() as tx:
-            return TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.named(slug), token_id, actor))
+            return TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.get_by_slug(slug), token_id, actor))

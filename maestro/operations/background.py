@@ -54,19 +54,19 @@ class ScheduleOperations:
     def list(self, query: ScheduleQuery) -> SchedulePage:
         """List heartbeats and crons with their next and last runs, heartbeats first, the oldest first."""
         with self._store.view() as tx:
-            found = tx.background.schedules.page(query, query.cursor, query.limit + 1)
+            found = tx.background.schedules.list_page(query, query.cursor, query.limit + 1)
         more = len(found) > query.limit
         return SchedulePage(items=tuple(found[: query.limit]), next=found[query.limit - 1].ref if more else None)
 
     def show(self, ref: str) -> ScheduleView:
         """Return a schedule by its ref, such as cron-3."""
         with self._store.view() as tx:
-            return tx.background.schedules.view(tx.background.schedules.get(ref))
+            return tx.background.schedules.build_view(tx.background.schedules.get(ref))
 
     def add(self, new: NewScheduleOfKind, actor: str) -> ScheduleView:
         """Add a schedule, which runs from its next time on; 409 when the agent has a schedule of this name."""
         with self._store.begin() as tx:
-            return tx.background.schedules.view(
+            return tx.background.schedules.build_view(
                 tx.background.schedules.add(new.kind.table, new, actor, self._settings().shortest)
             )
 
@@ -76,7 +76,7 @@ class ScheduleOperations:
             planned = tx.background.schedules.change(
                 tx.background.schedules.get(ref), change, actor, self._settings().shortest
             )
-            return tx.background.schedules.view(planned)
+            return tx.background.schedules.build_view(planned)
 
     def remove(self, ref: str, actor: str) -> None:
         """Remove a schedule; its jobs stay."""
@@ -110,26 +110,26 @@ class WebhookOperations:
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> WebhookPage:
         """List the webhooks by path, with counts of deliveries; the cursor is the last path of the page before."""
         with self._store.view() as tx:
-            found = tx.background.webhooks.page(cursor, limit + 1)
+            found = tx.background.webhooks.list_page(cursor, limit + 1)
         return WebhookPage(items=tuple(found[:limit]), next=found[limit - 1].path if len(found) > limit else None)
 
     def show(self, path: str) -> WebhookView:
         """Return a webhook."""
         with self._store.view() as tx:
-            return tx.background.webhooks.view(tx.background.webhooks.get(path))
+            return tx.background.webhooks.build_view(tx.background.webhooks.get(path))
 
     def add(self, new: NewWebhook, actor: str) -> WebhookWithSecret:
         """Create a webhook; a generated secret is shown only in this answer. 409 for a path that is taken."""
         stored, generated = self._stored_secret(new.scheme, new.secret)
         with self._store.begin() as tx:
             return webhook_with_secret(
-                tx.background.webhooks.view(tx.background.webhooks.create(new, stored, actor)), generated
+                tx.background.webhooks.build_view(tx.background.webhooks.create(new, stored, actor)), generated
             )
 
     def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
         """Change the given fields."""
         with self._store.begin() as tx:
-            return tx.background.webhooks.view(
+            return tx.background.webhooks.build_view(
                 tx.background.webhooks.change(tx.background.webhooks.get(path), change, actor)
             )
 
@@ -143,8 +143,8 @@ class WebhookOperations:
         with self._store.begin() as tx:
             webhook = tx.background.webhooks.get(path)
             stored, generated = self._stored_secret(webhook.scheme, (rotation or SecretRotation()).secret)
-            tx.background.webhooks.rotate(webhook, stored, actor)
-            return webhook_with_secret(tx.background.webhooks.view(webhook), generated)
+            tx.background.webhooks.rotate_key(webhook, stored, actor)
+            return webhook_with_secret(tx.background.webhooks.build_view(webhook), generated)
 
     def _stored_secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
         """Return the stored form of a secret, and the secret itself if it is generated here, else an empty text."""

@@ -42,8 +42,8 @@ class ConnectorOperations:
     def list(self) -> ConnectorPage:
         """List the connectors with their state, last event, lag and last error; no secret is ever returned."""
         with self._store.view() as tx:
-            agents = {agent.id or 0: agent.slug for agent in tx.agents.all()}
-            return connector_page(tx.bots.all(), agents, tx.users.connectors())
+            agents = {agent.id or 0: agent.slug for agent in tx.agents.list_all()}
+            return connector_page(tx.bots.list_all(), agents, tx.users.list_connectors())
 
     def show(self, platform: str, account: str) -> ConnectorView:
         """Return a connector."""
@@ -61,7 +61,7 @@ class ConnectorOperations:
         bot.options = json.dumps(new.options, sort_keys=True)
         _check_settings(described(new.platform), bot)
         with self._store.begin() as tx:
-            bot.agent_id = tx.agents.named(new.agent).id if new.agent else None
+            bot.agent_id = tx.agents.get_by_slug(new.agent).id if new.agent else None
             return _connector_view(tx, tx.bots.add(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
@@ -74,10 +74,10 @@ class ConnectorOperations:
             if given & {"secrets", "options"}:
                 self._apply_change(bot, change)
             if change.agent is not None:
-                bot.agent_id = tx.agents.named(change.agent).id if change.agent else None
+                bot.agent_id = tx.agents.get_by_slug(change.agent).id if change.agent else None
             if change.enabled is not None:
                 bot.enabled = change.enabled
-            return _connector_view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
+            return _connector_view(tx, tx.bots.save(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
         """Remove a connector, with its secrets; 409 for one from the configuration."""
@@ -87,7 +87,7 @@ class ConnectorOperations:
     def disabled_channels(self) -> DisabledChannelPage:
         """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
         with self._store.view() as tx:
-            return disabled_page(tx.bots.channels.disabled_channels())
+            return disabled_page(tx.bots.channels.list_disabled_channels())
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
         """Allow sending to a disabled channel again; 404 when the channel is not disabled."""
@@ -95,7 +95,7 @@ class ConnectorOperations:
         with self._store.begin() as tx:
             if not tx.bots.channels.enable(address):
                 raise NotFound(f"the channel {address.outbound_lane} is not disabled")
-            tx.system.audit.add(actor, "channel.enable", address.outbound_lane)
+            tx.system.audit.add_entry(actor, "channel.enable", address.outbound_lane)
 
     def _apply_change(self, bot: BotInstance, change: ConnectorChange) -> None:
         before = dict(bot.option_values)
@@ -131,6 +131,6 @@ def _check_settings(kind: Platform, bot: BotInstance) -> None:
 
 
 def _connector_view(tx: Transaction, bot: BotInstance) -> ConnectorView:
-    states = {(row.platform, row.account): row for row in tx.users.connectors()}
+    states = {(row.platform, row.account): row for row in tx.users.list_connectors()}
     agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
     return connector_view(bot, agent, states.get((bot.platform, bot.account)))

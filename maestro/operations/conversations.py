@@ -63,7 +63,7 @@ class ConversationOperations:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
         after = ConversationCursor.decode(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
-            rows, following = tx.conversations.lists.page(query, after, query.limit)
+            rows, following = tx.conversations.lists.list_page(query, after, query.limit)
         return ConversationPage(items=tuple(rows), next=following.encode() if following is not None else None)
 
     def search(self, query: SearchQuery) -> MessagePage:
@@ -80,18 +80,18 @@ class ConversationOperations:
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; the 404 of a deleted conversation says that it was deleted."""
         with self._store.view() as tx:
-            return tx.conversations.lists.detail(conversation_id)
+            return tx.conversations.lists.build_detail(conversation_id)
 
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
         """List the messages of a conversation, oldest first, including those that a compaction archived."""
         with self._store.view() as tx:
-            return _message_page(tx.conversations.lists.messages_after(conversation_id, cursor, limit))
+            return _message_page(tx.conversations.lists.list_messages_after(conversation_id, cursor, limit))
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
         """End a conversation as ``/new`` does: the next message begins another; 409 for an ended conversation."""
         with self._store.begin() as tx:
             tx.conversations.close(conversation_id)
-            tx.system.audit.add(actor, "conversation.close", str(conversation_id))
+            tx.system.audit.add_entry(actor, "conversation.close", str(conversation_id))
         return self.show(conversation_id)
 
     def delete(self, conversation_id: RowId, actor: str, facts: bool = False) -> None:
@@ -100,10 +100,10 @@ class ConversationOperations:
         ``facts`` deletes the facts learned in the conversation too. Jobs and usage stay, without their texts.
         """
         with self._store.view() as tx:
-            plan = tx.conversations.removals.plan(conversation_id)
+            plan = tx.conversations.removals.plan_removal(conversation_id)
         with self._store.begin() as tx:
             tx.conversations.removals.carry_out(plan, actor, facts=facts)
-            tx.system.audit.add(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
+            tx.system.audit.add_entry(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
         remove_discarded_files(self._store, self._data_dir)
 
 
@@ -118,7 +118,7 @@ def remove_discarded_files(store: Store, data_dir: Path) -> None:
     A file stays if a user sent it again; the transaction keeps it from being sent during the check.
     """
     with store.view() as tx:
-        paths = tx.conversations.removals.discarded_paths()
+        paths = tx.conversations.removals.list_discarded_paths()
     for path in paths:
         file, is_media = data_dir / path, path.startswith("media/")
         if not is_media:
@@ -146,16 +146,16 @@ class SessionOperations:
         """End the open session and begin another; 409 if the settings pin the session or disable the chat."""
         self._check_changeable()
         with self._store.begin() as tx:
-            tx.system.audit.add(actor, "session.new", tx.chat.open(str(uuid4())))
+            tx.system.audit.add_entry(actor, "session.new", tx.chat.open_session(str(uuid4())))
             return _current_session(tx)
 
     def end(self, actor: str) -> str:
         """End the open session and return its id, empty if none was open; raises as ``begin`` does."""
         self._check_changeable()
         with self._store.begin() as tx:
-            ended = tx.chat.end() or ""
+            ended = tx.chat.end_current() or ""
             if ended:
-                tx.system.audit.add(actor, "session.end", ended)
+                tx.system.audit.add_entry(actor, "session.end", ended)
         return ended
 
     def _check_changeable(self) -> None:
@@ -169,8 +169,8 @@ class SessionOperations:
 
 
 def _current_session(tx: Transaction) -> SessionView:
-    current = tx.chat.current()
-    session = tx.chat.session(current) if current else None
+    current = tx.chat.find_current()
+    session = tx.chat.get_session(current) if current else None
     if session is None:
         return SessionView(id="", started_at=None, posts=0)
-    return SessionView(id=session.id, started_at=session.started_at, posts=tx.chat.count())
+    return SessionView(id=session.id, started_at=session.started_at, posts=tx.chat.count_posts())

@@ -29,10 +29,10 @@ from maestro.domain.jobs.replay import ReplayMode, ReplayPreview, new_restart, n
 from maestro.domain.jobs.views import CallPage, JobDetail, JobPage, call_view, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId, StoreOperations
-from maestro.store.replays import chosen_agent, preview_replay, require_replayable, set_chosen_agent
+from maestro.store.replays import find_chosen_agent, preview_replay, require_replayable, set_chosen_agent
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.store.users.audit import present_origin
+from maestro.store.users.audit import current_origin
 
 LIMIT = 50
 WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
@@ -93,34 +93,36 @@ class JobOperations:
         """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
         after = PageCursor.decode(query.cursor) if query.cursor is not None else None
         with self.store.view() as tx:
-            jobs, following = tx.jobs.lists.jobs(query, after, query.limit)
+            jobs, following = tx.jobs.lists.list_jobs(query, after, query.limit)
         return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
         """Return a job with every attempt at every step, its model calls and its deliveries."""
         with self.store.view() as tx:
-            record = tx.jobs.lists.job(job_id, self.fallback_model())
+            record = tx.jobs.lists.read_record(job_id, self.fallback_model())
         return self.temporal.link(job_detail(record))
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job."""
         with self.store.view() as tx:
-            return tx.jobs.status(job_id)
+            return tx.jobs.read_status(job_id)
 
     def calls(self, job_id: str) -> CallPage:
         """List every attempt at a job's model calls in the order they were made."""
         with self.store.view() as tx:
-            return CallPage(items=tuple(map(call_view, tx.llm.requests.calls(job_id))))
+            return CallPage(items=tuple(map(call_view, tx.llm.requests.list_calls(job_id))))
 
     def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
         """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
         with self.store.view() as tx:
-            return recorded_call_view(tx.llm.requests.recorded_call(job_id, call_id))
+            return recorded_call_view(tx.llm.requests.get_recorded_call(job_id, call_id))
 
     def last_prompt(self, job_id: str) -> RecordedCallView:
         """Return what the model saw in the last answered call, and the answer."""
         with self.store.view() as tx:
-            return recorded_call_view(tx.llm.requests.recorded_call(job_id, tx.llm.requests.last(job_id)))
+            return recorded_call_view(
+                tx.llm.requests.get_recorded_call(job_id, tx.llm.requests.find_default_call_id(job_id))
+            )
 
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
         """Return what a replay would do now; ``problem`` says why a replay is impossible. Raises ``InvalidEdit``."""
@@ -160,7 +162,7 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     job = tx.jobs.get(job_id)
     newest = require_replayable(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
-        tx.system.audit.add(actor, f"job.{mode}", job_id)
+        tx.system.audit.add_entry(actor, f"job.{mode}", job_id)
         return _resume_job(tx, job)
     if mode is ReplayMode.WHAT_IF:
         new_id = tx.jobs.add(set_chosen_agent(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
@@ -168,7 +170,7 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
         new_id = _restart_job(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
     detail = f"as {new_id}" + (f", with another {changed}" if changed else "")
-    tx.system.audit.add(actor, f"job.{mode}", job_id, detail)
+    tx.system.audit.add_entry(actor, f"job.{mode}", job_id, detail)
     return new_id
 
 
@@ -181,25 +183,25 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     status = job.status
     if status.ended:
         raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
-    tx.system.audit.add(actor, "job.cancel", job_id)
+    tx.system.audit.add_entry(actor, "job.cancel", job_id)
     tx.jobs.request_stop(job_id)
     reason = f"{CANCELLED_BY}{actor}"
     if status in WITHOUT_A_WORKFLOW:
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
     else:
-        tx.jobs.update(job_id, reason=reason)  # the step that closes the job reads the reason
+        tx.jobs.update_job(job_id, reason=reason)  # the step that closes the job reads the reason
     return status
 
 
 def _resume_job(tx: Transaction, job: Job) -> str:
     if not job.what_if:
         if job.status is JobStatus.COMPLETED:
-            tx.deliveries.reports.release(job.id)
-        tx.deliveries.revive(job.id)
+            tx.deliveries.reports.release_withheld_chunks(job.id)
+        tx.deliveries.revive_chunks(job.id)
         # A resumed job sends again, so a channel that was disabled after a refusal is enabled.
         tx.bots.channels.enable(job.address)
         tx.jobs.delegations.restore_withheld(job.id)
-    return tx.jobs.reopen(job).id
+    return tx.jobs.reopen_job(job).id
 
 
 def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
@@ -230,31 +232,33 @@ class BatchOperations(StoreOperations):
     def counts(self, query: JobFilter) -> StatusCounts:
         """Count the jobs that match a filter by status; the filter's own ``status`` is ignored."""
         with self._store.view() as tx:
-            counts = tx.jobs.counts.statuses(query)
+            counts = tx.jobs.counts.count_by_status(query)
         return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
 
     def errors(self, query: JobFilter) -> ErrorGroupPage:
         """Group the failed jobs that match a filter, or the jobs with its ``status``, by error, newest first."""
         with self._store.view() as tx:
-            return group_failures(tx.jobs.counts.failures(query))
+            return group_failures(tx.jobs.counts.group_failures(query))
 
     def list(self, query: BatchQuery) -> BatchPage:
         """List batches with their progress, newest first."""
         with self._store.view() as tx:
-            rows = tx.jobs.batches.all(query.cursor, query.limit + 1)
-            views = [batch_view(row, tx.jobs.batches.progress(row.id), tx.now) for row in rows[: query.limit]]
+            rows = tx.jobs.batches.list_newest(query.cursor, query.limit + 1)
+            views = [
+                batch_view(row, tx.jobs.batches.count_items_by_state(row.id), tx.now) for row in rows[: query.limit]
+            ]
         return BatchPage(items=tuple(views), next=views[-1].id if len(rows) > query.limit else None)
 
     def show(self, batch_id: str) -> BatchView:
         """Return the progress of a batch."""
         with self._store.view() as tx:
-            return batch_view(tx.jobs.batches.get(batch_id), tx.jobs.batches.progress(batch_id), tx.now)
+            return batch_view(tx.jobs.batches.get(batch_id), tx.jobs.batches.count_items_by_state(batch_id), tx.now)
 
     def items(self, batch_id: str, query: ItemQuery) -> BatchItemPage:
         """List the result of each job of a batch, in the order of the batch; ``state`` may be given several times."""
         with self._store.view() as tx:
             tx.jobs.batches.get(batch_id)
-            found = tx.jobs.batches.items(batch_id, query.state, query.cursor, query.limit + 1)
+            found = tx.jobs.batches.list_items(batch_id, query.state, query.cursor, query.limit + 1)
         more = len(found) > query.limit
         return BatchItemPage(items=tuple(found[: query.limit]), next=found[query.limit - 1].place if more else None)
 
@@ -278,14 +282,14 @@ class BatchOperations(StoreOperations):
                 edits=request.changes.text,
                 wanted=request.filter.model_dump_json(exclude_defaults=True) if request.filter is not None else "",
                 actor=actor,
-                origin=present_origin(),
+                origin=current_origin(),
                 total=len(previews),
                 created_at=tx.now,
             )
             tx.jobs.batches.add(batch, previews)
-            tx.jobs.batches.end(batch.id)
+            tx.jobs.batches.end_if_done(batch.id)
             possible = sum(not preview.problem for preview in previews)
-            tx.system.audit.add(actor, f"jobs.{request.action}", batch.id, f"{possible} of {len(previews)} jobs")
+            tx.system.audit.add_entry(actor, f"jobs.{request.action}", batch.id, f"{possible} of {len(previews)} jobs")
         return self.show(batch.id)
 
     def stop(self, batch_id: str, actor: str) -> BatchView:
@@ -293,16 +297,16 @@ class BatchOperations(StoreOperations):
         with self._store.begin() as tx:
             if tx.jobs.batches.get(batch_id).ended_at is not None:
                 raise Conflict(f"batch {batch_id} has ended already; there is nothing to stop")
-            tx.jobs.batches.stop(batch_id)
-            tx.system.audit.add(actor, "batch.stop", batch_id)
+            tx.jobs.batches.skip_waiting_items(batch_id)
+            tx.system.audit.add_entry(actor, "batch.stop", batch_id)
         return self.show(batch_id)
 
 
 def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
     """Preview every selected job, in the order of the batch."""
-    chosen_agent(tx, request.changes)
-    agents = {agent.slug: agent.id for agent in tx.agents.active()}
-    previews = JobPreviews(request.action, tx.jobs.candidates.prices(), request.changes, agents)
+    find_chosen_agent(tx, request.changes)
+    agents = {agent.slug: agent.id for agent in tx.agents.list_active()}
+    previews = JobPreviews(request.action, tx.jobs.candidates.read_average_costs(), request.changes, agents)
     found = tx.jobs.candidates.read_jobs(_selected_ids(tx, request))
     return [
         previews.preview_job(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
@@ -313,7 +317,7 @@ def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
 def _selected_ids(tx: Transaction, request: BatchRequest) -> Sequence[str]:
     if request.filter is None:
         return tuple(dict.fromkeys(request.ids or ()))
-    ids = tx.jobs.candidates.ids(request.filter, MOST_JOBS + 1)
+    ids = tx.jobs.candidates.list_matching_ids(request.filter, MOST_JOBS + 1)
     if len(ids) > MOST_JOBS:
         raise InvalidEdit(f"more than {MOST_JOBS:,} jobs match; narrow the filter, for example with since and until")
     return ids

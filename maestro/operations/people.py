@@ -36,7 +36,7 @@ class PeopleOperations:
     def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
         """List the requests for access, newest first, with their codes."""
         with self._store.view() as tx:
-            rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
+            rows = tx.users.pairings.list_page(int(cursor) if cursor else None, limit + 1)
             items = tuple(pairing_view(row, tx.now) for row in rows[:limit])
         return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
 
@@ -61,7 +61,7 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the users with access by pairing, by platform and user id; owners only if they were paired."""
         with self._store.view() as tx:
-            rows = tx.users.pairings.known_users(PersonId.parse(cursor) if cursor else None, limit + 1)
+            rows = tx.users.pairings.list_known_users(PersonId.parse(cursor) if cursor else None, limit + 1)
         items = tuple(map(person_view, rows[:limit]))
         return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
 
@@ -74,7 +74,7 @@ class PeopleOperations:
         """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""
         offset = int(cursor or 0)
         with self._store.view() as tx:
-            rows = tx.inbox.ignored.page(offset, limit + 1)
+            rows = tx.inbox.ignored.list_page(offset, limit + 1)
         items = tuple(map(IgnoredView.model_validate, rows[:limit]))
         return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)
 
@@ -97,7 +97,7 @@ class OwnerOperations:
     def list(self) -> OwnerPage:
         """List the owners by platform and user id."""
         with self._store.view() as tx:
-            return owner_page(self._configured, tx.users.owners.all())
+            return owner_page(self._configured, tx.users.owners.list_all())
 
     def add(self, owner: OwnerId, actor: str) -> OwnerChange:
         """Make a user an owner, from the user's next message on."""
@@ -107,7 +107,7 @@ class OwnerOperations:
         with self._store.begin() as tx:
             added = tx.users.owners.add(person, actor)
             if added:
-                tx.system.audit.add(actor, "owner.add", str(person))
+                tx.system.audit.add_entry(actor, "owner.add", str(person))
         return OwnerChange(id=str(person), changed=added)
 
     def remove(self, owner: OwnerId, actor: str) -> OwnerChange:
@@ -121,7 +121,7 @@ class OwnerOperations:
         with self._store.begin() as tx:
             removed = tx.users.owners.remove(person)
             if removed:
-                tx.system.audit.add(actor, "owner.remove", str(person))
+                tx.system.audit.add_entry(actor, "owner.remove", str(person))
         return OwnerChange(id=str(person), changed=removed)
 
 
@@ -131,25 +131,25 @@ class ClientOperations(StoreOperations):
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> ClientPage:
         """List the clients by name; the cursor is the last name of the page before."""
         with self._store.view() as tx:
-            following = [client for client in tx.llm.budgets.clients() if cursor is None or client.name > cursor]
-            levels = tx.llm.budgets.client_levels()
+            following = [client for client in tx.llm.budgets.list_clients() if cursor is None or client.name > cursor]
+            levels = tx.llm.budgets.read_client_levels()
         page = tuple(client_view(client, levels[client.name]) for client in following[:limit])
         return ClientPage(items=page, next=page[-1].name if len(following) > limit else None)
 
     def show(self, name: str) -> ClientView:
         """Return a client by its name or its slug."""
         with self._store.view() as tx:
-            return tx.llm.budgets.client_view(tx.users.clients.get(name))
+            return tx.llm.budgets.build_client_view(tx.users.clients.get(name))
 
     def add(self, new: NewClient, actor: str) -> ClientView:
         """Create a client, which agents and channels may name; 409 when its name or slug is taken."""
         with self._store.begin() as tx:
-            return tx.llm.budgets.client_view(tx.users.clients.create(new, actor))
+            return tx.llm.budgets.build_client_view(tx.users.clients.create(new, actor))
 
     def change(self, name: str, change: ClientChange, actor: str) -> ClientView:
         """Change the fields that are given; 409 for a client of the configuration."""
         with self._store.begin() as tx:
-            return tx.llm.budgets.client_view(tx.users.clients.change(tx.users.clients.get(name), change, actor))
+            return tx.llm.budgets.build_client_view(tx.users.clients.change(tx.users.clients.get(name), change, actor))
 
     def remove(self, name: str, actor: str) -> None:
         """Remove a client; 409 for one of the configuration, and while agents, channels or usage refer to it."""

@@ -43,13 +43,13 @@ class QuestionOperations(StoreOperations):
     def list(self, query: QuestionQuery) -> QuestionPage:
         """List questions, newest first; ``status`` may be given several times."""
         with self._store.view() as tx:
-            records, following = tx.jobs.questions.page(query.status, query.cursor, query.limit)
+            records, following = tx.jobs.questions.list_page(query.status, query.cursor, query.limit)
             return QuestionPage(items=_question_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
         with self._store.view() as tx:
-            return _question_views(tx, tx.jobs.questions.waiting(limit))
+            return _question_views(tx, tx.jobs.questions.list_open(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
         """Return a question."""

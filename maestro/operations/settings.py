@@ -47,7 +47,7 @@ class SettingsOperations:
         values, and ``Conflict`` when ``version`` is given and no longer the newest.
         """
         with self._store.begin() as tx:
-            newest, before = tx.system.settings.version(), tx.system.settings.values()
+            newest, before = tx.system.settings.newest_version(), tx.system.settings.read_values()
             if version is not None and version != newest:
                 raise Conflict(
                     f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read the "
@@ -55,7 +55,7 @@ class SettingsOperations:
                 )
             after = self._source.merge(before, changes)
             if after != before:
-                tx.system.settings.add(after, actor)
+                tx.system.settings.add_version(after, actor)
                 for key, note in self._source.notes(before, after):
-                    tx.system.audit.add(actor, "settings.change", key, note)
+                    tx.system.audit.add_entry(actor, "settings.change", key, note)
         return self.page()

@@ -159,7 +159,7 @@ class SkillLoader:
             return
         files = self._folder.read()
         with self._store.begin() as tx:
-            library = choose_files(files, tx.agents.skills.sources())
+            library = choose_files(files, tx.agents.skills.list_sources())
             tx.agents.skills.replace_all(library)
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:
@@ -209,7 +209,7 @@ class SkillOperations:
     def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
         """List the skills by slug, and the problems of skill files."""
         with self._store.view() as tx:
-            return skill_page(tx.agents.skills.all(), tx.agents.skills.problems(), cursor, limit)
+            return skill_page(tx.agents.skills.list_all(), tx.agents.skills.list_problems(), cursor, limit)
 
     def show(self, slug: str) -> SkillDetail:
         """Return a skill with its instructions for the model."""
@@ -226,9 +226,9 @@ class SkillOperations:
         """Return the skills that a message would select, best first, and why others are not; calls no model."""
         with self._store.view() as tx:
             if not request.agent:
-                return try_message(tx.agents.skills.all(), request.message, None, None)
-            agent = tx.agents.named(request.agent)
-            return try_message(tx.agents.skills.all(), request.message, self._tools(agent), agent.skill_slugs)
+                return try_message(tx.agents.skills.list_all(), request.message, None, None)
+            agent = tx.agents.get_by_slug(request.agent)
+            return try_message(tx.agents.skills.list_all(), request.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
         """Add a skill to the operator's folder; raises ``InvalidSkill``, and ``Conflict`` if its slug or file exists.
@@ -237,11 +237,13 @@ class SkillOperations:
         """
         skill = read_skill(data)
         with self._store.begin() as tx:
-            before = tx.agents.skills.by_slug(skill.slug)
+            before = tx.agents.skills.find_by_slug(skill.slug)
             path = self._own_path(skill.slug, before, replace)
-            row = tx.agents.skills.put(SkillSource(str(path), shipped=False, skill=skill))
+            row = tx.agents.skills.save(SkillSource(str(path), shipped=False, skill=skill))
             tx.agents.skills.set_problems(row.source, skill.problems)
-            tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
+            tx.system.audit.add_entry(
+                actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else ""
+            )
             self._folder.write(path, data)
             return _skill_detail(tx, row)
 
@@ -250,8 +252,8 @@ class SkillOperations:
         with self._store.begin() as tx:
             row = tx.agents.skills.get(slug)
             if change.enabled is not None and change.enabled is not row.enabled:
-                row = tx.agents.skills.enable(slug, change.enabled)
-                tx.system.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
+                row = tx.agents.skills.set_enabled(slug, change.enabled)
+                tx.system.audit.add_entry(actor, "skill.enable" if change.enabled else "skill.disable", slug)
             return _skill_detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
@@ -266,8 +268,8 @@ class SkillOperations:
             if shipped is None:
                 tx.agents.skills.remove(slug)
             else:
-                tx.agents.skills.put(shipped)
-            tx.system.audit.add(actor, "skill.remove", slug)
+                tx.agents.skills.save(shipped)
+            tx.system.audit.add_entry(actor, "skill.remove", slug)
             self._folder.delete(path)
 
     def _own_path(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
@@ -291,4 +293,4 @@ class SkillOperations:
 
 
 def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:
-    return skill_detail(row, tx.agents.skills.problems())
+    return skill_detail(row, tx.agents.skills.list_problems())

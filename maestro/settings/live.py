@@ -135,8 +135,8 @@ class LiveSettings:
         """Apply the changes since the last read; raises ``StoreBusy``."""
         with self._refreshing:
             with store.view() as tx:
-                newest = tx.system.settings.version()
-                values = tx.system.settings.values() if newest != self.version else None
+                newest = tx.system.settings.newest_version()
+                values = tx.system.settings.read_values() if newest != self.version else None
             if values is None:
                 return
             overlaid = self.overlaid = overlay(self.loaded, values)
@@ -158,7 +158,7 @@ class LiveSettings:
             await end([watch])
 
     async def _watch(self, store: Store) -> None:
-        with store.changes.subscribed(lambda state: state.settings != self.version, lambda: LOOK_SECONDS) as changed:
+        with store.changes.subscribe(lambda state: state.settings != self.version, lambda: LOOK_SECONDS) as changed:
             while True:
                 await changed.wait()
                 changed.clear()

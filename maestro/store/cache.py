@@ -21,7 +21,7 @@ from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, json_list, one_of
+from maestro.store.engine.statements import PreparedStatement, is_one_of, write_json_list
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 Key = TypeVar("Key")
@@ -48,7 +48,7 @@ class CachedRows(Generic[Key, Made]):
     def __init__(self) -> None:
         self._cached: tuple[object, dict[Key, Made]] = (None, {})
 
-    def get(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
+    def get_or_make(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
         """Return the value cached for this key under this version, or derive and cache the value."""
         cached_version, values = self._cached
         if key in values and cached_version == version:
@@ -71,13 +71,13 @@ class RowVersionReader(Repository):
         return self._link.reads_cached
 
     @read_once
-    def now(self) -> RowVersions:
+    def read_versions(self) -> RowVersions:
         """Return all versions as of the time when this transaction first read them.
 
         Values derived from rows may be cached under these versions if the rows were read later, before this transaction
         changes any.
         """
-        stamps = dict(self._rows(self._ALL))
+        stamps = dict(self._read_rows(self._ALL))
         return RowVersions(*map(stamps.get, RowVersions._fields))
 
 
@@ -92,10 +92,10 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
         def query_cached(self: Repository, *arguments: Any) -> Any:
             if not self._link.reads_cached:
                 return method(self, *arguments)
-            stamps = RowVersionReader(self._link, self._now).now()
+            stamps = RowVersionReader(self._link, self._now).read_versions()
             cache = self._link.caches.setdefault(method.__qualname__, CachedRows())
             version = tuple(getattr(stamps, table) for table in tables)
-            return cache.get(version, arguments, lambda: method(self, *arguments))
+            return cache.get_or_make(version, arguments, lambda: method(self, *arguments))
 
         return cast("Query", query_cached)
 
@@ -133,7 +133,7 @@ class StoreStates(Repository):
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
         col(Job.id).in_(columns(_WATCHED.c.value)),
-        or_(col(Job.stop_requested), ~one_of(col(Job.status), OPEN)),
+        or_(col(Job.stop_requested), ~is_one_of(col(Job.status), OPEN)),
     )
     _STATE = PreparedStatement(
         columns(
@@ -164,10 +164,10 @@ class StoreStates(Repository):
         )
     )
 
-    def now(self, watched: Collection[str]) -> StoreState:
+    def read_state(self, watched: Collection[str]) -> StoreState:
         """Return the state of the store; ``watched`` are the ids of jobs with an asyncio task in this process."""
-        values = {"watched": json_list(watched), "now": self._now, "abandoned_before": self._now - CLAIM_LAPSES}
-        row = self._row(self._STATE, **values)
+        values = {"watched": write_json_list(watched), "now": self._now, "abandoned_before": self._now - CLAIM_LAPSES}
+        row = self._read_row(self._STATE, **values)
         assert row is not None
         *facts, unwanted, wakes_at, claimed_at = row
         times = [wakes_at, claimed_at and claimed_at + CLAIM_LAPSES]
@@ -212,7 +212,7 @@ class ChangeWatcher:
         self.state: StoreState | None = None
 
     @contextmanager
-    def subscribed(
+    def subscribe(
         self, holds: Callable[[StoreState], bool], seconds: Callable[[], float], changed: asyncio.Event | None = None
     ) -> Iterator[asyncio.Event]:
         """Subscribe a loop within the block: yield an event that is set when ``holds`` is true of a newly read state.
@@ -232,24 +232,24 @@ class ChangeWatcher:
             if not self._subscriptions:
                 self._looking.cancel()
 
-    def watch(self, job_id: str) -> None:
+    def watch_job(self, job_id: str) -> None:
         """Include this job in later reads, which report whether it was asked to stop or has ended."""
         if job_id not in self._jobs:
             self._jobs[job_id] = next(self._watches)
 
-    def forget(self, job_id: str) -> None:
+    def forget_job(self, job_id: str) -> None:
         """Stop watching this job."""
         self._jobs.pop(job_id, None)
         if self.state is not None:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
-    def check_soon(self) -> None:
+    def request_check(self) -> None:
         """Ask the watcher to check for changes now instead of after its interval; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
 
-    async def check(self, *, at_once: bool = True) -> None:
+    async def notify_of_changes(self, *, at_once: bool = True) -> None:
         """Read the state if the store was changed or a job is due, and set the events of matching subscriptions.
 
         Unless ``at_once``, the first call after a change only notes the change, and the next call reads the state.
@@ -290,12 +290,12 @@ class ChangeWatcher:
             called = self._called.is_set()
             self._called.clear()
             try:
-                await self.check(at_once=called)
+                await self.notify_of_changes(at_once=called)
             # A failed read must not end the watcher, because a later read may succeed.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((subscription.seconds() for subscription in self._subscriptions), default=1.0) / 2
-            # A pause of one interval limits the reads, however often ``check_soon`` is called.
+            # A pause of one interval limits the reads, however often ``request_check`` is called.
             if called:
                 await asyncio.sleep(interval)
                 continue

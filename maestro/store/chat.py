@@ -26,7 +26,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Forbidden
 from maestro.domain.jobs.job import OPEN, Job
 from maestro.store.engine.repository import LazyRepository, Repository
-from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greatest, insert, one_of, row_insert
+from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, insert, is_one_of, larger_of_two, row_insert
 
 
 class ChatSessions(Repository):
@@ -40,33 +40,33 @@ class ChatSessions(Repository):
         update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
 
-    def current(self) -> str | None:
+    def find_current(self) -> str | None:
         """Return the id of the open session, or None if none is open."""
-        session_id: str | None = self._value(self._CURRENT)
+        session_id: str | None = self._read_value(self._CURRENT)
         return session_id
 
-    def join(self, pinned: str = "") -> str:
+    def join_current(self, pinned: str = "") -> str:
         """Return the id of the open session; open ``pinned`` first if given, or a new session if none is open."""
-        current = self.current()
+        current = self.find_current()
         if current is not None and pinned in ("", current):
             return current
-        return self.open(pinned or str(uuid4()))
+        return self.open_session(pinned or str(uuid4()))
 
-    def open(self, session_id: str) -> str:
+    def open_session(self, session_id: str) -> str:
         """Open a new or earlier session under this id, end any other open session, and return the id."""
-        self._change(self._END_OTHERS, but=session_id, at=self._now)
-        self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
+        self._run_change(self._END_OTHERS, but=session_id, at=self._now)
+        self._run_change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
-    def end(self) -> str | None:
+    def end_current(self) -> str | None:
         """End the open session and return its id, or None if none was open; the next post opens a new session."""
-        current = self.current()
-        self._change(self._END_OTHERS, but="", at=self._now)
+        current = self.find_current()
+        self._run_change(self._END_OTHERS, but="", at=self._now)
         return current
 
-    def session(self, session_id: str) -> ChatSession | None:
+    def get_session(self, session_id: str) -> ChatSession | None:
         """Return the session with this id as a value, or None if there is none."""
-        return self._read_by(ChatSession, id=session_id)
+        return self._read_model_by(ChatSession, id=session_id)
 
 
 class ChatReminders(Repository):
@@ -79,24 +79,24 @@ class ChatReminders(Repository):
         col(ChatReminder.agent_id) == bindparam("of_agent"),
         or_(
             col(ChatReminder.job_id) == bindparam("for_job"),
-            select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
+            select(Job.id).where(Job.id == ChatReminder.job_id, not_(is_one_of(col(Job.status), OPEN))).exists(),
         ),
     )
     _IS_DUE = PreparedStatement(select(ChatReminder.job_id).where(*_DUE).limit(1))
     _SHOWN = PreparedStatement(delete(ChatReminder).where(*_DUE))
     _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
-    def due(self, slug: str, job_id: str) -> bool:
+    def is_due(self, slug: str, job_id: str) -> bool:
         """Return whether a reminder is due in the next model call of this job."""
-        return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
+        return self._read_row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
-    def clear(self, slug: str, job_id: str) -> None:
+    def clear_reminder(self, slug: str, job_id: str) -> None:
         """Delete the reminder of a job after a model answered the call that showed the reminder."""
-        self._change(self._SHOWN, of_agent=slug, for_job=job_id)
+        self._run_change(self._SHOWN, of_agent=slug, for_job=job_id)
 
-    def remind(self, slug: str, job_id: str) -> None:
+    def record_reminder(self, slug: str, job_id: str) -> None:
         """Store a reminder for the next model call of a job."""
-        self._change(self._REMIND, agent_id=slug, job_id=job_id)
+        self._run_change(self._REMIND, agent_id=slug, job_id=job_id)
 
 
 class Chat(ChatSessions):
@@ -113,7 +113,9 @@ class Chat(ChatSessions):
     _READ_UPTO = select(ChatCursor.last_id).where(ChatCursor.agent_id == bindparam("agent")).scalar_subquery()
     _OFFERED_UPTO = select(ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent")).scalar_subquery()
     _POINTER = select(
-        greatest(func.coalesce(_READ_UPTO, 0), bindparam("offered") * func.coalesce(_OFFERED_UPTO, 0)).label("after")
+        larger_of_two(func.coalesce(_READ_UPTO, 0), bindparam("offered") * func.coalesce(_OFFERED_UPTO, 0)).label(
+            "after"
+        )
     ).subquery()
     _NEW = (
         _POSTS.where(col(ChatMessage.id) > select(_POINTER.c.after).scalar_subquery())
@@ -133,66 +135,66 @@ class Chat(ChatSessions):
         _MOVE.on_conflict_do_update(
             index_elements=["agent_id"],
             set_={
-                "last_id": greatest(ChatCursor.last_id, _MOVE.excluded.last_id),
-                "offered_id": greatest(ChatCursor.offered_id, _MOVE.excluded.offered_id),
+                "last_id": larger_of_two(ChatCursor.last_id, _MOVE.excluded.last_id),
+                "offered_id": larger_of_two(ChatCursor.offered_id, _MOVE.excluded.offered_id),
             },
         )
     )
 
-    def post(self, author: str, text: str) -> int:
+    def add_post(self, author: str, text: str) -> int:
         """Add a post to the open session and return the post's id; ``text`` is already scanned and shortened.
 
         Opens a session if none is open. Raises ``Forbidden`` for an author that does not take part in the chat.
         """
-        agent = self._read_by(Agent, slug=author.removeprefix("@")) if author != HUMAN else None
+        agent = self._read_model_by(Agent, slug=author.removeprefix("@")) if author != HUMAN else None
         problem = author_problem(author, agent)
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        values = {"session_id": self.join(), "ts": moment, "author": author, "text": text}
-        return self._insert(row_insert(ChatMessage), id=None, **values)
+        values = {"session_id": self.join_current(), "ts": moment, "author": author, "text": text}
+        return self._insert_row(row_insert(ChatMessage), id=None, **values)
 
-    def unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
+    def list_unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
         """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest."""
-        return self._unread(slug, limit)
+        return self._read_unread(slug, limit)
 
-    def news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
+    def list_news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
         """Return an agent's oldest unread posts, and whether a reminder is due in the next model call of this job."""
-        rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
+        rows = self._read_rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
-        due = has_reminders and self.reminders.due(slug, job_id)
+        due = has_reminders and self.reminders.is_due(slug, job_id)
         return _unread([row[:-1] for row in rows]), due
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Move the cursor of an agent forward to a post; the cursor never moves back."""
-        self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
+        self._run_change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
-    def offer(self, slug: str) -> UnreadPosts:
+    def mark_offered(self, slug: str) -> UnreadPosts:
         """Return an external agent's unread posts; those that its previous request returned now count as read."""
-        unread = self._unread(slug, with_offered=True)
-        self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
+        unread = self._read_unread(slug, with_offered=True)
+        self._run_change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
-    def timeline(self, limit: int | None = None) -> Sequence[Post]:
+    def list_posts(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the open session, oldest first; ``limit`` keeps the newest."""
-        rows = self._rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
+        rows = self._read_rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
-    def newest(self) -> int:
+    def find_newest_id(self) -> int:
         """Return the id of the last post of the open session, or 0 if there is none."""
-        return int(self._value(self._NEWEST) or 0)
+        return int(self._read_value(self._NEWEST) or 0)
 
     def begin_ids_after(self, floor: int) -> None:
         """Assign only ids above ``floor`` to new posts."""
         self._begin_ids_after(ChatMessage, floor)
 
-    def count(self) -> int:
-        return int(self._value(self._COUNT))
+    def count_posts(self) -> int:
+        return int(self._read_value(self._COUNT))
 
-    def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
+    def _read_unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
         """Return the posts after an agent's cursor; with ``with_offered``, posts of the last offer count as read."""
         at_most = NO_LIMIT if limit is None else limit
-        return _unread(self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
+        return _unread(self._read_rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
 
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:

@@ -19,43 +19,43 @@ class MediaFolder:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def take(self, source: Path) -> str:
+    def move_in(self, source: Path) -> str:
         """Move a file into the folder, and return the SHA-256 of its content."""
         with source.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        target = self.path(digest)
+        target = self.path_of_digest(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         arriving = target.with_suffix(f".{os.getpid()}")
         shutil.move(source, arriving)
         arriving.replace(target)
         return digest
 
-    def put(self, content: bytes) -> str:
+    def store_content(self, content: bytes) -> str:
         """Store content as a file, and return its SHA-256."""
-        with self.arriving() as folder:
+        with self.create_temporary_folder() as folder:
             (folder / "content").write_bytes(content)
-            return self.take(folder / "content")
+            return self.move_in(folder / "content")
 
     @contextmanager
-    def arriving(self) -> Iterator[Path]:
-        """Yield a temporary folder for new files, on the same file system, so that ``take`` need not copy them."""
+    def create_temporary_folder(self) -> Iterator[Path]:
+        """Yield a temporary folder for new files, on the same file system, so that ``move_in`` need not copy them."""
         self._root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
-    def sweep(self, until: float) -> None:
+    def delete_stale_folders(self, until: float) -> None:
         """Delete temporary folders of killed processes last changed at ``until`` (seconds since 1970) or earlier."""
         for folder in self._root.glob(f"{ARRIVING}*"):
             if folder.stat().st_mtime <= until:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def path(self, digest: str) -> Path:
+    def path_of_digest(self, digest: str) -> Path:
         """Return the path for the file with this digest, whether or not the file exists."""
         return self._root / digest[:2] / digest
 
-    def read(self, digest: str) -> bytes:
+    def read_content(self, digest: str) -> bytes:
         """Return the content of the file with this digest; raises ``NotFound``."""
-        path = self.path(digest)
+        path = self.path_of_digest(digest)
         if not path.is_file():
             raise NotFound(f"the file {digest} is not in the media folder")
         return path.read_bytes()

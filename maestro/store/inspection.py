@@ -23,7 +23,7 @@ from maestro.store.background.schedules import ScheduleFollowing
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.engine.database import open_observer
 from maestro.store.engine.repository import Link
-from maestro.store.engine.schema import opened, require_release
+from maestro.store.engine.schema import open_connection, require_release
 from maestro.store.llm.accounts import Accounts
 from maestro.store.platforms.bots import Bots
 from maestro.store.users.users import WebUsers
@@ -49,12 +49,12 @@ class Inspection:
     bots: Sequence[BotInstance] = ()
 
 
-def inspect(path: Path, seconds: float) -> Inspection:
+def inspect_database(path: Path, seconds: float) -> Inspection:
     """Inspect the database; the check of its pages stops after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
-    with opened(open_observer(path), path) as connection:
+    with open_connection(open_observer(path), path) as connection:
         require_release(connection, path)
         damage = _find_damage(connection, seconds)
         if damage:
@@ -66,10 +66,10 @@ def inspect(path: Path, seconds: float) -> Inspection:
                 thorough=damage is not None,
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
-                connectors=WebUsers(link, datetime.now(UTC)).connectors(),
-                schedules=[planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).all()],
-                webhooks=WebhookEndpoints(link, datetime.now(UTC)).all(),
-                bots=Bots(link, datetime.now(UTC)).all(),
+                connectors=WebUsers(link, datetime.now(UTC)).list_connectors(),
+                schedules=[planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).list_all()],
+                webhooks=WebhookEndpoints(link, datetime.now(UTC)).list_all(),
+                bots=Bots(link, datetime.now(UTC)).list_all(),
             )
 
 
@@ -88,12 +88,12 @@ def is_locked(path: Path, seconds: float) -> bool:
     return False
 
 
-def stored_accounts(path: Path) -> Sequence[ModelAccount]:
-    """Return the stored accounts of model providers; raises the errors of ``inspect``."""
-    with opened(open_observer(path), path) as connection:
+def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
+    """Return the stored accounts of model providers; raises the errors of ``inspect_database``."""
+    with open_connection(open_observer(path), path) as connection:
         require_release(connection, path)
         with closing(Link(connection)) as link:
-            return Accounts(link, datetime.now(UTC)).all()
+            return Accounts(link, datetime.now(UTC)).list_all()
 
 
 def _count_jobs(session: Session) -> Counter[str]:

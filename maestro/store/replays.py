@@ -21,7 +21,7 @@ def newest_job_of(tx: Transaction, job: Job) -> Job:
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
-        return tx.jobs.delegations.newest(job)
+        return tx.jobs.delegations.find_newest_job(job)
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
 
 
@@ -33,7 +33,7 @@ def require_replayable(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEd
     """
     newest = newest_job_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
-    reason = replay_refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
+    reason = replay_refusal(job, newest, mode, tx.jobs.delegations.list_descendants([newest.id]), held=held)
     if reason is not None:
         raise Conflict(reason)
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
@@ -41,7 +41,7 @@ def require_replayable(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEd
         raise InvalidEdit(wrong)
     # A resumed job keeps its agent, so an operator's choice matters only in the other modes.
     if mode is not ReplayMode.RESUME:
-        chosen_agent(tx, effective_edits(job, newest, mode, edits))
+        find_chosen_agent(tx, effective_edits(job, newest, mode, edits))
     return newest
 
 
@@ -57,15 +57,15 @@ def preview_replay(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdi
 
 
 def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
-    tasks = [child for child in tx.jobs.delegations.children_of(job.id) if child.task]
+    tasks = [child for child in tx.jobs.delegations.list_children(job.id) if child.task]
     withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
         job=job,
-        steps=tx.jobs.steps.of_job(job.id),
-        calls=tx.llm.calls.of_job(job.id),
-        deliveries=tx.deliveries.of_job(job.id),
-        actions=tx.jobs.actions.of_job(job.id),
-        tools=tx.jobs.tool_runs.of_job(job.id),
+        steps=tx.jobs.steps.list_of_job(job.id),
+        calls=tx.llm.calls.list_of_job(job.id),
+        deliveries=tx.deliveries.list_of_job(job.id),
+        actions=tx.jobs.actions.list_of_job(job.id),
+        tools=tx.jobs.tool_runs.list_of_job(job.id),
         withheld=len(withheld),
         tasks=len(tasks) - len(withheld),
     )
@@ -75,25 +75,25 @@ def set_chosen_agent(tx: Transaction, job: Job) -> Job:
     """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
     if not is_background(job):
         return job
-    chosen = chosen_agent(tx, edits_of(job))
-    agent_id = chosen.id if chosen is not None else _original_job(tx, job).agent_id
+    chosen = find_chosen_agent(tx, edits_of(job))
+    agent_id = chosen.id if chosen is not None else find_original_job(tx, job).agent_id
     if agent_id != job.agent_id:
         agent = tx.agents.get(agent_id)
-        job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.binding(job.address))
+        job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.find_binding(job.address))
     return job
 
 
-def _original_job(tx: Transaction, job: Job) -> Job:
+def find_original_job(tx: Transaction, job: Job) -> Job:
     """Return the original job of a chain of restarts, with the agent from before any operator's choice."""
-    ancestors = tx.jobs.ancestors(job)
+    ancestors = tx.jobs.list_ancestor_ids(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 
 
-def chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
+def find_chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
     """Return the agent that an operator chose, or None; raises ``InvalidEdit`` for an agent that cannot answer."""
     if edits.agent is None:
         return None
-    agent = tx.agents.by_slug(edits.agent)
+    agent = tx.agents.find_by_slug(edits.agent)
     if agent is None or agent.status is AgentStatus.ARCHIVED:
         raise InvalidEdit(f"agent: there is no agent {edits.agent}; `maestro agents list` shows all agents")
     if agent.status is not AgentStatus.ACTIVE:

@@ -25,7 +25,7 @@ from maestro.store.engine.database import (
     store_failure,
 )
 from maestro.store.engine.repository import Link
-from maestro.store.engine.schema import upgrade
+from maestro.store.engine.schema import upgrade_database
 from maestro.store.transaction import Transaction
 
 Clock = Callable[[], datetime]
@@ -73,7 +73,7 @@ class Store:
 
         Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, each with the fix.
         """
-        upgrade(path)
+        upgrade_database(path)
         return cls(path, clock)
 
     @contextmanager
@@ -89,7 +89,7 @@ class Store:
             yield Transaction(outer, self._clock())
             outer.flush_objects()
             return
-        with self._writer.begin() as connection, closing(Link(connection, self._caches)) as link:
+        with self._writer.begin_transaction() as connection, closing(Link(connection, self._caches)) as link:
             self._open.link = link
             try:
                 yield Transaction(link, self._clock())
@@ -97,7 +97,7 @@ class Store:
             finally:
                 self._open.link = None
         self._reserve.restore()
-        link.committed()
+        link.call_after_commit()
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
@@ -137,39 +137,39 @@ class Store:
         It is comparable within this store object only, as long as it is open.
         """
         with _store_failures(self.path):
-            return self._sentinel.mark()
+            return self._sentinel.read_mark()
 
     def _read_state(self, watched: Collection[str]) -> StoreState:
         with self.view() as tx:
-            return tx.system.states.now(watched)
+            return tx.system.states.read_state(watched)
 
     @property
-    def writes(self) -> WriteHistory:
+    def write_history(self) -> WriteHistory:
         """The outcomes of this process's writes to the database."""
         return self._writer.history
 
-    def problem(self) -> str | None:
+    def find_problem(self) -> str | None:
         """Return why the store cannot be read or written, or None if it can.
 
         A test write is made where no write succeeded lately, or the last one failed.
         """
         try:
             with self.view() as tx:
-                tx.jobs.pending()
-            if self.writes.failing or time.time() - self.writes.succeeded_at > PROVEN_SECONDS:
-                self._writer.probe()
+                tx.jobs.count_pending()
+            if self.write_history.is_failing or time.time() - self.write_history.succeeded_at > PROVEN_SECONDS:
+                self._writer.test_write()
         except StoreBusy as error:
             return str(error)
         self._reserve.restore()
-        return NO_ROOM if self._reserve.missing else None
+        return NO_ROOM if self._reserve.is_missing else None
 
-    def keep_reserve(self) -> None:
+    def create_reserve(self) -> None:
         """Maintain a reserve file, whose space lets answers be committed when the disk is full."""
-        self._reserve.want()
+        self._reserve.create()
 
-    def make_room(self) -> bool:
+    def release_reserve(self) -> bool:
         """Release the reserve file; return false if it was already released."""
-        return self._reserve.give_up()
+        return self._reserve.release()
 
     def close(self) -> None:
         self._writer.close()
@@ -188,7 +188,9 @@ def _store_failures(path: Path) -> Iterator[None]:
         raise
 
 
-async def committed(store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None) -> Result:
+async def commit_persistently(
+    store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None
+) -> Result:
     """Call ``commit`` in a thread until the store accepts it, and return its result.
 
     When the disk is full, the store's reserve is released. ``spool`` writes the content to a file, in a thread, once
@@ -238,7 +240,7 @@ class _Commit(Generic[Result]):
                     await self._spool_in_thread(self._spool)
                 return await trying
             except StoreBusy as error:
-                if isinstance(error, StoreFull) and await asyncio.to_thread(self._store.make_room):
+                if isinstance(error, StoreFull) and await asyncio.to_thread(self._store.release_reserve):
                     continue
                 if self._spool is not None:
                     await self._spool_in_thread(self._spool)
@@ -266,10 +268,10 @@ class _Commit(Generic[Result]):
             thread.shutdown(wait=False)
 
 
-async def finished(work: Coroutine[Any, Any, Result]) -> Result:
+async def finish_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
     """Return the result of a coroutine even if the caller is cancelled meanwhile, so that it can commit the result.
 
-    ``maestro.store.store.committed`` raises the cancellation afterwards.
+    ``maestro.store.store.commit_persistently`` raises the cancellation afterwards.
     """
     task = asyncio.create_task(work)
     try:

@@ -70,22 +70,22 @@ class JobTables(Jobs):
     _inbox = LazyRepository(Inbox)
     _audit = LazyRepository(Audit)
 
-    def close(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
+    def close_job(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
         """End a job, release its inbound and outbound lanes, and cancel its questions; return false if it had ended.
 
         Its delegated tasks may begin if the job was answered, and a delegator that waits for it resumes. ``dependents``
         are the kinds of rows that depend on the job, if the caller has read them in this transaction.
         """
-        rows = dependents or self.dependents.of_job(job_id)
+        rows = dependents or self.dependents.find_kinds(job_id)
         if rows.questions:
-            self.questions.cancel_of(job_id)
+            self.questions.cancel_open_questions(job_id)
         if rows.calls:
-            self._calls.close(job_id)
+            self._calls.close_calls(job_id)
         if rows.chunks:
-            self._deliveries.abandon(job_id)
+            self._deliveries.abandon_chunks(job_id)
         if rows.lanes:
             self._deliveries.release_lanes(job_id)
-        ended = self.end(job_id, ending)
+        ended = self.end_job(job_id, ending)
         if ended and (rows.tasks or rows.delegated):
             self.delegations.settle_end(job_id, ending.status)
         if ended and rows.scheduled:
@@ -109,14 +109,14 @@ class JobTables(Jobs):
         ``inbox_id`` is the message that contains the answer. Returns false, and changes nothing, when the question is
         not open.
         """
-        is_open = self.questions.settle(answer, by, inbox_id)
+        is_open = self.questions.record_answer(answer, by, inbox_id)
         if is_open:
             if answer.question.job_id is not None:
-                self.wake(answer.question.job_id)
-            self._audit.add(by, answer.action, str(answer.question.id))
+                self.wake_job(answer.question.job_id)
+            self._audit.add_entry(by, answer.action, str(answer.question.id))
         return is_open
 
-    def interrupt(
+    def interrupt_jobs(
         self, newer_id: str, lane: LaneKey, row: InboxRow, agent_id: int | None, user_id: str | None = None
     ) -> bool:
         """Let a newer message of a user end the jobs in which ``agent_id`` answers earlier messages of that user.
@@ -127,14 +127,14 @@ class JobTables(Jobs):
         their jobs continue.
         """
         told_to_wait = False
-        for queued in jobs_to_interrupt(row, agent_id, self.merged.open_in(lane)):
+        for queued in jobs_to_interrupt(row, agent_id, self.merged.list_open_jobs(lane)):
             if self._inbox.next_new_conversation(queued.row, user_id) is not None:
                 continue
-            self.update(queued.job.id, merged_into=newer_id)
+            self.update_job(queued.job.id, merged_into=newer_id)
             if queued.job.status is JobStatus.RUNNING:
                 self.request_stop(queued.job.id)
             else:
-                self.close(queued.job.id, JobEnding(status=JobStatus.CANCELLED, reason=INTERRUPTED))
+                self.close_job(queued.job.id, JobEnding(status=JobStatus.CANCELLED, reason=INTERRUPTED))
             told_to_wait = told_to_wait or queued.job.told_to_wait
         return told_to_wait
 
@@ -191,7 +191,7 @@ class Transaction:
         self.now = self._now = now
         self._link = link
 
-    def when_committed(self, call: Callable[[], None]) -> None:
+    def call_after_commit(self, call: Callable[[], None]) -> None:
         """Register a call to be made after the commit of the outermost transaction; a rollback drops the call."""
         self._link.when_committed.append(call)
 
@@ -201,16 +201,16 @@ class Transaction:
 
 
 @contextmanager
-def savepoint(tx: Transaction) -> Iterator[None]:
+def open_savepoint(tx: Transaction) -> Iterator[None]:
     """Roll back only the changes of the block if it raises."""
-    with tx._link.savepoint():
+    with tx._link.open_savepoint():
         yield
 
 
-def in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
+def run_in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
     """Make a change completely or not at all; return its error, with reason and fix, instead of raising it."""
     try:
-        with savepoint(tx):
+        with open_savepoint(tx):
             return change()
     except (Conflict, Forbidden, InvalidEdit, NotFound) as error:
         return error

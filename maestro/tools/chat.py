@@ -129,7 +129,7 @@ class ChatPost:
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Store the prepared text as a post of the agent."""
         try:
-            post_id = tx.chat.post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"])
+            post_id = tx.chat.add_post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"])
         except Forbidden as error:
             raise ToolFailure(str(error)) from None
         return canonical({"id": post_id, "success": True})
@@ -179,7 +179,7 @@ class ChatGetNew:
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - the interface has it
         """Return the posts, oldest first, and the id of the newest."""
-        return canonical(unread_json(tx.chat.unread(tx.agents.get(caller.agent_id).slug)))
+        return canonical(unread_json(tx.chat.list_unread(tx.agents.get(caller.agent_id).slug)))
 
 
 def unread_json(unread: UnreadPosts) -> dict[str, object]:
@@ -300,7 +300,7 @@ class _OperatorQuestions:
         with self._store.begin() as tx:
             question = outside_question(agent, question_input.text, question_input.context, tx.now, rules.expiry)
             question.choices = choices_json(tuple(map(storable, question_input.choices)))
-            return question_view(tx.jobs.questions.ask_outside(question), agent.slug, None, tx.now)
+            return question_view(tx.jobs.questions.add_outside_question(question), agent.slug, None, tx.now)
 
     def _read_answer(self, agent: Agent, question_id: int) -> QuestionView:
         with self._store.view() as tx:

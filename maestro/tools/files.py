@@ -207,11 +207,11 @@ class SendFile:
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Store the bytes, which may take a while; equal bytes are stored once."""
         path = safe_path(caller.folder, arguments["path"])
-        with self._files.arriving() as folder, os_errors_explained("The file cannot be sent"):
+        with self._files.create_temporary_folder() as folder, os_errors_explained("The file cannot be sent"):
             copy = folder / "file"
             size = _copy_file(path, copy)
             content_type = _sent_content_type(copy, path.name)
-            digest = self._files.take(copy)
+            digest = self._files.move_in(copy)
         # Every platform accepts the resulting name, which keeps the file's extension.
         printable = "".join(filter(str.isprintable, path.name))
         name = PurePosixPath(printable if printable.strip(". ") else "file")
@@ -229,7 +229,7 @@ class SendFile:
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         sizes = [
             other.size
-            for other in tx.deliveries.files.of_job(caller.job_id)
+            for other in tx.deliveries.files.list_of_job(caller.job_id)
             if (other.digest, other.filename) != (file.digest, file.filename)
         ]
         if len(sizes) >= MOST_FILES:

@@ -46,7 +46,7 @@ class MemorySearch:
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Return the facts, best first."""
-        facts = tx.memory.search(caller.agent_id, arguments["query"], arguments.get("limit", USUAL), caller.place)
+        facts = tx.memory.search_facts(caller.agent_id, arguments["query"], arguments.get("limit", USUAL), caller.place)
         lines = (f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in facts)
         return "\n".join(lines) or "Nothing you remember fits."
 

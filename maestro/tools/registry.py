@@ -23,7 +23,7 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall, ToolSpec
 from maestro.domain.texts import storable
 from maestro.domain.tools import ToolState
-from maestro.store.transaction import Transaction, savepoint
+from maestro.store.transaction import Transaction, open_savepoint
 from maestro.tools.base import (
     Arguments,
     AsyncTool,
@@ -327,7 +327,7 @@ def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller:
     """Let a tool change the store in this transaction; a failure rolls back the tool's changes only."""
 
     def change() -> ToolCallResult:
-        with savepoint(tx):
+        with open_savepoint(tx):
             return ToolCallResult(str(tool.act(tx, arguments, caller)))
 
     return _run_guarded(tool, change, MaestroError)

@@ -62,7 +62,8 @@ def stored(rows: JobRows, name: str = "mine") -> ModelAccount:
 def audited(rows: JobRows) -> list[tuple[str, str, str, str]]:
     with rows.store.view() as tx:
         return [
-            (entry.actor, entry.action, entry.subject, entry.detail) for entry in reversed(tx.system.audit.latest(20))
+            (entry.actor, entry.action, entry.subject, entry.detail)
+            for entry in reversed(tx.system.audit.list_latest(20))
         ]
 
 
@@ -139,7 +140,7 @@ async def test_a_reference_is_kept_and_shown_as_it_is(http: httpx.AsyncClient, r
 async def test_state_limits_spend_and_last_error_are_shown(http: httpx.AsyncClient, rows: JobRows) -> None:
     await added(http)
     with rows.store.begin() as tx:
-        tx.llm.accounts.succeeded("mine", "gpt-4o-mini", 0.25)
+        tx.llm.accounts.record_success("mine", "gpt-4o-mini", 0.25)
         tx.llm.accounts.cool_down("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
         tx.llm.accounts.begin_quota_wait("mine", timedelta(minutes=10))
     shown = (await http.get("/api/accounts/mine")).json()

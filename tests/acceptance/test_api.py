@@ -254,7 +254,7 @@ async def test_cancel_stops_a_job_and_says_where_it_stands(rows: JobRows, http: 
     assert (await http.post(f"/api/jobs/{waiting}/cancel")).json() == {"id": waiting, "status": "cancelled"}
     assert (await http.post(f"/api/jobs/{running}/cancel")).json() == {"id": running, "status": "running"}
     with rows.store.view() as tx:
-        assert tx.jobs.stopping([running]) == [running]
+        assert tx.jobs.filter_stopping([running]) == [running]
 
 
 async def test_the_audit_log_says_who_did_it(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -262,7 +262,7 @@ async def test_the_audit_log_says_who_did_it(rows: JobRows, http: httpx.AsyncCli
     await http.post(f"/api/jobs/{failed}/replay", json={"mode": "resume"})
     await http.post(f"/api/jobs/{waiting}/cancel")
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
+        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
     assert entries == [("operator", "job.resume", failed), ("operator", "job.cancel", waiting)]
 
 

@@ -98,7 +98,7 @@ async def test_a_heartbeat_beyond_the_budget_is_skipped_and_counted_and_goes_on(
     with maestro.operator() as operator, operator.store.begin() as tx:
         new = NewSchedule(agent="conductor", schedule="every 1h", prompt="look", platform="web", channel="beat")
         beat = tx.background.schedules.add(Heartbeat, new, "a test")
-        tx.llm.budgets.spend(CallKey(job_id=maestro.jobs("spender")[0]["id"], number=9), ANSWER_USD)
+        tx.llm.budgets.add_cost(CallKey(job_id=maestro.jobs("spender")[0]["id"], number=9), ANSWER_USD)
         ref = beat.ref
     for count in range(1, 5):
         with maestro.operator() as operator, operator.store.begin() as tx:

@@ -45,7 +45,7 @@ async def seen(maestro: Instance, batch: BatchView, condition: Callable[[BatchVi
 
         def view() -> BatchView:
             with operator.store.view() as tx:
-                return batch_view(tx.jobs.batches.get(batch.id), tx.jobs.batches.progress(batch.id), tx.now)
+                return batch_view(tx.jobs.batches.get(batch.id), tx.jobs.batches.count_items_by_state(batch.id), tx.now)
 
         await until(lambda: condition(view()), LONG, what=what)
         return view()

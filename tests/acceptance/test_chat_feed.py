@@ -33,7 +33,7 @@ def post(maestro: Instance, text: str, author: str = HUMAN) -> int:
     """Post beside the running Maestro, as any of its processes does."""
     store = Store(maestro.data_dir / "maestro.db")
     with store.begin() as tx:
-        posted = tx.chat.post(author, text)
+        posted = tx.chat.add_post(author, text)
     store.close()
     return posted
 

@@ -132,15 +132,15 @@ async def test_a_connector_is_removed_with_its_secrets(rows: JobRows, http: http
     assert (await http.get(MINE)).status_code == HTTPStatus.NOT_FOUND
     assert (await http.patch(MINE, json={"enabled": True})).status_code == HTTPStatus.NOT_FOUND
     with rows.store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.latest(9)] == ["connector.remove", "connector.add"]
+        assert [entry.action for entry in tx.system.audit.list_latest(9)] == ["connector.remove", "connector.add"]
 
 
 async def test_what_connectors_say_of_themselves_is_shown(rows: JobRows, http: httpx.AsyncClient) -> None:
     await http.post("/api/connectors", json=DISCORD)
     with rows.store.begin() as tx:
-        tx.users.connector_state("discord", "mine", "failed", "the token is wrong", trouble=True)
-        tx.users.connector_event("discord", "mine", timedelta(seconds=2))
-        tx.users.connector_state("web", "default", "running", "port 5070")
+        tx.users.record_connector_state("discord", "mine", "failed", "the token is wrong", trouble=True)
+        tx.users.record_connector_event("discord", "mine", timedelta(seconds=2))
+        tx.users.record_connector_state("web", "default", "running", "port 5070")
     mine, web = (await http.get("/api/connectors")).json()["items"]
     assert (mine["state"], mine["lastError"], mine["lagSeconds"]) == ("failed", "the token is wrong", 2.0)
     assert (web["platform"], web["state"], web["configured"]) == ("web", "running", True)

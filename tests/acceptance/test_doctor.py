@@ -198,7 +198,7 @@ async def test_a_connector_that_failed_is_told_with_its_reason(tmp_path: Path, p
     data.mkdir()
     store = fresh_store(data / "maestro.db")
     with store.begin() as tx:
-        tx.users.connector_state("web", "default", "failed", "the port was taken")
+        tx.users.record_connector_state("web", "default", "failed", "the port was taken")
     store.close()
     (await doctor(tmp_path, *ports.options)).is_broken("connector web", "the port was taken")
 
@@ -209,7 +209,7 @@ async def test_a_connector_that_does_not_run_is_not_called_fine(tmp_path: Path, 
     data.mkdir()
     store = fresh_store(data / "maestro.db")
     with store.begin() as tx:
-        tx.users.connector_state("web", "default", state, "")
+        tx.users.record_connector_state("web", "default", state, "")
     store.close()
     configure(tmp_path, temporal={"address": f"127.0.0.1:{free_ports(1)[0]}"})
     told = (await doctor(tmp_path)).of("connector web")

@@ -57,7 +57,7 @@ async def restarted(maestro: Instance, job_id: str, edits: JobEdits | None, stat
     again = await replay(maestro, job_id, ReplayMode.RESTART, edits)
     await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = ?", again, status)
     with maestro.operator() as operator, operator.store.view() as tx:
-        return job_detail(tx.jobs.lists.job(again))
+        return job_detail(tx.jobs.lists.read_record(again))
 
 
 def preview(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
@@ -216,7 +216,7 @@ async def test_a_job_that_no_person_began_is_changed_too(maestro: Instance, chan
 def background(maestro: Instance, channel: str) -> str:
     """Begin what a program outside might have begun, and return its id."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        agent, place = tx.agents.named("conductor"), Address(platform="web", channel=channel)
+        agent, place = tx.agents.get_by_slug("conductor"), Address(platform="web", channel=channel)
         job = Job(
             id=f"webhook-{channel}",
             kind=JobKind.WEBHOOK,

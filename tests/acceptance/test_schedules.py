@@ -113,7 +113,7 @@ async def test_what_is_disabled_paused_or_deleted_fires_nothing(maestro: Instanc
     change(maestro, off, enabled=False)
     change(maestro, failing, paused_reason="it failed 10 times in a row")
     with maestro.operator() as operator, operator.store.begin() as tx:
-        bob = tx.agents.by_slug("bob")
+        bob = tx.agents.find_by_slug("bob")
         assert bob is not None
         tx.agents.change(bob, AgentChange(status=AgentStatus.PAUSED), "operator")
         tx.background.schedules.remove(tx.background.schedules.get(gone), "operator")

@@ -179,7 +179,7 @@ async def test_a_file_for_a_spreadsheet_has_every_line_and_no_formula(rows: JobR
     job_id = rows.add()
     with rows.store.begin() as tx:
         evil = tx.users.clients.set_configured(NewClient(name='=HYPERLINK("http://evil.example")'))
-        tx.jobs.update(job_id, client_id=evil.id)
+        tx.jobs.update_job(job_id, client_id=evil.id)
     answered(rows, job_id, 2)
     answer = await http.get("/api/usage.csv?by=client")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8; header=present"

@@ -86,7 +86,7 @@ async def what_if(
 
 def shown(maestro: Instance, job_id: str) -> JobDetail:
     with maestro.operator() as operator, operator.store.view() as tx:
-        return job_detail(tx.jobs.lists.job(job_id))
+        return job_detail(tx.jobs.lists.read_record(job_id))
 
 
 def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:

@@ -142,7 +142,7 @@ async def test_a_new_session_begins_with_an_empty_page(at: Pane) -> None:
     at.say("of the old session")
     await expect(at.posts).to_have_count(1)
     with at.rows.store.begin() as tx:
-        tx.chat.open("another")
+        tx.chat.open_session("another")
     await expect(at.posts).to_have_count(0)
     await expect(at.page.get_by_role("heading", level=2)).to_be_visible()
 

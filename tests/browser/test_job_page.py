@@ -35,8 +35,8 @@ async def opened(chromium: Browser, rows: JobRows, job_id: str, scripts: bool = 
 def begin(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
     ref = StepRef(job_id=job_id, step=step)
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-        tx.jobs.steps.start(ref, step, run)
+        tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+        tx.jobs.steps.start_attempt(ref, step, run)
     return ref
 
 
@@ -64,7 +64,7 @@ async def test_a_run_that_was_closed_stays_closed(tmp_path: Path, chromium: Brow
     for run in (1, 2):
         ref = begin(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.jobs.steps.suspended(ref, "NoAccount", "", Wait(reason=WaitReason.ACCOUNT))
+            tx.jobs.steps.suspend_attempt(ref, "NoAccount", "", Wait(reason=WaitReason.ACCOUNT))
     async with opened(chromium, rows, job_id) as page:
         await page.locator("#run-2 > summary").click()
         await page.locator("#run-1 > summary").click()

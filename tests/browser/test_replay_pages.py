@@ -114,4 +114,4 @@ def fail_many(maestro: Instance) -> None:
             )
             job.inbox_id = tx.inbox.add(message, job.id).id
             tx.jobs.add(job)
-            tx.jobs.close(job.id, JobEnding(status=JobStatus.FAILED, error="ProviderDown", reason="HTTP 503"))
+            tx.jobs.close_job(job.id, JobEnding(status=JobStatus.FAILED, error="ProviderDown", reason="HTTP 503"))

@@ -28,7 +28,7 @@ POINTS = (
 def post(maestro: Maestro, text: str) -> int:
     store = Store(maestro.data / "maestro.db")
     with store.begin() as tx:
-        posted = tx.chat.post(HUMAN, text)
+        posted = tx.chat.add_post(HUMAN, text)
     store.close()
     return posted
 
@@ -38,11 +38,11 @@ def answered_requests(maestro: Maestro, job_id: str) -> list[tuple[PromptMessage
     store = Store(maestro.data / "maestro.db")
     with store.view() as tx:
         kept = [
-            StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
-            for call in tx.llm.calls.of_job(job_id)
+            StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
+            for call in tx.llm.calls.list_of_job(job_id)
             if call.state == "answered"
         ]
-        found = [tx.llm.prompts.unpack(request.turns) for request in kept]
+        found = [tx.llm.prompts.restore_messages(request.turns) for request in kept]
     store.close()
     return found
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Engine
 
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.operations.jobs import JobOperations
-from maestro.store.engine.schema import revision, upgrade
+from maestro.store.engine.schema import read_revision, upgrade_database
 from maestro.store.store import Store
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
 from tests.support.chatting import person
@@ -160,11 +160,11 @@ async def test_the_first_start_leaves_nothing_half_made_at_any_statement(tmp_pat
     """
     left: list[Path] = []
     with at_every_statement(lambda number: left.append(copied(tmp_path / "whole.db", tmp_path / str(number)))):
-        upgrade(tmp_path / "whole.db")
+        upgrade_database(tmp_path / "whole.db")
     assert len(left) > len(schema(tmp_path / "whole.db")) > 0
     for path in left:
-        assert (schema(path), revision(path)) == (set(), "")
-    upgrade(left[-1])
+        assert (schema(path), read_revision(path)) == (set(), "")
+    upgrade_database(left[-1])
     assert schema(left[-1]) == schema(tmp_path / "whole.db")
 
 
@@ -175,9 +175,9 @@ async def test_the_first_start_dies_at_a_statement(tmp_path: Path, number: int) 
     process.start()
     await asyncio.to_thread(process.join)
     assert process.exitcode == -signal.SIGKILL
-    assert (schema(path), revision(path)) == (set(), "")
-    upgrade(path)
-    upgrade(whole)
+    assert (schema(path), read_revision(path)) == (set(), "")
+    upgrade_database(path)
+    upgrade_database(whole)
     assert schema(path) == schema(whole)
 
 
@@ -189,7 +189,7 @@ def make_tables(path: Path, last: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with at_every_statement(die):
-        upgrade(path)
+        upgrade_database(path)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ async def script(maestro: Instance, channel: str) -> str:
 async def webhook(maestro: Instance, channel: str) -> str:
     """Be what a program outside began."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        agent, place = tx.agents.named("ada"), Address(platform="web", channel=channel).model_dump()
+        agent, place = tx.agents.get_by_slug("ada"), Address(platform="web", channel=channel).model_dump()
         tx.jobs.add(
             Job(
                 id=f"webhook-{channel}",

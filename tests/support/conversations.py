@@ -11,4 +11,4 @@ def talk_with(tx: Transaction, agent_id: int, address: Address, user: tuple[str,
     """Return the conversation that a message of this user to this agent would belong to now."""
     user_id, user_name = user
     row = InboxRow(id=0, message_id="", user_id=user_id, user_name=user_name, job_id="", **address.model_dump())
-    return tx.conversations.of_message(agent_id, row, keyed_by_user=False)
+    return tx.conversations.find_or_begin(agent_id, row, keyed_by_user=False)

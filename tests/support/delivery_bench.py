@@ -16,7 +16,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, ReceiptReport, ReceiptState
 from maestro.domain.redaction import Redact, keep_text
 from maestro.operations.jobs import replay_job
-from maestro.store.jobs.steps import OwnAttempt, acting_for
+from maestro.store.jobs.steps import OwnAttempt, use_attempt
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping
 
@@ -96,7 +96,7 @@ class Bench:
         """Add a job that runs."""
         job_id = self.rows.add()
         with self.rows.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, notice=NOTICE, started_at=tx.now)
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, notice=NOTICE, started_at=tx.now)
         return job_id
 
     def deliver(self, platform: Platform) -> SendFailure | None:
@@ -107,7 +107,7 @@ class Bench:
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())
         try:
-            with acting_for(attempt), hub.running(platform, platform.refusals.append):
+            with use_attempt(attempt), hub.running(platform, platform.refusals.append):
                 asyncio.run(steps.deliver(step))
         except SendFailure as failure:
             return failure
@@ -116,13 +116,13 @@ class Bench:
     def begin_attempt(self) -> int:
         """Note that an attempt at the step begins, in this process or in another one; return its number."""
         with self.rows.store.begin() as tx:
-            return tx.jobs.steps.start(StepRef(job_id=self.job_id, step="deliver"), "deliver", 1)
+            return tx.jobs.steps.start_attempt(StepRef(job_id=self.job_id, step="deliver"), "deliver", 1)
 
     def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
         """Let the job have an answer to say instead."""
         self.purpose = DeliveryPurpose.ANSWER
         with self.rows.store.begin() as tx:
-            tx.jobs.update(self.job_id, notice="", said=text, kind=kind)
+            tx.jobs.update_job(self.job_id, notice="", said=text, kind=kind)
 
     def file(self, name: str, size: int, caption: str = "a caption") -> None:
         """Let the agent want to send a file."""
@@ -138,18 +138,18 @@ class Bench:
         """Let the platform say what became of a chunk, which may be one that we do not know any more."""
         with self.rows.store.begin() as tx:
             report = ReceiptReport(platform_message_id="p-1", standing=standing, error="nobody is there")
-            assert tx.deliveries.reports.apply(Address(platform="web", channel=""), key, report) is known
+            assert tx.deliveries.reports.apply_report(Address(platform="web", channel=""), key, report) is known
 
     def resume(self) -> None:
         """Let the job that failed run again."""
         with self.rows.store.begin() as tx:
             replay_job(tx, self.job_id, ReplayMode.RESUME, "admin")
-            tx.jobs.update(self.job_id, status=JobStatus.RUNNING)
+            tx.jobs.update_job(self.job_id, status=JobStatus.RUNNING)
 
     def chunks(self) -> list[Delivery]:
         """Return the chunks as they are now."""
         with self.rows.store.view() as tx:
-            return list(tx.deliveries.chunks(self.job_id, self.purpose))
+            return list(tx.deliveries.list_chunks(self.job_id, self.purpose))
 
     def stop(self) -> None:
         """Ask the job to stop."""

@@ -225,7 +225,7 @@ def stage(rows: JobRows) -> dict[str, str]:
     for channel in ("general", "random"):
         _talk(rows, channel, rows.end(rows.add("hello"), JobStatus.COMPLETED))
     with rows.store.begin() as tx:
-        tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "likes apples")], conversation_id=None)
+        tx.memory.learn_facts(1, [Fact(FactCategory.USER_PREFERENCE, "likes apples")], conversation_id=None)
         for channel in ("100", "200"):
             tx.bots.channels.disable(Address(platform="discord", account="mine", channel=channel), "Missing Access")
     return known
@@ -236,7 +236,7 @@ def _talk(rows: JobRows, channel: str, job_id: str) -> None:
         address = Address(platform="web", channel=channel)
         opened = talk_with(tx, 1, address)
         for role, text in ((Role.USER, "hello"), (Role.ASSISTANT, "good morning")):
-            tx.conversations.add(
+            tx.conversations.add_message(
                 Message(
                     conversation_id=opened.id or 0,
                     role=role,

@@ -46,7 +46,7 @@ class JobRows:
         folder.mkdir(parents=True, exist_ok=True)
         rows = cls(fresh_store(folder / "maestro.db", clock), clock)
         with rows.store.begin() as tx:
-            agent = tx.agents.put(
+            agent = tx.agents.save(
                 Agent(slug="ada", name="Ada", system_prompt="Be brief.", created_at=tx.now, updated_at=tx.now)
             )
             tx.agents.bind(AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel="code"))
@@ -66,7 +66,7 @@ class JobRows:
         address = Address(platform=platform, channel="general")
         with self.store.begin() as tx:
             job_id = f"{kind}-{tx.now:%H%M%S}"
-            found = tx.agents.by_slug(agent) if agent else None
+            found = tx.agents.find_by_slug(agent) if agent else None
             message = IncomingMessage(
                 id=job_id, address=address, user_id="u-1", user_name=user, content=text, sent_at=tx.now
             )
@@ -87,8 +87,8 @@ class JobRows:
     def end(self, job_id: str, status: JobStatus, error: str = "", reason: str = "") -> str:
         """End a job."""
         with self.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-            tx.jobs.close(job_id, JobEnding(status=status, error=error, reason=reason))
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.jobs.close_job(job_id, JobEnding(status=status, error=error, reason=reason))
         return job_id
 
     def failed(self, text: str = "hello", error: str = "ProviderDown", reason: str = "the provider is down") -> str:
@@ -98,11 +98,13 @@ class JobRows:
     def worked(self, job_id: str) -> None:
         """Give a job a history: a step, a step that failed and was cut off once, three model calls and two chunks."""
         with self.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-            tx.jobs.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step="context"), "build_context", 1)
         self.clock.go(milliseconds=250)
         with self.store.begin() as tx:
-            tx.jobs.steps.done(StepRef(job_id=job_id, step="context"), ContextOutcome(prompt_id=1, turns=2, tokens=9))
+            tx.jobs.steps.finish_step(
+                StepRef(job_id=job_id, step="context"), ContextOutcome(prompt_id=1, turns=2, tokens=9)
+            )
         self._call(job_id)
         self._send(job_id)
 
@@ -110,8 +112,8 @@ class JobRows:
         key, step = CallKey(job_id=job_id, number=1), StepRef(job_id=job_id, step="model-1")
         attempts = [self._attempt(key, step) for _ in range(2)]  # the first one's process died
         with self.store.begin() as tx:
-            tx.llm.calls.failed(key, attempts[-1], "RateLimited")
-            tx.jobs.steps.failed(step, "RateLimited", "429 from the provider")
+            tx.llm.calls.record_failure(key, attempts[-1], "RateLimited")
+            tx.jobs.steps.fail_attempt(step, "RateLimited", "429 from the provider")
         attempt = self._attempt(key, step)
         with self.store.begin() as tx:
             response = LLMResponse(
@@ -126,17 +128,19 @@ class JobRows:
                 duration_ms=900,
                 finish_reason="stop",
             )
-            tx.llm.calls.keep_answer(key, attempt, response)
+            tx.llm.calls.store_answer(key, attempt, response)
 
     def _attempt(self, key: CallKey, step: StepRef) -> int:
         with self.store.begin() as tx:
-            tx.jobs.steps.start(step, "call_model", 1)
-            return tx.llm.calls.sent(key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 1200, 0.0012))
+            tx.jobs.steps.start_attempt(step, "call_model", 1)
+            return tx.llm.calls.record_sending(
+                key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 1200, 0.0012)
+            )
 
     def _send(self, job_id: str) -> None:
         with self.store.begin() as tx:
             for seq in (1, 2):
-                chunk = tx.deliveries.add(
+                chunk = tx.deliveries.add_chunk(
                     Delivery(
                         job_id=job_id,
                         purpose=DeliveryPurpose.ANSWER,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "{NEXT}"
-down_revision = "{schema.revisions()[-1]}"
+down_revision = "{schema.list_revisions()[-1]}"
 
 
 def upgrade() -> None:
@@ -32,6 +32,6 @@ def next_release(folder: Path) -> Iterator[str]:
     (migrations / "versions" / f"{NEXT}_mottos.py").write_text(MIGRATION, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", migrations)
-        schema.revisions.cache_clear()
+        schema.list_revisions.cache_clear()
         yield NEXT
-    schema.revisions.cache_clear()
+    schema.list_revisions.cache_clear()

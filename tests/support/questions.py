@@ -30,8 +30,8 @@ def _waits(rows: JobRows, kind: QuestionKind, **asked: Any) -> Question:
     with rows.store.begin() as tx:
         job = tx.jobs.get(job_id)
         tx.jobs.mark_started(job_id)
-        tx.jobs.park(job_id, Wait(reason=WaitReason.PERSON, wake_at=tx.now + EXPIRY))
-        return tx.jobs.questions.ask(
+        tx.jobs.park_job(job_id, Wait(reason=WaitReason.PERSON, wake_at=tx.now + EXPIRY))
+        return tx.jobs.questions.add_question(
             Question(
                 job_id=job_id,
                 number=1,

@@ -70,7 +70,7 @@ class Spoken:
         """Let the steps of a job be done up to its prompt, and return it."""
         for step, work in (("conversation", self._conversations.record_message), ("context", self.build)):
             with self.rows.store.begin() as tx:
-                tx.jobs.steps.start(StepRef(job_id=job_id, step=step), step, 1)
+                tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step=step), step, 1)
             work(StepRef(job_id=job_id, step=step))
         self.asked.append(job_id)
         return job_id
@@ -85,7 +85,7 @@ class Spoken:
         """Let the prompt of a job without a conversation be built, and return its last turn."""
         step = StepRef(job_id=job_id, step="context")
         with self.rows.store.begin() as tx:
-            tx.jobs.steps.start(step, "build_context", 1)
+            tx.jobs.steps.start_attempt(step, "build_context", 1)
         self.build(step)
         return str(self.messages(job_id)[-1].content)
 
@@ -97,7 +97,7 @@ class Spoken:
         )
         step = ModelStep(job_id=job_id, step="model-1", number=1)
         with self.rows.store.begin() as tx:
-            tx.jobs.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
+            tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step=step.step), "call_model", 1)
         rules = ModelRules(lambda _: self.window, OneTool(), LONGEST_ANSWER)
         await LLMActivities(
             self.rows.store, replay_guard(self.rows.store, recorder), NoTyping(), lambda: rules
@@ -107,7 +107,7 @@ class Spoken:
     def act(self, job_id: str) -> None:
         """Have the agent act on the answer of a job."""
         with self.rows.store.begin() as tx:
-            tx.jobs.steps.start(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
+            tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
         rules = self.acting or ActingRules(self.scope, frozenset())
         step = AnswerStep(job_id=job_id, step="tags", number=1)
         TagActivities(self.rows.store, lambda: rules, lambda: None).record_answer(step)
@@ -115,12 +115,12 @@ class Spoken:
     def prompt(self, job_id: str) -> Prompt:
         """Return the stored prompt of a job."""
         with self.rows.store.view() as tx:
-            return tx.llm.prompts.of_job(job_id)
+            return tx.llm.prompts.get_of_job(job_id)
 
     def messages(self, job_id: str) -> tuple[PromptMessage, ...]:
         """Return what the prompt of a job says."""
         with self.rows.store.view() as tx:
-            return tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(tx.llm.prompts.of_job(job_id).turns))
+            return tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(tx.llm.prompts.get_of_job(job_id).turns))
 
     @property
     def _conversations(self) -> ConversationActivities:

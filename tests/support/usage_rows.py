@@ -16,7 +16,7 @@ def use(rows: JobRows) -> None:
         tx.users.clients.create(NewClient(name="Globex"), "operator")
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, client_id=acme)
+        tx.jobs.update_job(job_id, client_id=acme)
     answered(rows, job_id, 0.5)
     rows.clock.go(days=1)
     answered(rows, rows.add(agent=None), None, account="spare")
@@ -42,18 +42,20 @@ def answered(
         duration_ms=5,
     )
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), response)
+        tx.llm.calls.store_answer(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), response)
 
 
 def cut_off(rows: JobRows, job_id: str) -> None:
     """Let a call of a job be broken off."""
     key = CallKey(job_id=job_id, number=1)
     with rows.store.begin() as tx:
-        tx.llm.calls.interrupted(key, tx.llm.calls.sent(key, "digest", ESTIMATE))
+        tx.llm.calls.record_interruption(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE))
 
 
 def failed(rows: JobRows, job_id: str) -> None:
     """Let a call of a job fail that was paid all the same."""
     key = CallKey(job_id=job_id, number=1)
     with rows.store.begin() as tx:
-        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", NOTHING_SAID)
+        tx.llm.calls.record_failure(
+            key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), "EmptyResponse", NOTHING_SAID
+        )

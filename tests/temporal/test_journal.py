@@ -16,7 +16,7 @@ from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import LaneKey
 from maestro.domain.tools import ToolRun, ToolState
-from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt, acting_for
+from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt, use_attempt
 from maestro.store.store import Store
 from temporal.journal import MOST_FAILURES, Journal
 from tests.support.fresh_store import fresh_store
@@ -53,12 +53,12 @@ def test_a_stop_between_two_steps_is_final(store: Store) -> None:
     assert isinstance(error, Stopped)
     assert not again
     with store.view() as tx:
-        assert not tx.jobs.steps.of_job("job")
+        assert not tx.jobs.steps.list_of_job("job")
 
 
 def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
     with store.begin() as tx:
-        tx.jobs.close("job", JobEnding(status=JobStatus.CANCELLED))
+        tx.jobs.close_job("job", JobEnding(status=JobStatus.CANCELLED))
     error, again = refused(store)
     assert isinstance(error, JobEnded)
     assert not again
@@ -70,11 +70,11 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
     for _ in range(RULES.crashes + 1):
         begun = journal.begin(REF, "build_context")
         assert isinstance(begun, OwnAttempt)
-        with acting_for(begun), locked(store.path), pytest.raises(StoreBusy):
+        with use_attempt(begun), locked(store.path), pytest.raises(StoreBusy):
             journal.record_failure(REF, StoreBusy("the disk is full"))
     assert isinstance(journal.begin(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
-        assert {(step.state, step.error) for step in tx.jobs.steps.of_job("job")[:-1]} == {("failed", "StoreBusy")}
+        assert {(step.state, step.error) for step in tx.jobs.steps.list_of_job("job")[:-1]} == {("failed", "StoreBusy")}
     failure = journal.record_failure(REF, StoreBusy("the disk is full"))
     assert not failure.non_retryable, "a job waits for the store as long as that takes"
     impatient.close()
@@ -87,18 +87,18 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
         for name in ("old", "new"):
             tx.jobs.add(Job(id=name, lane=lane, platform="web", account="default", channel="lane", created_at=tx.now))
         tx.jobs.mark_started("old")
-        tx.jobs.park("old", Wait(reason=WaitReason.PERSON))
-        tx.jobs.wake("old")
-        assert "new" in [job.id for job in tx.jobs.claim(10, tx.now)], "its workflow is started now"
+        tx.jobs.park_job("old", Wait(reason=WaitReason.PERSON))
+        tx.jobs.wake_job("old")
+        assert "new" in [job.id for job in tx.jobs.claim_jobs(10, tx.now)], "its workflow is started now"
     with store.begin() as tx:
         tx.jobs.resume_due()
-        assert "old" in [job.id for job in tx.jobs.claim(10, tx.now)], "it has the earlier turn"
+        assert "old" in [job.id for job in tx.jobs.claim_jobs(10, tx.now)], "it has the earlier turn"
     assert isinstance(journal.begin(new, "choose_agent"), OwnAttempt)
     with pytest.raises(LaneTaken) as refusal:
         journal.begin(old, "choose_agent")
     assert not journal.record_failure(old, refusal.value).non_retryable
     with store.begin() as tx:
-        tx.jobs.close("new", JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job("new", JobEnding(status=JobStatus.COMPLETED))
     assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
 
 
@@ -138,14 +138,14 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
         ("AccountsExhausted", True),
     ]
     with store.begin() as tx:
-        tx.jobs.update("job", status=JobStatus.RUNNING)
+        tx.jobs.update_job("job", status=JobStatus.RUNNING)
         for _ in range(MOST_FAILURES - RULES.provider_attempts):
-            tx.jobs.steps.start(step, "call_model", 2)
-            tx.jobs.steps.failed(step, "ProviderUnavailable", "")
+            tx.jobs.steps.start_attempt(step, "call_model", 2)
+            tx.jobs.steps.fail_attempt(step, "ProviderUnavailable", "")
     journal.begin(step, "call_model")
     assert journal.record_failure(step, failure).type == "ProviderUnavailable", "not for ever"
     with store.view() as tx:
-        assert tx.jobs.steps.waits("job", ["model-1"]) == [
+        assert tx.jobs.steps.list_waits("job", ["model-1"]) == [
             Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)
         ]
 
@@ -186,15 +186,15 @@ def answer(text: str) -> LLMResponse:
 def states(store: Store) -> tuple[list[str], list[str]]:
     """Return how the attempts at the step stand, and the requests to the model."""
     with store.view() as tx:
-        return [step.state.value for step in tx.jobs.steps.of_job("job")], [
-            call.state.value for call in tx.llm.calls.of_job("job")
+        return [step.state.value for step in tx.jobs.steps.list_of_job("job")], [
+            call.state.value for call in tx.llm.calls.list_of_job("job")
         ]
 
 
 def send(store: Store, attempt: OwnAttempt) -> int:
     """Note a request as this attempt."""
-    with acting_for(attempt), store.begin() as tx:
-        return tx.llm.calls.sent(KEY, "digest", ESTIMATE)
+    with use_attempt(attempt), store.begin() as tx:
+        return tx.llm.calls.record_sending(KEY, "digest", ESTIMATE)
 
 
 def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store: Store) -> None:
@@ -203,12 +203,12 @@ def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store:
     assert send(store, newer) == 1
     with pytest.raises(StepTaken) as refusal:
         send(store, stalled)
-    with acting_for(stalled):
+    with use_attempt(stalled):
         assert not journal.record_failure(MODEL, refusal.value).non_retryable
         journal.record_failure(MODEL, ProviderUnavailable("down"))
     assert states(store) == (["interrupted", "running"], ["sent"])
-    with acting_for(newer), store.begin() as tx:
-        tx.llm.calls.keep_answer(KEY, 1, answer("once"))
+    with use_attempt(newer), store.begin() as tx:
+        tx.llm.calls.store_answer(KEY, 1, answer("once"))
 
 
 def test_a_newer_attempt_takes_over_the_call_of_a_stalled_one_whose_answer_still_counts(store: Store) -> None:
@@ -217,12 +217,12 @@ def test_a_newer_attempt_takes_over_the_call_of_a_stalled_one_whose_answer_still
     assert send(store, stalled) == 1
     newer = begun(journal, SECOND)
     assert send(store, newer) == 2
-    with acting_for(stalled), store.begin() as tx:
-        tx.llm.calls.keep_answer(KEY, 1, answer("late"))
-        tx.jobs.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+    with use_attempt(stalled), store.begin() as tx:
+        tx.llm.calls.store_answer(KEY, 1, answer("late"))
+        tx.jobs.steps.finish_step(MODEL, VoiceOutcome(voices=0, transcribed=0))
     assert states(store) == (["interrupted", "done"], ["answered", "sent"])
-    with acting_for(newer), store.begin() as tx, pytest.raises(StepTaken):
-        tx.jobs.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+    with use_attempt(newer), store.begin() as tx, pytest.raises(StepTaken):
+        tx.jobs.steps.finish_step(MODEL, VoiceOutcome(voices=0, transcribed=0))
     assert isinstance(begun_or_held(journal, SECOND), str), "a repeat finds the result"
 
 
@@ -243,7 +243,7 @@ def test_an_attempt_of_an_earlier_run_of_the_job_is_refused(store: Store) -> Non
     Temporal.tried = FIRST
     journal.begin(REF, "build_context")
     with store.begin() as tx:
-        tx.jobs.rerun(tx.jobs.get("job"))
+        tx.jobs.restart_workflow(tx.jobs.get("job"))
     resumed = begun(journal, TemporalAttempt("resumed", 1))
     assert send(store, resumed) == 1
     with pytest.raises(StepTaken):
@@ -255,7 +255,7 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
     journal = Journal(store, lambda: RULES, lambda: Temporal.tried)
     stalled = begun(journal, FIRST)
     begun(journal, SECOND)
-    with acting_for(stalled), store.begin() as tx:
+    with use_attempt(stalled), store.begin() as tx:
         call = ToolRun(
             job_id="job",
             number=1,
@@ -268,4 +268,4 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
         with pytest.raises(StepTaken):
             tx.deliveries.mark_sending(1)
         with pytest.raises(StepTaken):
-            tx.jobs.tool_runs.begin(call)
+            tx.jobs.tool_runs.begin_run(call)

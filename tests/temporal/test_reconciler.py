@@ -47,7 +47,7 @@ async def test_it_goes_on_looking_however_temporal_is_away(tmp_path: Path, statu
     assert not looking.done()
     looking.cancel()
     with store.view() as tx:
-        assert tx.jobs.status("job") is JobStatus.RUNNING
+        assert tx.jobs.read_status("job") is JobStatus.RUNNING
     store.close()
 
 
@@ -68,10 +68,10 @@ async def test_where_nobody_asked_nobody_hears_that_it_gave_up(tmp_path: Path) -
     asked, beat = rows.add("hello"), rows.add(kind=JobKind.HEARTBEAT)
     with rows.store.begin() as tx:
         for job_id in (asked, beat):
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, recoveries=RECOVERIES)
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, recoveries=RECOVERIES)
     await Reconciler(rows.store, lambda: 1, lambda: None).reconcile(cast(Client, Failed()))
     with rows.store.view() as tx:
-        assert [tx.jobs.status(job_id) for job_id in (asked, beat)] == [JobStatus.FAILED] * 2
-        notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(9, tx.now)]
+        assert [tx.jobs.read_status(job_id) for job_id in (asked, beat)] == [JobStatus.FAILED] * 2
+        notices = [tx.jobs.read(one.id) for one in tx.jobs.list_claimable_jobs(9, tx.now)]
     assert [notice.kind for notice in notices] == [JobKind.MESSAGE]
     rows.store.close()

@@ -181,7 +181,7 @@ async def test_a_paused_agent_pauses_its_schedules(place: Place) -> None:
     await keeper.follow(place.client)
     for status, paused in ((AgentStatus.PAUSED, True), (AgentStatus.ACTIVE, False)):
         with place.store.begin() as tx:
-            agent = tx.agents.by_slug("ada")
+            agent = tx.agents.find_by_slug("ada")
             assert agent is not None
             tx.agents.change(agent, AgentChange(status=status), "operator")
         await keeper.follow(place.client)

@@ -59,7 +59,7 @@ class Door:
         with self.rows.store.begin() as tx:
             kept = tx.jobs.questions.get(question.id or 0).question
             kept.choices = choices_json(choices)
-            return tx.jobs.questions.ask(kept)
+            return tx.jobs.questions.add_question(kept)
 
     def wants(self, user: str = "grace", channel: str = GENERAL, approvers: str = "web:alan") -> Question:
         """Have a job of this person wait for a yes or no."""
@@ -74,16 +74,16 @@ class Door:
         """Say whether the job that waits for this question would go on now."""
         with self.rows.store.begin() as tx:
             tx.jobs.resume_due()
-            return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
+            return tx.jobs.read_status(question.job_id or "") is JobStatus.PENDING
 
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(20))]
+            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(20))]
 
     def _waits(self, job: Job, kind: QuestionKind, user: str, approvers: str = "", *, shown: bool = True) -> Question:
         with self.rows.store.begin() as tx:
-            question = tx.jobs.questions.ask(
+            question = tx.jobs.questions.add_question(
                 Question(
                     job_id=job.id,
                     number=1,
@@ -98,7 +98,7 @@ class Door:
                 )
             )
             tx.jobs.mark_started(job.id)
-            tx.jobs.park(job.id, Wait(reason=WaitReason.PERSON, wake_at=question.expires_at))
+            tx.jobs.park_job(job.id, Wait(reason=WaitReason.PERSON, wake_at=question.expires_at))
         if shown:
             self.show(question)
         self.rows.clock.go(seconds=1)
@@ -112,15 +112,15 @@ class Door:
             for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
                 purpose = DeliveryPurpose.NOTICE
                 chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)
-                tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
-            tx.jobs.close(notice.id, JobEnding(status=JobStatus.COMPLETED))
+                tx.deliveries.mark_sent(tx.deliveries.add_chunk(chunk).id or 0, Receipt(platform_message_id=known_as))
+            tx.jobs.close_job(notice.id, JobEnding(status=JobStatus.COMPLETED))
 
 
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        agent = tx.agents.by_slug("ada")
+        agent = tx.agents.find_by_slug("ada")
         assert agent is not None
         agent_id = agent.id or 0
         keyed = AgentChannel(agent_id=agent_id, platform="web", account="default", channel=ALONE, key_by_user=True)
@@ -384,6 +384,6 @@ def test_the_status_tells_what_waits_for_an_answer(door: Door) -> None:
 def test_a_job_that_ends_asks_nobody_any_more(door: Door) -> None:
     question = door.asks()
     with door.rows.store.begin() as tx:
-        tx.jobs.close(question.job_id or "", JobEnding(status=JobStatus.FAILED, error="Bug"))
+        tx.jobs.close_job(question.job_id or "", JobEnding(status=JobStatus.FAILED, error="Bug"))
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} was cancelled.")

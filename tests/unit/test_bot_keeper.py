@@ -91,7 +91,7 @@ class Bench:
                 bot = BotInstance(platform="discord", account=account)
                 set_secrets(bot, {"token": KEYS.keep("typed-token-of-the-bot")})
             change(bot)
-            tx.bots.put(bot, "grace", "connector.change")
+            tx.bots.save(bot, "grace", "connector.change")
 
     def states(self, account: str) -> list[ConnectorState]:
         """Return what the bot said of itself."""

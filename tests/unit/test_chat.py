@@ -62,10 +62,10 @@ def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has
     assert chat.post(HUMAN, "hello") == 1
     assert chat.post("@ada", "hello back") == 2
     with rows.store.begin() as tx:
-        assert [post.author for post in tx.chat.unread("ada").messages] == [HUMAN, "@ada"], "its own posts too"
-        assert tx.chat.unread("ada").new_pointer == 2
+        assert [post.author for post in tx.chat.list_unread("ada").messages] == [HUMAN, "@ada"], "its own posts too"
+        assert tx.chat.list_unread("ada").new_pointer == 2
         tx.chat.mark_read("ada", 1)
-        assert [post.id for post in tx.chat.unread("ada").messages] == [2]
+        assert [post.id for post in tx.chat.list_unread("ada").messages] == [2]
     assert chat.get_new_outside("bob").new_pointer == 2
     assert chat.get_new_outside("bob").messages == []
 
@@ -102,7 +102,7 @@ def test_who_takes_no_part_cannot_post(chat: ChatService) -> None:
 def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(rows: JobRows) -> None:
     def current() -> str | None:
         with rows.store.view() as tx:
-            return tx.chat.current()
+            return tx.chat.find_current()
 
     join(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
     assert current() is None

@@ -39,7 +39,7 @@ def started(folder: Path, **settings: Any) -> Store:
 def clients(store: Store) -> dict[str, Client]:
     """Return the clients by name."""
     with store.view() as tx:
-        return {client.name: client for client in tx.llm.budgets.clients()}
+        return {client.name: client for client in tx.llm.budgets.list_clients()}
 
 
 def routed(store: Store) -> Job:
@@ -51,7 +51,7 @@ def routed(store: Store) -> Job:
         )
         row = tx.inbox.add(message, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **CODE.model_dump()))
-        tx.jobs.steps.start(step, "choose_agent", 1)
+        tx.jobs.steps.start_attempt(step, "choose_agent", 1)
     RoutingActivities(store, Silent(), open_access).choose_agent(step)
     with store.view() as tx:
         return tx.jobs.get(step.job_id)
@@ -97,7 +97,7 @@ def test_an_agent_may_name_a_client_that_was_made_in_another_way(tmp_path: Path)
     store.close()
     store = started(tmp_path, agents=[CODER])
     with store.view() as tx:
-        coder = tx.agents.by_slug("coder")
+        coder = tx.agents.find_by_slug("coder")
     assert coder is not None
     assert coder.client_id == made.id
     store.close()
@@ -107,7 +107,7 @@ def test_an_agent_is_entered_with_its_fallbacks_tools_and_budget(tmp_path: Path)
     whole = {**CODER, "fallbacks": ["gpt-4o", "ollama/qwen3"], "tools": ["calculate", "search"], "dailyBudgetUsd": 3}
     store = started(tmp_path, clients=[ACME], agents=[whole, {"slug": "mute", "tools": []}, {"slug": "plain"}])
     with store.view() as tx:
-        coder, mute, plain = (tx.agents.by_slug(slug) for slug in ("coder", "mute", "plain"))
+        coder, mute, plain = (tx.agents.find_by_slug(slug) for slug in ("coder", "mute", "plain"))
     assert coder is not None
     assert mute is not None
     assert plain is not None

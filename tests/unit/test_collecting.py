@@ -91,13 +91,13 @@ class Room:
         ref = StepRef(job_id=job_id, step=step)
         with self.store.begin() as tx:
             tx.jobs.mark_started(job_id)
-            tx.jobs.steps.start(ref, step, 1)
+            tx.jobs.steps.start_attempt(ref, step, 1)
         return ref
 
     def end(self, job_id: str, status: JobStatus = JobStatus.COMPLETED) -> None:
         """End a job."""
         with self.store.begin() as tx:
-            tx.jobs.close(job_id, JobEnding(status=status))
+            tx.jobs.close_job(job_id, JobEnding(status=status))
 
     def job(self, job_id: str) -> Job:
         """Return a job as it is now."""
@@ -108,14 +108,14 @@ class Room:
         """Return what a job answers; what it sends refers to the newest of it."""
         with self.store.view() as tx:
             job = tx.jobs.get(job_id)
-            asked = tx.jobs.merged.answered_messages(job)
-            assert tx.deliveries.start(job, DeliveryPurpose.ANSWER).asked == asked[-1].message_id
+            asked = tx.jobs.merged.list_answered_messages(job)
+            assert tx.deliveries.read_start(job, DeliveryPurpose.ANSWER).asked == asked[-1].message_id
             return [row.content for row in asked]
 
     def history(self, conversation: int) -> list[str]:
         """Return what a conversation holds."""
         with self.store.view() as tx:
-            return [message.content for message in tx.conversations.all_of(conversation)]
+            return [message.content for message in tx.conversations.list_messages(conversation)]
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
     store = fresh_store(tmp_path / "maestro.db", clock)
     with store.begin() as tx:
         agents = [
-            tx.agents.put(Agent(slug=slug, name=slug, created_at=tx.now, updated_at=tx.now)) for slug in ("ada", "bob")
+            tx.agents.save(Agent(slug=slug, name=slug, created_at=tx.now, updated_at=tx.now)) for slug in ("ada", "bob")
         ]
         for channel, mode in MODES.items():
             tx.agents.bind(
@@ -143,7 +143,7 @@ def test_the_host_answers_for_what_waits_behind_it(room: Room) -> None:
     assert [(room.job(one).status, room.job(one).merged_into) for one in others] == [(JobStatus.MERGED, host)] * 2
     assert room.history(room.record(host)) == ["one", "two", "three"]
     with room.store.view() as tx:
-        assert tx.jobs.waiting_in(LaneKey("web/default/team//")) == 0
+        assert tx.jobs.list_waiting_in(LaneKey("web/default/team//")) == 0
 
 
 def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room: Room) -> None:
@@ -151,7 +151,7 @@ def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room:
         host, other = room.say("one"), room.say("two")
         with room.store.begin() as tx:
             if merged:
-                tx.jobs.merged.merge([other], host)
+                tx.jobs.merged.merge_jobs([other], host)
             begun = tx.jobs.mark_started(host)
         assert begun is not None
         assert begun.has_merged is merged
@@ -263,7 +263,7 @@ def test_a_message_that_ended_by_itself_keeps_its_answer(interruption: Interrupt
 def test_what_the_interrupted_one_would_have_answered_for_goes_along(interruption: Interruption) -> None:
     room, older, newer = interruption.room, interruption.older, interruption.newer
     with room.store.begin() as tx:
-        tx.jobs.update(newer, agent_id=tx.jobs.get(older).agent_id, started_at=tx.now, status=JobStatus.RUNNING)
+        tx.jobs.update_job(newer, agent_id=tx.jobs.get(older).agent_id, started_at=tx.now, status=JobStatus.RUNNING)
     room.end(older, JobStatus.CANCELLED)
     room.route(newer)
     newest = room.say("for four")
@@ -284,12 +284,12 @@ def test_an_answer_that_nobody_received_is_superseded(interruption: Interruption
             job_id=older,
             created_at=tx.now,
         )
-        tx.conversations.add(answer)
+        tx.conversations.add_message(answer)
     room.end(older, JobStatus.CANCELLED)
     room.route(newer)
     room.record(newer)
     with room.store.view() as tx:
-        told = tx.conversations.newest(conversation, 1000, 10)
+        told = tx.conversations.list_newest_messages(conversation, 1000, 10)
     assert [message.content for message in reversed(told)] == ["for two", "for three"]
 
 
@@ -326,7 +326,7 @@ def test_what_waits_outside_its_place_ends_at_once(room: Room) -> None:
     older = room.say("for two")
     room.route(older)
     with room.store.begin() as tx:
-        tx.jobs.update(older, status=JobStatus.WAITING, told_to_wait=True)
+        tx.jobs.update_job(older, status=JobStatus.WAITING, told_to_wait=True)
     newer = room.say("for three")
     assert (room.job(older).status, room.job(older).reason) == (JobStatus.CANCELLED, INTERRUPTED)
     assert room.job(newer).told_to_wait

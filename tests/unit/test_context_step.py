@@ -45,19 +45,21 @@ def spoken(rows: JobRows) -> Spoken:
 def bound(rows: JobRows) -> None:
     """Give the store an agent that knows things, and another one beside it."""
     with rows.store.begin() as tx:
-        ada = tx.agents.by_slug("ada")
+        ada = tx.agents.find_by_slug("ada")
         assert ada is not None
         ada.voice, ada.quirks = "warm", '["counts in dozens"]'
-        tx.agents.put(ada)
-        tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.put(Agent(slug="vip", name="V", allow_users="web:someone-else", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(ada)
+        tx.agents.save(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(
+            Agent(slug="vip", name="V", allow_users="web:someone-else", created_at=tx.now, updated_at=tx.now)
+        )
         facts = [Fact(FactCategory.STICKY, "never call her Addie"), Fact(FactCategory.USER_PREFERENCE, "likes tea")]
-        tx.memory.learn(ada.id or 0, facts, conversation_id=None)
+        tx.memory.learn_facts(ada.id or 0, facts, conversation_id=None)
         assert not tx.memory.set_state(ada.id or 0, "last-topic", "tea")
 
 
 def agent_id(tx: Transaction, slug: str) -> int:
-    agent = tx.agents.by_slug(slug)
+    agent = tx.agents.find_by_slug(slug)
     assert agent is not None
     return agent.id or 0
 
@@ -79,8 +81,8 @@ async def test_the_same_store_makes_the_same_bytes(spoken: Spoken, tmp_path: Pat
         await one.answered("what do you know of me?")
         job_id = await one.answered("and what else?")
         with one.rows.store.view() as tx:
-            [call] = tx.llm.calls.of_job(job_id)
-            kept.append((tx.llm.prompts.text(call.request), system(one, job_id), one.prompt(job_id).layers))
+            [call] = tx.llm.calls.list_of_job(job_id)
+            kept.append((tx.llm.prompts.read_text(call.request), system(one, job_id), one.prompt(job_id).layers))
     other.store.close()
     assert kept[0] == kept[1]
 
@@ -124,16 +126,16 @@ async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) 
 async def test_facts_that_were_told_are_used(spoken: Spoken) -> None:
     await spoken.answered("hello")
     with spoken.rows.store.view() as tx:
-        assert {fact.access_count for fact in tx.memory.search(agent_id(tx, "ada"), "", 15)} == {1}
+        assert {fact.access_count for fact in tx.memory.search_facts(agent_id(tx, "ada"), "", 15)} == {1}
 
 
 async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_store(spoken: Spoken) -> None:
     spoken.window = SMALL
     with spoken.rows.store.begin() as tx:
-        ada = tx.agents.by_slug("ada")
+        ada = tx.agents.find_by_slug("ada")
         assert ada is not None
         ada.system_prompt = "Follow every rule of the house. " * 100
-        tx.agents.put(ada)
+        tx.agents.save(ada)
     await spoken.answered("an earlier question")
     job_id = await spoken.answered(f"Read this:\n{LOG}What went wrong?")
     [message] = spoken.messages(job_id)[1:]
@@ -143,7 +145,7 @@ async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_
     whole = estimate_messages(spoken.messages(job_id)) + estimate_tools([TIME])
     assert whole <= prompt_budget(SMALL)
     with spoken.rows.store.view() as tx:
-        recorded = tx.conversations.recorded(tx.jobs.get(job_id).inbox_id)
+        recorded = tx.conversations.find_recorded_message(tx.jobs.get(job_id).inbox_id)
     assert recorded is not None
     assert len(recorded.content) > 300_000
 
@@ -153,7 +155,7 @@ async def test_another_agents_answer_is_its_own_in_the_history(spoken: Spoken) -
     with spoken.rows.store.begin() as tx:
         bob, job = agent_id(tx, "bob"), tx.jobs.get(job_id)
         tx.jobs.add(Job(id="delegation-1", created_at=tx.now, **job.address.model_dump()))
-        tx.conversations.add(
+        tx.conversations.add_message(
             Message(
                 conversation_id=job.conversation_id or 0,
                 role=Role.ASSISTANT,
@@ -176,8 +178,8 @@ async def test_what_is_learned_in_one_place_is_not_told_in_another(spoken: Spoke
         job = tx.jobs.get(job_id)
         place = tx.conversations.get(job.conversation_id).key
         secret, elsewhere = (Fact(FactCategory.STICKY, text) for text in ("said here", "said elsewhere"))
-        tx.memory.learn(job.agent_id or 0, [secret], conversation_id=None, place=place)
-        tx.memory.learn(job.agent_id or 0, [elsewhere], conversation_id=None, place="elsewhere")
+        tx.memory.learn_facts(job.agent_id or 0, [secret], conversation_id=None, memory_scope=place)
+        tx.memory.learn_facts(job.agent_id or 0, [elsewhere], conversation_id=None, memory_scope="elsewhere")
     text = system(spoken, await spoken.answered("and now?"))
     assert '"said here"' in text
     assert "said elsewhere" not in text
@@ -208,10 +210,12 @@ async def test_a_delegate_that_goes_on_knows_its_task_its_own_words_and_what_it_
             agent_id=bob,
             created_at=tx.now,
         )
-        task.answer_id = tx.conversations.add(said).id
+        task.answer_id = tx.conversations.add_message(said).id
         own = conversation_key(bob, job.address, None)
-        tx.memory.learn(bob, [Fact(FactCategory.STICKY, "twelve is a dozen")], conversation_id=None, place=own)
-        tx.jobs.steps.start(StepRef(job_id="t-3", step="context"), "context", 1)
+        tx.memory.learn_facts(
+            bob, [Fact(FactCategory.STICKY, "twelve is a dozen")], conversation_id=None, memory_scope=own
+        )
+        tx.jobs.steps.start_attempt(StepRef(job_id="t-3", step="context"), "context", 1)
     spoken.build(StepRef(job_id="t-3", step="context"))
     text, asked, answered, told = spoken.messages("t-3")
     assert "twelve is a dozen" in text.content
@@ -225,7 +229,7 @@ async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spo
     with spoken.rows.store.begin() as tx:
         for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
             text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
-            tx.agents.skills.put(SkillSource.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
+            tx.agents.skills.save(SkillSource.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
     with_it = system(spoken, await spoken.answered("please review this"))
     assert "How to review." in with_it
     assert "How to shell." not in with_it, "the agent lacks the tool"
@@ -272,7 +276,7 @@ async def test_a_task_is_done_with_the_persona_and_nothing_that_was_said(spoken:
                 **job.address.model_dump(),
             )
         )
-        tx.jobs.steps.start(StepRef(job_id="delegation-1", step="context"), "build_context", 1)
+        tx.jobs.steps.start_attempt(StepRef(job_id="delegation-1", step="context"), "build_context", 1)
     spoken.build(StepRef(job_id="delegation-1", step="context"))
     told, task = spoken.messages("delegation-1")
     assert "Your purpose: knows prices" in told.content
@@ -297,7 +301,7 @@ async def test_what_a_person_replied_to_is_quoted_unless_it_was_said_just_now(sp
         chunk = Delivery(
             job_id=first, purpose=DeliveryPurpose.ANSWER, seq=0, content="the blue one", created_at=tx.now, **place
         )
-        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-1"))
+        tx.deliveries.mark_sent(tx.deliveries.add_chunk(chunk).id or 0, Receipt(platform_message_id="m-1"))
     soon = replied(spoken, tmp_path, "paint it")
     assert spoken.messages(soon)[-1].content == "paint it"
     for text in ("and now?", "and then?"):

@@ -37,8 +37,8 @@ def test_what_the_platform_could_not_bring_fails_the_job_and_is_sent_again_when_
     assert (bench.states(), bench.chunks()[0].error) == (["failed", "failed"], "nobody is there")
     bench.rows.end(bench.job_id, JobStatus.FAILED)
     with bench.rows.store.begin() as tx:
-        tx.deliveries.revive(bench.job_id)
-        tx.jobs.update(bench.job_id, status=JobStatus.RUNNING, completed_at=None)
+        tx.deliveries.revive_chunks(bench.job_id)
+        tx.jobs.update_job(bench.job_id, status=JobStatus.RUNNING, completed_at=None)
     platform = Platform(Idempotency.NATIVE)
     assert bench.deliver(platform) is None
     assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
@@ -51,7 +51,7 @@ def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: B
     bench.told(platform.posts[0].key, ReceiptState.FAILED)
     with bench.rows.store.view() as tx:
         job = tx.jobs.get(bench.job_id)
-        failed = tx.jobs.steps.last(bench.job_id, StepState.FAILED)
+        failed = tx.jobs.steps.find_last_attempt(bench.job_id, StepState.FAILED)
         assert failed is not None
         assert failed.error == "Undelivered"
     assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
@@ -144,8 +144,8 @@ def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
             created_at=tx.now,
             **place.model_dump(),
         )
-        key = tx.deliveries.add(chunk).key
-        pressed = tx.deliveries.reports.button_value
+        key = tx.deliveries.add_chunk(chunk).key
+        pressed = tx.deliveries.reports.find_button_value
         assert [pressed(place, key, number) for number in (0, 1, -1, 10**30)] == ["Red #7", None, None, None]
         assert pressed(place, hostile, 0) is None
         assert pressed(place.model_copy(update={"account": "another"}), key, 0) is None
@@ -157,5 +157,5 @@ def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
     words = OutgoingContent("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
     with bench.rows.store.begin() as tx:
         job = tx.jobs.get(bench.job_id)
-        chunks = store_chunks(tx, job, tx.deliveries.start(job, DeliveryPurpose.NOTICE), words, platform)
+        chunks = store_chunks(tx, job, tx.deliveries.read_start(job, DeliveryPurpose.NOTICE), words, platform)
     assert [(bool(chunk.filename), len(chunk.choices)) for chunk in chunks] == [(False, 1), (True, 0)]

@@ -90,16 +90,16 @@ def test_a_receipt_that_the_store_does_not_take_is_kept_and_nothing_is_sent_twic
             receipt = await super().send(message)
             lock = locked(database)
             lock.__enter__()
-            self.unlocking = asyncio.create_task(self.unlock(lock, store.writes.failures))
+            self.unlocking = asyncio.create_task(self.unlock(lock, store.write_history.failures))
             return receipt
 
         async def unlock(self, lock: AbstractContextManager[None], failures: int) -> None:
-            await until(lambda: store.writes.failures > failures)
+            await until(lambda: store.write_history.failures > failures)
             lock.__exit__(None, None, None)
 
     platform = Locking(Idempotency.NONE)
     assert bench.deliver(platform) is None
-    assert store.writes.failures >= len(platform.posts)
+    assert store.write_history.failures >= len(platform.posts)
     assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
     assert all(chunk.tried_at is None for chunk in bench.chunks())
 
@@ -227,7 +227,7 @@ def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None
 def test_what_the_platform_never_got_is_sent_after_a_look(bench: Bench) -> None:
     platform = Readable(Idempotency.RECONCILE)
     with bench.rows.store.begin() as tx:  # the process died between its note that it sends and the call
-        assert tx.deliveries.begin(tx.jobs.read(bench.job_id), bench.purpose).has_lane
+        assert tx.deliveries.begin_delivery(tx.jobs.read(bench.job_id), bench.purpose).has_lane
     platform.script.append(CUT)
     bench.deliver(platform)
     platform.posts.clear()

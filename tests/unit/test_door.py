@@ -62,12 +62,12 @@ class Door:
     def ignored(self) -> dict[tuple[str, str], int]:
         """Return what was only counted, by channel and reason."""
         with self.rows.store.view() as tx:
-            return {(row.channel, row.reason): row.count for row in tx.inbox.ignored.page(0, 100)}
+            return {(row.channel, row.reason): row.count for row in tx.inbox.ignored.list_page(0, 100)}
 
     def notices(self) -> list[str]:
         """Return what people are told by Maestro itself, oldest first."""
         with self.rows.store.view() as tx:
-            found, _ = tx.jobs.lists.jobs(JobFilter(), None, 100)
+            found, _ = tx.jobs.lists.list_jobs(JobFilter(), None, 100)
         return [one.job.notice for one in reversed(found) if one.job.notice]
 
 
@@ -75,8 +75,8 @@ class Door:
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
-        coder = tx.agents.put(
+        tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
+        coder = tx.agents.save(
             Agent(slug="coder", name="Coder", allow_users="web:alan", created_at=tx.now, updated_at=tx.now)
         )
         for channel, permission in ((BOUND, "full"), (OPEN_TO_BOTS, "full"), (ANNOUNCEMENTS, "read_only")):
@@ -109,7 +109,7 @@ def test_in_a_group_a_line_that_mentions_nobody_is_only_counted(door: Door) -> N
     assert [(line.job_id, bool(line.ignored), line.duplicate) for line in lines] == [("", True, False)] * 3
     assert door.ignored() == {(GROUP, "no agent is bound to the channel and none is mentioned"): 3}
     with door.rows.store.view() as tx:
-        assert tx.jobs.pending() == 0
+        assert tx.jobs.count_pending() == 0
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_what_is_for_somebody_waits_for_them(door: Door, content: str, channel: 
 
 def test_an_agent_that_is_not_active_is_not_mentioned(door: Door) -> None:
     with door.rows.store.begin() as tx:
-        coder = tx.agents.by_slug("coder")
+        coder = tx.agents.find_by_slug("coder")
         assert coder is not None
         coder.status = AgentStatus.PAUSED
-        tx.agents.put(coder)
+        tx.agents.save(coder)
     assert door.accept("hi @coder").ignored
     assert door.say("hello", BOUND).status is JobStatus.PENDING  # the routing step says why, on its row
 
@@ -138,9 +138,9 @@ def test_an_agent_that_is_not_active_is_not_mentioned(door: Door) -> None:
 def coders(door: Door) -> Door:
     """The door when what comes in by the account is for the coder."""
     with door.rows.store.begin() as tx:
-        coder = tx.agents.by_slug("coder")
+        coder = tx.agents.find_by_slug("coder")
         assert coder is not None
-        tx.bots.put(BotInstance(platform="web", account="default", agent_id=coder.id), "grace", "connector.add")
+        tx.bots.save(BotInstance(platform="web", account="default", agent_id=coder.id), "grace", "connector.add")
     return door
 
 
@@ -172,7 +172,7 @@ def test_in_a_thread_it_need_be_mentioned_only_once(coders: Door) -> None:
     assert coders.accept("and this", thread="t").ignored == ""  # while the first one waits
     assert coders.accept("elsewhere", thread="long ago").ignored == UNMENTIONED
     with coders.rows.store.begin() as tx:
-        coder, old = tx.agents.by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
+        coder, old = tx.agents.find_by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
         talk_with(tx, (coder and coder.id) or 0, old, ("u", "U"))
     assert coders.accept("and this", thread="long ago").ignored == ""
 
@@ -289,7 +289,7 @@ def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = Non
                 **address.model_dump(),
             )
         )
-        tx.jobs.update(job_id, status=status)
+        tx.jobs.update_job(job_id, status=status)
     return job_id
 
 
@@ -311,7 +311,7 @@ def test_a_stop_reaches_the_tasks_of_the_channel_and_the_status_names_them(door:
 
 def test_where_each_user_talks_alone_a_stop_reaches_only_their_tasks(door: Door) -> None:
     with door.rows.store.begin() as tx:
-        binding = tx.agents.binding(Address(platform="web", channel=BOUND))
+        binding = tx.agents.find_binding(Address(platform="web", channel=BOUND))
         assert binding is not None
         binding.key_by_user = True
         tx.agents.bind(binding)

@@ -27,7 +27,7 @@ class Desk:
         self._intake = Intake(rows.store, lambda: RULES, self._wake)
         with rows.store.begin() as tx:
             now = tx.now
-            tx.agents.put(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
+            tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
 
     def accept(self, number: str, content: str, edit_of: str = "", user: str = "grace") -> AcceptedMessage:
         """Have somebody say or change something in a direct message."""
@@ -64,7 +64,7 @@ def test_the_new_text_counts_while_nobody_works_on_the_message(desk: Desk) -> No
 def test_an_edit_that_comes_later_is_only_counted(desk: Desk, status: JobStatus) -> None:
     first = desk.accept("1", "helo")
     with desk.rows.store.begin() as tx:
-        tx.jobs.update(first.job_id, status=status, started_at=tx.now)
+        tx.jobs.update_job(first.job_id, status=status, started_at=tx.now)
     assert desk.accept("1:2", "hello", edit_of="1").ignored == TOO_LATE
     assert desk.accept("1:3", "helo", edit_of="1").ignored == "", "a platform that only adds a preview edits nothing"
     assert desk.row().content == "helo"
@@ -76,4 +76,4 @@ def test_nobody_edits_what_never_came_in_or_what_somebody_else_said(desk: Desk) 
     assert desk.accept("1:2", "give me the keys", edit_of="1", user="mallory").ignored == UNKNOWN
     assert desk.row().content == "helo"
     with desk.rows.store.view() as tx:
-        assert tx.inbox.ignored.by_reason() == {UNKNOWN: 2}
+        assert tx.inbox.ignored.count_by_reason() == {UNKNOWN: 2}

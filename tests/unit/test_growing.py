@@ -95,12 +95,12 @@ class Bench:
     def now(self, status: JobStatus) -> None:
         """Let the job be in a status."""
         with self.rows.store.begin() as tx:
-            tx.jobs.update(self.job_id, status=status)
+            tx.jobs.update_job(self.job_id, status=status)
 
     def write(self, text: str) -> None:
         """Let the model have said so much."""
         with self.rows.store.begin() as tx:
-            tx.deliveries.drafts.write(self.job_id, 1, text)
+            tx.deliveries.drafts.save_text(self.job_id, 1, text)
 
     @property
     def draft(self) -> Draft | None:
@@ -112,7 +112,7 @@ class Bench:
         """Let the answer be cut into chunks."""
         with self.rows.store.begin() as tx:
             job = tx.jobs.get(self.job_id)
-            start = tx.deliveries.start(job, DeliveryPurpose.ANSWER)
+            start = tx.deliveries.read_start(job, DeliveryPurpose.ANSWER)
             return store_chunks(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -159,7 +159,7 @@ async def test_it_is_placed_without_a_word_and_then_written(bench: Bench) -> Non
 async def test_processes_that_call_models_are_told_where_answers_grow(bench: Bench) -> None:
     def offered() -> float:
         with bench.rows.store.view() as tx:
-            return tx.deliveries.drafts.edit_interval((ADDRESS.platform, ADDRESS.account))
+            return tx.deliveries.drafts.read_edit_interval((ADDRESS.platform, ADDRESS.account))
 
     assert offered() == 0
     async with bench.showing():
@@ -178,7 +178,7 @@ async def test_only_as_much_is_shown_as_one_message_holds(bench: Bench) -> None:
 async def test_nothing_new_is_put_between_the_messages_of_another(bench: Bench) -> None:
     other = bench.rows.add(platform="slack")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.begin(tx.jobs.read(other), DeliveryPurpose.ANSWER).has_lane
+        assert tx.deliveries.begin_delivery(tx.jobs.read(other), DeliveryPurpose.ANSWER).has_lane
     async with bench.showing():
         bench.write("one")
         await asyncio.sleep(0.1)
@@ -192,8 +192,8 @@ async def test_of_two_answers_in_one_channel_one_grows_at_a_time(bench: Bench) -
     def begin() -> str:
         job_id = bench.rows.add(platform="slack")
         with bench.rows.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING)
-            tx.deliveries.drafts.write(job_id, 1, "of another")
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING)
+            tx.deliveries.drafts.save_text(job_id, 1, "of another")
         return job_id
 
     async with bench.showing():
@@ -215,7 +215,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         (asked,) = bench.deliver("which one?")
         await bench.screen.edit(asked.outgoing(more=False))
         with bench.rows.store.begin() as tx:
-            tx.deliveries.drafts.forget(bench.job_id)
+            tx.deliveries.drafts.delete(bench.job_id)
     bench.answers = DraftStreamer(bench.rows.store, bench.screen.all)
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
@@ -360,7 +360,7 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
     other = bench.rows.add(platform="slack")
     async with bench.showing():
         with bench.rows.store.begin() as tx:
-            tx.jobs.update(other, status=JobStatus.RUNNING, thread="another")
-            tx.deliveries.drafts.write(other, 1, "of another")
+            tx.jobs.update_job(other, status=JobStatus.RUNNING, thread="another")
+            tx.deliveries.drafts.save_text(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}

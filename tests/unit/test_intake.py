@@ -30,7 +30,7 @@ ANNOUNCEMENTS = "announcements"
 def store(tmp_path: Path) -> Iterator[Store]:
     store = fresh_store(tmp_path / "maestro.db", lambda: NOW)
     with store.begin() as tx:
-        agent = tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+        agent = tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         tx.agents.bind(
             AgentChannel(
                 agent_id=agent.id or 0,
@@ -67,7 +67,7 @@ def job(store: Store, accepted: AcceptedMessage) -> Job:
 
 def waiting(store: Store) -> int:
     with store.view() as tx:
-        return tx.jobs.pending()
+        return tx.jobs.count_pending()
 
 
 def fill(intake: Intake, channel: str = CHANNEL) -> list[AcceptedMessage]:
@@ -145,7 +145,7 @@ def test_a_stop_that_has_nothing_to_stop_is_refused_at_the_limit(intake: Intake)
 def test_a_stop_of_what_is_stopping_already_is_refused_at_the_limit(store: Store, intake: Intake) -> None:
     first, *_ = fill(intake)
     with store.begin() as tx:
-        tx.jobs.update(first.job_id, status=JobStatus.RUNNING)
+        tx.jobs.update_job(first.job_id, status=JobStatus.RUNNING)
     intake.accept(said("m", "hello"))
     intake.accept(said("stop", "/stop"))
     with pytest.raises(Backlogged):

@@ -111,9 +111,9 @@ def test_a_job_with_nothing_before_it_is_claimed_with_its_message(
     accepted = intake.accept(said(rows, "m"))
     assert (starter.started, starter.wakes) == ([accepted.job_id], 0)
     with rows.store.begin() as tx:
-        assert tx.jobs.claim(10, tx.now - CLAIM_LAPSES) == [], "nobody else starts it"
+        assert tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES) == [], "nobody else starts it"
         tx.jobs.forget_claims()
-        [claimed] = tx.jobs.claim(10, tx.now - CLAIM_LAPSES)
+        [claimed] = tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES)
     assert claimed.id == accepted.job_id, "a dispatcher that is gone keeps nothing to itself"
 
 
@@ -121,7 +121,7 @@ def test_a_claim_that_led_to_nothing_lapses(rows: JobRows, intake: Intake) -> No
     accepted = intake.accept(said(rows, "m"))
     rows.clock.now += CLAIM_LAPSES + timedelta(seconds=1)
     with rows.store.begin() as tx:
-        assert [one.id for one in tx.jobs.claim(10, tx.now - CLAIM_LAPSES)] == [accepted.job_id]
+        assert [one.id for one in tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES)] == [accepted.job_id]
 
 
 def nobody_is_ready(_: JobRows, intake: Intake, starter: Starter) -> None:
@@ -139,14 +139,14 @@ def another_waits_for_a_dispatcher(rows: JobRows, _: Intake, __: Starter) -> Non
 def another_has_waited_long_enough(rows: JobRows, _: Intake, __: Starter) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, status=JobStatus.WAITING, waits_since=tx.now, wake_at=tx.now)
+        tx.jobs.update_job(job_id, status=JobStatus.WAITING, waits_since=tx.now, wake_at=tx.now)
 
 
 def many_are_open(rows: JobRows, _: Intake, __: Starter) -> None:
     for _number in range(IN_HAND):
         job_id = rows.add()
         with rows.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
 
 
 @pytest.mark.parametrize(

@@ -99,15 +99,15 @@ async def test_a_look_that_fails_is_not_the_last_one(
                 file.execute("INSERT INTO settings_versions (values_json, actor, changed_at) VALUES ('[1', '', '')")
             await until(lambda: any(entry["event"] == "settings.broken" for entry in logs))
         with store.begin() as tx:
-            tx.system.settings.add({LIMIT: 200}, "somebody")
+            tx.system.settings.add_version({LIMIT: 200}, "somebody")
         await until(lambda: live.current().chat.limits.max_message_chars == 200)
 
 
 async def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_reported(store: Store) -> None:
     put(store, {LIMIT: 100})
     with store.begin() as tx:
-        tx.system.settings.add(
-            {**tx.system.settings.values(), "jobs.maxAttempts": 0, "jobs.ofOld": 1}, "an older release"
+        tx.system.settings.add_version(
+            {**tx.system.settings.read_values(), "jobs.maxAttempts": 0, "jobs.ofOld": 1}, "an older release"
         )
     live = process()
     with capture_logs() as logs:
@@ -134,7 +134,7 @@ def test_a_change_is_all_or_nothing(store: Store) -> None:
     with pytest.raises(InvalidEdit, match="unknown key"):
         put(store, {"webui.port": 1, "webui.prot": 1})
     with store.view() as tx:
-        assert (tx.system.settings.version(), tx.system.audit.latest(1)) == (0, [])
+        assert (tx.system.settings.newest_version(), tx.system.audit.list_latest(1)) == (0, [])
 
 
 def test_who_changes_what_somebody_else_changed_meanwhile_is_told(store: Store) -> None:
@@ -156,8 +156,8 @@ def test_the_audit_log_says_who_changed_which_key_from_what_to_what(store: Store
     put(store, {LIMIT: 100})  # nothing new
     put(store, {LIMIT: None})
     with store.view() as tx:
-        noted = [(one.actor, one.action, one.subject, one.detail) for one in reversed(tx.system.audit.latest(9))]
-        assert tx.system.settings.version() == 2
+        noted = [(one.actor, one.action, one.subject, one.detail) for one in reversed(tx.system.audit.list_latest(9))]
+        assert tx.system.settings.newest_version() == 2
     assert noted == [
         ("somebody", "settings.change", LIMIT, "4096 -> 100"),
         ("somebody", "settings.change", "tools.approval", '[] -> ["run_shell"]'),

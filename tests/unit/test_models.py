@@ -69,7 +69,7 @@ def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: 
 def rows(store: Store) -> dict[str, ModelAccount]:
     """Return every account by name."""
     with store.view() as tx:
-        return {account.name: account for account in tx.llm.accounts.all()}
+        return {account.name: account for account in tx.llm.accounts.list_all()}
 
 
 CLI = {"name": "max", "type": "cli", "homeDir": "/home/max", "priority": 5}

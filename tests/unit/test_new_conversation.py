@@ -26,7 +26,7 @@ Say = Callable[..., str]
 def store(tmp_path: Path) -> Iterator[Store]:
     store = fresh_store(tmp_path / "maestro.db", lambda: NOW)
     with store.begin() as tx:
-        agent = tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+        agent = tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         tx.agents.bind(
             AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel=KEYED, key_by_user=True)
         )
@@ -59,9 +59,9 @@ def recorded(store: Store, job_id: str) -> int:
     """Record the message of a job as the flow does; return its conversation."""
     ref = StepRef(job_id=job_id, step="conversation")
     with store.begin() as tx:
-        agent = tx.agents.by_slug("ada")
-        tx.jobs.update(job_id, agent_id=agent and agent.id)
-        tx.jobs.steps.start(ref, "record_message", 1)
+        agent = tx.agents.find_by_slug("ada")
+        tx.jobs.update_job(job_id, agent_id=agent and agent.id)
+        tx.jobs.steps.start_attempt(ref, "record_message", 1)
     return ConversationActivities(store, lambda _: 200_000).record_message(ref).conversation_id
 
 

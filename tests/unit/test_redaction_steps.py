@@ -50,10 +50,10 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def remembered(rows: JobRows) -> list[str]:
     """Return all facts and values."""
     with rows.store.view() as tx:
-        agent = tx.agents.by_slug("ada")
+        agent = tx.agents.find_by_slug("ada")
         assert agent is not None
-        facts = tx.memory.best(agent.id or 0, 99, "")
-        return [fact.content for fact in facts] + [state.value for state in tx.memory.states(agent.id or 0, "")]
+        facts = tx.memory.find_best_facts(agent.id or 0, 99, "")
+        return [fact.content for fact in facts] + [state.value for state in tx.memory.read_states(agent.id or 0, "")]
 
 
 async def test_tags_are_acted_on_without_secrets(rows: JobRows) -> None:
@@ -61,7 +61,7 @@ async def test_tags_are_acted_on_without_secrets(rows: JobRows) -> None:
     job_id = await answered_only(Spoken(rows), tagged)
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(step, "record_answer", 1)
+        tx.jobs.steps.start_attempt(step, "record_answer", 1)
     rules = ActingRules(MemoryScope.AGENT, frozenset(), without)
     TagActivities(rows.store, lambda: rules, lambda: None).record_answer(step)
     assert remembered(rows) == [f"the key is {REDACTED}", REDACTED]
@@ -97,9 +97,9 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     await RequestChanges(recorder(rows, inner), Redaction(lambda: without)).complete(request)
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
-        (call,) = tx.llm.calls.of_job(job_id)
-        kept = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
-        assert tx.llm.prompts.unpack(kept.turns) == inner.asked[0].messages
+        (call,) = tx.llm.calls.list_of_job(job_id)
+        kept = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
+        assert tx.llm.prompts.restore_messages(kept.turns) == inner.asked[0].messages
 
 
 async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> None:
@@ -123,7 +123,7 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
         last = await spoken.answered(f"{number}: the key is {SECRET}", f"noted {SECRET}")
     step = StepRef(job_id=last, step="compaction")
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(step, "compact_conversation", 1)
+        tx.jobs.steps.start_attempt(step, "compact_conversation", 1)
     facts = Scripted(response_of(f"[MEMORY:sticky] The key is {SECRET} [/MEMORY]"), ModelTimeout("no"))
     with pytest.raises(ModelTimeout):
         await compaction(rows, facts, prompts).compact_conversation(step)
@@ -132,12 +132,12 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     later = spoken.prepared("one more")  # another job takes up what the first could not finish
     again = StepRef(job_id=later, step="compaction")
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(again, "compact_conversation", 1)
+        tx.jobs.steps.start_attempt(again, "compact_conversation", 1)
     await compaction(rows, summary, prompts).compact_conversation(again)
     assert [request.key.purpose for request in summary.asked] == ["summary"]
     assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is keep_text)
     with rows.store.view() as tx:
-        (kept,) = tx.conversations.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
+        (kept,) = tx.conversations.compactions.list_latest(tx.jobs.get(later).conversation_id or 0, 3)
     assert kept.summary == f"They spoke of {REDACTED}."
 
 

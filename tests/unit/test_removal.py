@@ -51,9 +51,9 @@ def ended(rows: JobRows, job_id: str) -> int:
     """Send the answer of a job and end it; return its conversation."""
     with rows.store.begin() as tx:
         job = tx.jobs.get(job_id)
-        messages = tx.conversations.all_of(job.conversation_id or 0)
+        messages = tx.conversations.list_messages(job.conversation_id or 0)
         answer = next(said for said in messages if said.job_id == job_id and said.role is Role.ASSISTANT)
-        tx.deliveries.add(
+        tx.deliveries.add_chunk(
             Delivery(
                 job_id=job_id,
                 purpose=DeliveryPurpose.ANSWER,
@@ -63,7 +63,7 @@ def ended(rows: JobRows, job_id: str) -> int:
                 **job.address.model_dump(),
             )
         )
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.COMPLETED))
         return job.conversation_id or 0
 
 
@@ -79,7 +79,7 @@ async def talk(rows: JobRows, said: str = SAID, answered: str = ANSWERED) -> tup
 def used(rows: JobRows) -> Sequence[UsageSum]:
     """Return what each job took."""
     with rows.store.view() as tx:
-        return tx.llm.usage.sums(UsageRequest(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
+        return tx.llm.usage.list_sums(UsageRequest(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
 
 
 def everything(tmp_path: Path) -> bytes:
@@ -102,8 +102,8 @@ def readable(cell: object) -> bytes:
 async def test_nothing_that_was_said_is_left(rows: JobRows, control: ConversationOperations, tmp_path: Path) -> None:
     _, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
-        said = tx.conversations.all_of(conversation_id)
-        tx.conversations.compactions.archive(conversation_id, [said[0].id or 0])
+        said = tx.conversations.list_messages(conversation_id)
+        tx.conversations.compactions.archive_messages(conversation_id, [said[0].id or 0])
         tx.conversations.compactions.add(
             Compaction(
                 conversation_id=conversation_id,
@@ -119,7 +119,7 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: Conversatio
     control.delete(conversation_id, "a test", facts=False)
     assert [word for word in WORDS if word in everything(tmp_path)] == []
     with rows.store.view() as tx:
-        assert tx.system.audit.latest(1)[0].action == "conversation.delete"
+        assert tx.system.audit.list_latest(1)[0].action == "conversation.delete"
     rows.store.close()
     assert [word for word in WORDS if word in (tmp_path / "maestro.db").read_bytes()] == []
 
@@ -146,7 +146,7 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
             tx.jobs.tool_runs.store_images(call, [ImageRef(digest=digest, content_type="image/png")])
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert (tx.deliveries.files.of_job(first), len(tx.deliveries.files.of_job(second))) == ([], 1)
+        assert (tx.deliveries.files.list_of_job(first), len(tx.deliveries.files.list_of_job(second))) == ([], 1)
         assert [tx.conversations.removals.is_used_again(digest) for digest in ("only-here", "shown-here")] == [
             False,
             False,
@@ -155,7 +155,7 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
             True,
             True,
         ]
-        assert (tx.jobs.tool_runs.pictures(first), len(tx.jobs.tool_runs.pictures(second))) == ({}, 1)
+        assert (tx.jobs.tool_runs.list_images(first), len(tx.jobs.tool_runs.list_images(second))) == ({}, 1)
 
 
 async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
@@ -174,7 +174,7 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
             created_at=tx.now,
             **place.model_dump(),
         )
-        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-7"))
+        tx.deliveries.mark_sent(tx.deliveries.add_chunk(chunk).id or 0, Receipt(platform_message_id="m-7"))
     later = rows.add()
     with rows.store.begin() as tx:
         reply = IncomingMessage(id="r-1", address=place, user_id="u-1", sent_at=tx.now, reply_to="m-7")
@@ -185,17 +185,17 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
         assert tx.inbox.quotes.find_quoted(row, None) is None
-        assert tx.deliveries.sent_since(place, 0, 10) == []
+        assert tx.deliveries.list_sent_since(place, 0, 10) == []
     assert b"pelican" not in everything(tmp_path)
 
 
 async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: ConversationOperations) -> None:
     job_id, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
-        ended = tx.jobs.status(job_id)
-        tx.jobs.update(job_id, status=JobStatus.RUNNING)
-        tx.deliveries.drafts.write(job_id, 1, "a pelican lan")
-        tx.jobs.update(job_id, status=ended)
+        ended = tx.jobs.read_status(job_id)
+        tx.jobs.update_job(job_id, status=JobStatus.RUNNING)
+        tx.deliveries.drafts.save_text(job_id, 1, "a pelican lan")
+        tx.jobs.update_job(job_id, status=ended)
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
         assert tx.deliveries.drafts.find(job_id) is None
@@ -206,13 +206,13 @@ async def test_what_the_books_need_stays(rows: JobRows, control: ConversationOpe
     before = used(rows)
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        record = tx.jobs.lists.job(job_id)
+        record = tx.jobs.lists.read_record(job_id)
         assert (record.listed.job.erased, record.listed.job.conversation_id) == (True, None)
         assert (record.listed.text, [chunk.content for chunk in record.deliveries]) == ("", [""])
         [call] = record.calls
         assert (call.content, call.request, call.input_tokens > 0) == ("", "", True)
         assert used(rows) == before != []
-        assert tx.deliveries.sent_since(record.listed.job.address, 0, 10) == []
+        assert tx.deliveries.list_sent_since(record.listed.job.address, 0, 10) == []
 
 
 async def test_what_others_refer_to_stays(rows: JobRows, control: ConversationOperations) -> None:
@@ -222,8 +222,8 @@ async def test_what_others_refer_to_stays(rows: JobRows, control: ConversationOp
     control.delete(gone, "a test", facts=False)
     assert Spoken(rows).messages(other) == before
     with rows.store.view() as tx:
-        assert tx.llm.prompts.text(tx.jobs.lists.job(other).calls[0].request)
-        assert len(tx.conversations.all_of(kept)) == 2
+        assert tx.llm.prompts.read_text(tx.jobs.lists.read_record(other).calls[0].request)
+        assert len(tx.conversations.list_messages(kept)) == 2
 
 
 async def test_a_number_is_never_given_again(rows: JobRows, control: ConversationOperations) -> None:
@@ -232,7 +232,7 @@ async def test_a_number_is_never_given_again(rows: JobRows, control: Conversatio
     _, later = await talk(rows)
     assert later > gone
     with rows.store.view() as tx, pytest.raises(NotFound, match=f"conversation {gone} was deleted by a test on"):
-        tx.conversations.lists.detail(gone)
+        tx.conversations.lists.build_detail(gone)
 
 
 async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: ConversationOperations) -> None:
@@ -254,18 +254,18 @@ async def test_a_plan_that_is_out_of_date_changes_nothing(rows: JobRows) -> None
     first = await Spoken(rows).answered(SAID, ANSWERED)
     conversation_id = ended(rows, first)
     with rows.store.view() as tx:
-        plan = tx.conversations.removals.plan(conversation_id)
+        plan = tx.conversations.removals.plan_removal(conversation_id)
     ended(rows, await Spoken(rows).answered("and another", "as you say"))
     with pytest.raises(Conflict, match="meanwhile"), rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     with rows.store.view() as tx:
-        assert len(tx.conversations.all_of(conversation_id)) == 4
+        assert len(tx.conversations.list_messages(conversation_id)) == 4
 
 
 async def test_a_text_that_somebody_uses_since_the_plan_stays(rows: JobRows) -> None:
     _, gone = await talk(rows)
     with rows.store.view() as tx:
-        plan = tx.conversations.removals.plan(gone)
+        plan = tx.conversations.removals.plan_removal(gone)
     other, _ = await talk(rows)  # the same words on the same day: its prompt has the same parts
     before = Spoken(rows).messages(other)
     with rows.store.begin() as tx:
@@ -279,23 +279,23 @@ async def test_what_was_learned_goes_only_when_asked(
 ) -> None:
     _, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
-        tx.memory.learn(1, [Fact(FactCategory.STICKY, FACT)], conversation_id=conversation_id)
+        tx.memory.learn_facts(1, [Fact(FactCategory.STICKY, FACT)], conversation_id=conversation_id)
     control.delete(conversation_id, "a test", facts=facts)
     with rows.store.view() as tx:
-        assert [fact.content for fact in tx.memory.best(1, 10)] == ([] if facts else [FACT])
+        assert [fact.content for fact in tx.memory.find_best_facts(1, 10)] == ([] if facts else [FACT])
 
 
 def received(rows: JobRows, files: MediaFolder, job_id: str, content: bytes) -> Path:
     """Let a file have come with the message of a job; return where it is."""
-    with files.arriving() as folder:
+    with files.create_temporary_folder() as folder:
         arrived = folder / "file"
         arrived.write_bytes(content)
-        digest = files.take(arrived)
+        digest = files.move_in(arrived)
     with rows.store.begin() as tx:
         inbox_id = tx.jobs.get(job_id).inbox_id
         row = tx.inbox.get(inbox_id)
         row.attachments = f'[{{"id": "upload-{job_id}", "filename": "cat.png"}}]'
-        tx.inbox.media.put(
+        tx.inbox.media.save(
             MediaFile(inbox_id=inbox_id or 0, seq=0, digest=digest, filename="cat.png", size=len(content))
         )
         tx.users.add_upload(
@@ -309,7 +309,7 @@ def received(rows: JobRows, files: MediaFolder, job_id: str, content: bytes) -> 
                 created_at=tx.now,
             )
         )
-    return files.path(digest)
+    return files.path_of_digest(digest)
 
 
 async def test_files_go_unless_somebody_else_sent_the_same(
@@ -327,22 +327,22 @@ async def test_files_go_unless_somebody_else_sent_the_same(
         control.delete(conversation_id, "a test", facts=False)
     assert [path.exists() for path in (alone, shared, workspace)] == [False, True, False]
     with rows.store.view() as tx:
-        assert set(tx.users.uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
-        assert tx.conversations.removals.discarded_paths() == []
+        assert set(tx.users.list_uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
+        assert tx.conversations.removals.list_discarded_paths() == []
 
 
 async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: JobRows, tmp_path: Path) -> None:
     job_id, gone = await talk(rows)
     path = received(rows, MediaFolder(tmp_path / "media"), job_id, b"only here")
     with rows.store.view() as tx:
-        plan = tx.conversations.removals.plan(gone)
+        plan = tx.conversations.removals.plan_removal(gone)
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     assert path.exists()
     remove_discarded_files(rows.store, tmp_path)
     assert not path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.discarded_paths() == []
+        assert tx.conversations.removals.list_discarded_paths() == []
 
 
 async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_path: Path) -> None:
@@ -350,14 +350,14 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
     (job_id, gone), (other, _) = await talk(rows), await talk(rows, "hello")
     path = received(rows, files, job_id, b"twice")
     with rows.store.view() as tx:
-        plan = tx.conversations.removals.plan(gone)
+        plan = tx.conversations.removals.plan_removal(gone)
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     received(rows, files, other, b"twice")
     remove_discarded_files(rows.store, tmp_path)
     assert path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.discarded_paths() == []
+        assert tx.conversations.removals.list_discarded_paths() == []
 
 
 async def test_the_other_conversation_of_a_place_keeps_its_states(
@@ -366,10 +366,10 @@ async def test_the_other_conversation_of_a_place_keeps_its_states(
     (_, first), (_, second) = await talk(rows), await talk(rows, "hello")
     with rows.store.begin() as tx:
         key = tx.conversations.get(first).key
-        tx.memory.set_state(1, "topic", "storks", place=key)
+        tx.memory.set_state(1, "topic", "storks", memory_scope=key)
     control.delete(first, "a test", facts=True)
     with rows.store.view() as tx:
-        assert [state.value for state in tx.memory.states(1, key)] == ["storks"]
+        assert [state.value for state in tx.memory.read_states(1, key)] == ["storks"]
     control.delete(second, "a test", facts=True)
     with rows.store.view() as tx:
-        assert tx.memory.states(1, key) == []
+        assert tx.memory.read_states(1, key) == []

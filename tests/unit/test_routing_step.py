@@ -44,7 +44,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
             ("last", "assistant", AgentStatus.ACTIVE),
             ("away", "assistant", AgentStatus.PAUSED),
         ):
-            tx.agents.put(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
+            tx.agents.save(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -68,7 +68,7 @@ def routed(rows: JobRows, said: IncomingMessage) -> tuple[RouteOutcome, Job, lis
     with rows.store.begin() as tx:
         row = tx.inbox.add(said, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **said.address.model_dump()))
-        tx.jobs.steps.start(step, "choose_agent", 1)
+        tx.jobs.steps.start_attempt(step, "choose_agent", 1)
     access = AccessControl(AccessRules(frozenset({"slack:chief"}), {"web": DmPolicy.OPEN}), RULES)
     outcome = RoutingActivities(rows.store, typing, lambda: access).choose_agent(step)
     with rows.store.view() as tx:
@@ -87,7 +87,7 @@ def test_owners_come_before_conductors_and_those_before_the_rest(
     rows: JobRows, said: IncomingMessage, agent: str, priority: int
 ) -> None:
     with rows.store.begin() as tx:
-        tx.users.pairings.admit(PersonId("slack", "known"), "", "operator")
+        tx.users.pairings.grant_access(PersonId("slack", "known"), "", "operator")
     outcome, job, shown = routed(rows, said)
     assert (outcome.action, outcome.agent, job.priority, shown) == (RouteAction.ANSWER, agent, priority, [job.id])
 
@@ -118,11 +118,11 @@ def test_only_the_agents_that_can_be_chosen_are_read(
     rows: JobRows, content: str, bound: str | None, account: str | None, read: list[str]
 ) -> None:
     with rows.store.begin() as tx:
-        agents = {agent.slug: agent for agent in tx.agents.all()}
+        agents = {agent.slug: agent for agent in tx.agents.list_all()}
         owner = agents[bound].id or 0 if bound else 0
         binding = AgentChannel(agent_id=owner, platform="slack", account="default", channel="c") if bound else None
         tx.agents.set_configured_agent("slack", "default", agents[account] if account else None)
-        found = tx.agents.routing.snapshot(message(content), binding, RULES)
+        found = tx.agents.routing.read_snapshot(message(content), binding, RULES)
     assert [agent.slug for agent in found.agents] == read
 
 

@@ -55,7 +55,7 @@ def enter(store: Store, ref: str, minute: int, jobs: JobSettings = ROOM) -> RunA
 
 def end(store: Store, job_id: str, status: JobStatus) -> None:
     with store.begin() as tx:
-        tx.jobs.close(job_id, JobEnding(status=status))
+        tx.jobs.close_job(job_id, JobEnding(status=status))
         pause_failing(tx, job_id, PAUSE.pause_after_failures)
 
 
@@ -163,7 +163,7 @@ def test_nor_does_what_was_deleted_or_whose_agent_is_paused(store: Store) -> Non
     ref = plan(store)
     assert enter(store, "cron-7", 1).reason == enter(store, "nonsense", 1).reason == "the schedule was deleted"
     with store.begin() as tx:
-        tx.agents.named("ada").status = AgentStatus.PAUSED
+        tx.agents.get_by_slug("ada").status = AgentStatus.PAUSED
     assert enter(store, ref, 1) == RunAdmission(begun=False, reason="the agent ada is paused")
 
 
@@ -171,7 +171,7 @@ def test_an_agent_that_is_paused_after_the_start_fails_the_job_visibly(store: St
     ref = plan(store)
     enter(store, ref, 1)
     with store.begin() as tx:
-        tx.agents.named("ada").status = AgentStatus.PAUSED
+        tx.agents.get_by_slug("ada").status = AgentStatus.PAUSED
     with pytest.raises(NoAgent, match="make it active, and resume the job"):
         ScheduleActivities(store, lambda: PAUSE, lambda: ROOM).take_on(StepRef(job_id=f"{ref}-1", step="take-up"))
 
@@ -210,7 +210,7 @@ def test_so_many_failures_in_a_row_pause_it_with_one_notice(store: Store) -> Non
     assert row(store, ref).paused_reason == "failed 3 times in a row"
     assert enter(store, ref, 8) == RunAdmission(begun=False, reason="the schedule is paused")
     with store.view() as tx:
-        (notice,) = tx.jobs.claimable(10, tx.now)
+        (notice,) = tx.jobs.list_claimable_jobs(10, tx.now)
         assert "Heartbeat” failed 3 times in a row and is paused now" in tx.jobs.read(notice.id).notice
 
 
@@ -226,9 +226,9 @@ def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: S
 def park(store: Store, job_id: str, wait: Wait, error: str) -> JobStatus:
     model, step = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
     with store.begin() as tx:
-        tx.jobs.steps.start(model, "call_model", 1)
-        tx.jobs.steps.suspended(model, error, "The reason in full.", wait)
-        tx.jobs.steps.start(step, "park_job", 1)
+        tx.jobs.steps.start_attempt(model, "call_model", 1)
+        tx.jobs.steps.suspend_attempt(model, error, "The reason in full.", wait)
+        tx.jobs.steps.start_attempt(step, "park_job", 1)
     return ClosingActivities(store, NoTyping(), lambda: None, lambda: PAUSE).park_job(step).status
 
 
@@ -236,9 +236,9 @@ def fail(store: Store, job_id: str, error: str) -> JobStatus:
     model = StepRef(job_id=job_id, step="model-1")
     step = CloseStep(job_id=job_id, step="close-1", run=1, status=JobStatus.FAILED, error=error)
     with store.begin() as tx:
-        tx.jobs.steps.start(model, "call_model", 1)
-        tx.jobs.steps.failed(model, error, "The reason in full.")
-        tx.jobs.steps.start(step, "close_job", 1)
+        tx.jobs.steps.start_attempt(model, "call_model", 1)
+        tx.jobs.steps.fail_attempt(model, error, "The reason in full.")
+        tx.jobs.steps.start_attempt(step, "close_job", 1)
     return ClosingActivities(store, NoTyping(), lambda: None, lambda: PAUSE).close_job(step).status
 
 
@@ -253,7 +253,7 @@ def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: S
     assert (skipped.error, skipped.reason) == ("BudgetExceeded", "skipped: The reason in full.")
     assert (row(store, ref).skipped, row(store, ref).failures, row(store, ref).paused_reason) == (5, 0, "")
     with store.view() as tx:
-        last = tx.background.schedules.view(row(store, ref)).last_run
+        last = tx.background.schedules.build_view(row(store, ref)).last_run
     assert last is not None
     assert (last.status, last.reason) == (JobStatus.DROPPED, "skipped: The reason in full.")
 

@@ -39,7 +39,7 @@ def loader(rows: JobRows, own: Path) -> SkillLoader:
 
 def stored(rows: JobRows) -> dict[str, SkillRow]:
     with rows.store.view() as tx:
-        return {row.slug: row for row in tx.agents.skills.all()}
+        return {row.slug: row for row in tx.agents.skills.list_all()}
 
 
 def own_slugs(rows: JobRows) -> list[str]:
@@ -48,7 +48,7 @@ def own_slugs(rows: JobRows) -> list[str]:
 
 def problems(rows: JobRows) -> list[tuple[str, str]]:
     with rows.store.view() as tx:
-        return [(Path(found.source).name, found.problem) for found in tx.agents.skills.problems()]
+        return [(Path(found.source).name, found.problem) for found in tx.agents.skills.list_problems()]
 
 
 def test_the_shipped_ones_are_there_from_the_start(rows: JobRows, loader: SkillLoader) -> None:
@@ -75,18 +75,18 @@ def test_a_change_is_seen_and_what_an_operator_switched_off_stays_off(
     path = write_skill(own, "tea.md", skill_text("tea", "tea"))
     loader.load_changes()
     with rows.store.begin() as tx:
-        tx.agents.skills.enable("tea", enabled=False)
+        tx.agents.skills.set_enabled("tea", enabled=False)
     with rows.store.view() as tx:
-        before = tx.system.versions.now().skills
+        before = tx.system.versions.read_versions().skills
     path.write_text(skill_text("tea", "tea", "pot", body="Warm the pot."))
     loader.load_changes()
     row = stored(rows)["tea"]
     assert (row.body, row.keywords, row.enabled) == ("Warm the pot.", '["tea", "pot"]', False)
     with rows.store.begin() as tx:
-        tx.agents.skills.enable("tea", enabled=True)
+        tx.agents.skills.set_enabled("tea", enabled=True)
     with rows.store.view() as tx:
-        assert tx.system.versions.now().skills != before
-        [tea] = [skill for skill in tx.agents.skills.enabled() if skill.slug == "tea"]
+        assert tx.system.versions.read_versions().skills != before
+        [tea] = [skill for skill in tx.agents.skills.list_enabled() if skill.slug == "tea"]
     assert (tea.body, tea.keywords) == ("Warm the pot.", ("tea", "pot"))
 
 
@@ -116,7 +116,7 @@ def test_an_own_skill_replaces_a_shipped_one_which_is_back_when_the_file_is_gone
     loader.load_changes()
     assert (stored(rows)["code-review"].body, stored(rows)["code-review"].shipped) == ("My own way.", False)
     with rows.store.begin() as tx:
-        tx.agents.skills.enable("code-review", enabled=False)
+        tx.agents.skills.set_enabled("code-review", enabled=False)
     path.unlink()
     loader.load_changes()
     loader.load_changes()
@@ -129,7 +129,7 @@ def test_a_file_that_is_gone_for_a_moment_is_not_forgotten(rows: JobRows, own: P
     path = write_skill(own, "tea.md", skill_text("tea", "tea"))
     loader.load_changes()
     with rows.store.begin() as tx:
-        tx.agents.skills.enable("tea", enabled=False)
+        tx.agents.skills.set_enabled("tea", enabled=False)
     path.unlink()
     loader.load_changes()
     assert own_slugs(rows) == ["tea"]

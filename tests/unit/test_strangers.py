@@ -73,13 +73,13 @@ class Door:
     def told(self) -> list[str]:
         """Return what people were told, oldest first."""
         with self.rows.store.view() as tx:
-            found, _ = tx.jobs.lists.jobs(JobFilter(), None, 500)
+            found, _ = tx.jobs.lists.list_jobs(JobFilter(), None, 500)
         return [one.job.notice for one in reversed(found) if one.job.notice]
 
     def codes(self) -> list[str]:
         """Return the codes of the wishes, newest first."""
         with self.rows.store.view() as tx:
-            return [row.code for row in tx.users.pairings.page(None, 500)]
+            return [row.code for row in tx.users.pairings.list_page(None, 500)]
 
     def decide(self, act: Callable[[Transaction], object]) -> None:
         """Do something as the operator."""
@@ -98,17 +98,17 @@ class Door:
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(50))]
+            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(50))]
 
 
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
         listed = "slack:listed irc:listed"
         coder = Agent(slug="coder", name="Coder", allow_users=listed, created_at=tx.now, updated_at=tx.now)
-        tx.agents.put(coder)
+        tx.agents.save(coder)
         tx.agents.bind(AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound"))
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
     rules = IntakeRules(LIMIT, access, RoutingSettings(messages_per_minute=MOST))
@@ -178,7 +178,7 @@ def test_the_code_is_told_again_after_ten_minutes_where_the_person_is_then(door:
     assert [code in notice for notice in door.told()] == [True, True]
     assert "50 minutes" in door.told()[1]
     with door.rows.store.view() as tx:
-        assert tx.users.pairings.named(code).channel == "elsewhere"
+        assert tx.users.pairings.find_by_number_or_code(code).channel == "elsewhere"
 
 
 def test_a_code_that_ran_out_is_followed_by_another(door: Door) -> None:
@@ -203,12 +203,12 @@ def test_so_many_may_wait_and_the_others_are_told_nothing(door: Door) -> None:
     assert door.say("hello", "late").reason == UNKNOWN
     assert len(door.codes()) == MOST_PENDING + 1
     with door.rows.store.view() as tx:
-        newest, *_ = tx.users.pairings.page(None, 1)
+        newest, *_ = tx.users.pairings.list_page(None, 1)
     door.rows.clock.go(days=2)
     door.say("hello", "later")
     assert len(door.codes()) == 1  # what ran out long ago is forgotten
     with door.rows.store.view() as tx:
-        assert tx.users.pairings.page(None, 1)[0].id == (newest.id or 0) + 1  # and no number means another person
+        assert tx.users.pairings.list_page(None, 1)[0].id == (newest.id or 0) + 1  # and no number means another person
 
 
 def test_a_stranger_in_haste_leaves_no_more_rows(door: Door) -> None:
@@ -227,8 +227,8 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
     assert door.told()[1] == (AN_OWNER if as_owner else LET_IN)
     assert door.say("hello again").status is JobStatus.PENDING
     with door.rows.store.view() as tx:
-        assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
-        assert [person.user_name for person in tx.users.pairings.known_users(None, 10)] == ["Grace"]
+        assert tx.users.owners.is_owner(PersonId("slack", "grace")) is as_owner
+        assert [person.user_name for person in tx.users.pairings.list_known_users(None, 10)] == ["Grace"]
         assert replay_refusal(door.job(dropped.id), door.job(dropped.id), ReplayMode.RESTART) is None
     assert ("operator", "pairing.approve", "slack:grace") in door.log()
     with pytest.raises(Conflict, match="approved already"):
@@ -291,9 +291,9 @@ def test_an_invitation_lets_in_who_sends_it_once(door: Door, as_owner: bool) -> 
     assert (paired.lane, paired.notice) == (None, AN_OWNER if as_owner else LET_IN)
     assert door.say("hello again").status is JobStatus.PENDING
     with door.rows.store.view() as tx:
-        assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
+        assert tx.users.owners.is_owner(PersonId("slack", "grace")) is as_owner
         assert tx.inbox.get(paired.inbox_id).content == "/pair"
-        (wish,) = tx.users.pairings.page(None, 10)
+        (wish,) = tx.users.pairings.list_page(None, 10)
         assert wish.status is PairingStatus.APPROVED
     assert door.say(f"/pair {code}", "alan").notice == WRONG
     assert door.say("and me?", "alan").status is JobStatus.DROPPED

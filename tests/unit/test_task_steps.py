@@ -25,7 +25,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """A store with two agents."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -35,11 +35,11 @@ async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(r
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
         tx.jobs.request_stop(job_id)
-        tx.jobs.steps.start(step, "record_answer", 1)
+        tx.jobs.steps.start_attempt(step, "record_answer", 1)
     with pytest.raises(Stopped):
         TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None).record_answer(step)
     with rows.store.view() as tx:
-        assert [task.task for task in tx.jobs.delegations.children_of(job_id)] == ["one"]
+        assert [task.task for task in tx.jobs.delegations.list_children(job_id)] == ["one"]
 
 
 async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_a_conversation_is_noted(
@@ -48,8 +48,8 @@ async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_
     job_id = await Spoken(rows).answered("hello")
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(step, "record_answer", 1)
-        tx.jobs.update(job_id, conversation_id=None)
+        tx.jobs.steps.start_attempt(step, "record_answer", 1)
+        tx.jobs.update_job(job_id, conversation_id=None)
         known = tx.jobs.read(job_id)
         tx.jobs.request_stop(job_id)
     tags = TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None)
@@ -74,10 +74,10 @@ def parked(rows: JobRows, job_id: str) -> None:
     """Let a job find that every account has to be left alone."""
     model, park = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(model, "call_model", 1)
+        tx.jobs.steps.start_attempt(model, "call_model", 1)
         wait = Wait(reason=WaitReason.ACCOUNT, wake_at=tx.now + timedelta(minutes=5))
-        tx.jobs.steps.suspended(model, "AccountsExhausted", "", wait)
-        tx.jobs.steps.start(park, "park_job", 1)
+        tx.jobs.steps.suspend_attempt(model, "AccountsExhausted", "", wait)
+        tx.jobs.steps.start_attempt(park, "park_job", 1)
     assert (
         ClosingActivities(rows.store, NoTyping(), lambda: None, ScheduleSettings).park_job(park).status
         is JobStatus.WAITING
@@ -87,7 +87,9 @@ def parked(rows: JobRows, job_id: str) -> None:
 def notices(rows: JobRows) -> int:
     """Count how often people were told that they have to wait."""
     with rows.store.view() as tx:
-        return sum(tx.jobs.read(one.id).notice.startswith(WAITING_NOTICE) for one in tx.jobs.claimable(50, tx.now))
+        return sum(
+            tx.jobs.read(one.id).notice.startswith(WAITING_NOTICE) for one in tx.jobs.list_claimable_jobs(50, tx.now)
+        )
 
 
 def test_one_notice_for_all_tasks_of_a_channel_that_wait_for_an_account(rows: JobRows) -> None:
@@ -113,7 +115,7 @@ def test_one_notice_for_all_messages_of_a_channel_that_an_operator_cancels(rows:
     with rows.store.begin() as tx:
         for job_id in (first, second, elsewhere, cron):
             stop_job(tx, job_id, "grace")
-        tx.jobs.close(stopped, JobEnding(status=JobStatus.CANCELLED, reason="stopped by a person"))
+        tx.jobs.close_job(stopped, JobEnding(status=JobStatus.CANCELLED, reason="stopped by a person"))
     with rows.store.view() as tx:
-        notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(50, tx.now)]
+        notices = [tx.jobs.read(one.id) for one in tx.jobs.list_claimable_jobs(50, tx.now)]
     assert [(job.platform, job.notice) for job in notices] == [("web", CANCELLED_NOTICE), ("slack", CANCELLED_NOTICE)]

@@ -33,7 +33,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """A store with two agents."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -42,7 +42,7 @@ def beat(rows: JobRows) -> str:
     """Add a heartbeat of ada that runs."""
     job_id = rows.add(kind=JobKind.HEARTBEAT)
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, task="Look at the pump.", lane=None, turn=None)
+        tx.jobs.update_job(job_id, task="Look at the pump.", lane=None, turn=None)
         tx.jobs.mark_started(job_id)
     return job_id
 
@@ -50,7 +50,7 @@ def beat(rows: JobRows) -> str:
 def given(rows: JobRows, by: str, *, hears: bool) -> str:
     """Have a job give bob a task."""
     with rows.store.begin() as tx:
-        job, bob = tx.jobs.read(by), tx.agents.by_slug("bob")
+        job, bob = tx.jobs.read(by), tx.agents.find_by_slug("bob")
         task = Job(
             id=f"{by}-task",
             kind=JobKind.DELEGATION,
@@ -69,7 +69,7 @@ def given(rows: JobRows, by: str, *, hears: bool) -> str:
 def test_only_who_was_asked_shows_typing(rows: JobRows, *, person: bool) -> None:
     step = StepRef(job_id=given(rows, rows.add() if person else beat(rows), hears=False), step="take-up")
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(step, "take_up", 1)
+        tx.jobs.steps.start_attempt(step, "take_up", 1)
     taken = DelegationActivities(rows.store, Typing()).take_up(step)
     assert (taken.asked, taken.typing) == (person, person)
 
@@ -78,7 +78,7 @@ def continued(rows: JobRows, by: str) -> str:
     """Let a task end of which its delegator hears, and return the job in which that one goes on."""
     rows.end(given(rows, by, hears=True), JobStatus.FAILED)
     with rows.store.begin() as tx:
-        (job_id,) = (job.id for job in tx.jobs.delegations.children_of(by) if not job.task)
+        (job_id,) = (job.id for job in tx.jobs.delegations.list_children(by) if not job.task)
         tx.jobs.mark_started(job_id)
     return job_id
 
@@ -125,9 +125,9 @@ def test_what_it_asks_is_answered_in_its_channel(rows: JobRows) -> None:
     by = beat(rows)
     task, rules = given(rows, by, hears=True), AskingRules(timedelta(days=1))
     with rows.store.begin() as tx:
-        tx.jobs.update(by, lane="schedule:heartbeat-1")  # of one that makes up for a time
+        tx.jobs.update_job(by, lane="schedule:heartbeat-1")  # of one that makes up for a time
         for place, job_id in enumerate((by, task)):
             step = ToolStep(job_id=job_id, step="tool", number=1, place=place)
             ask_question(tx, tx.jobs.read(job_id), step, ToolQuestion(text="Which pump?"), rules)
         here = lane_of(Address(platform="web", channel="general"), None)
-        assert [question.job_id for question in tx.jobs.questions.open_in(here)] == [by, task]
+        assert [question.job_id for question in tx.jobs.questions.list_open_questions(here)] == [by, task]

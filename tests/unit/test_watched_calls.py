@@ -47,8 +47,8 @@ async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object
     spoken, asked = Spoken(rows), Asked()
     job_id = spoken.prepared("hi")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, status=JobStatus.RUNNING, **fields)
-        tx.jobs.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
+        tx.jobs.update_job(job_id, status=JobStatus.RUNNING, **fields)
+        tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
     rules = ModelRules(lambda _: 8_192, OneTool(), LONGEST_ANSWER, scans_answers=searched)
     step = ModelStep(job_id=job_id, step="model-1", number=1)
     await LLMActivities(rows.store, replay_guard(rows.store, asked), NoTyping(), lambda: rules).call_model(step)

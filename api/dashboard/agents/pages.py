@@ -118,11 +118,11 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
 def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
     """List the agents by slug; without a status filter, archived agents are left out."""
     with parts.store.view() as tx:
-        every = tx.agents.all()
+        every = tx.agents.list_all()
         matching = [agent for agent in every if _matches_filter(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
-        costs = tx.llm.usage.sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
-        jobs, bindings = tx.system.figures.jobs_of_agents(today.start_time), tx.agents.bindings()
+        costs = tx.llm.usage.list_sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
+        jobs, bindings = tx.system.figures.count_jobs_of_agents(today.start_time), tx.agents.list_bindings()
     listed = matching[:PAGE_SIZE]
     return render(
         request,
@@ -271,7 +271,7 @@ def _render_page(
     except MaestroError as error:
         return refusal_page(request, HERE, error)
     with parts.store.view() as tx:
-        actions = tx.jobs.actions.latest(tx.agents.get(agent.id), ACTIONS)
+        actions = tx.jobs.actions.list_latest(tx.agents.get(agent.id), ACTIONS)
     return render(
         request,
         "agent.html",

@@ -162,7 +162,7 @@ def _confirmation_page(request: Request, form: JobSelectionForm, problem: Maestr
     except MaestroError as error:
         problem = problem or error
     with parts.store.view() as tx:
-        agents = [agent.slug for agent in tx.agents.active()]
+        agents = [agent.slug for agent in tx.agents.list_active()]
     return render(
         request, "jobs-confirm.html", form=form, forecast=forecast, problem=problem, agents=agents, origin=form.origin()
     )

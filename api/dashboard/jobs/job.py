@@ -122,7 +122,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     """Show the prompt of a model call as the model got it; the message number ``turn``, from 1, is shown in full."""
     try:
         with parts.store.view() as tx:
-            call = recorded_call_view(tx.llm.requests.recorded_call(job_id, call_id))
+            call = recorded_call_view(tx.llm.requests.get_recorded_call(job_id, call_id))
     except NotFound as error:
         return missing_job_page(request, str(error), job_id)
     return render(
@@ -136,12 +136,12 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
 
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
     """Read the content of a job's page; ``cheaper`` is the model for used-up budgets. Raises ``NotFound``."""
-    record = tx.jobs.lists.job(job_id, cheaper)
+    record = tx.jobs.lists.read_record(job_id, cheaper)
     row, job = record.listed.job, job_detail(record)
     return JobContent(
         job=job,
         row=row,
-        texts=tx.jobs.texts.of_job(row),
+        texts=tx.jobs.texts.read_of_job(row),
         timeline=build_timeline(record, job, tx.now),
         step=current_step(job),
         original=_read_original(tx, row),
@@ -190,8 +190,8 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
-    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.of_job(original.id)]
-    return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
+    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.list_of_job(original.id)]
+    return OriginalJob(original.id, tx.jobs.texts.find_answer(original), actions)
 
 
 class ReplayForm(BaseModel):
@@ -302,7 +302,7 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
     try:
         with parts_of(request).store.view() as tx:
             content = read_job(tx, job_id)
-            agents = sorted(agent.slug for agent in tx.agents.active())
+            agents = sorted(agent.slug for agent in tx.agents.list_active())
             prompt = _request_text(tx, content.row)
     except NotFound as error:
         return missing_job_page(request, str(error))

@@ -136,7 +136,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
     empty = MAY_BE_EMPTY & request.query_params.keys()
     fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
-        agents = sorted(agent.slug for agent in tx.agents.all())
+        agents = sorted(agent.slug for agent in tx.agents.list_all())
         try:
             filter_ = _job_filter(fields, query["age"], tx.now)
             listing, problem = _read_listing(tx, filter_, query["group"], query["cursor"]), None
@@ -178,8 +178,8 @@ def _job_filter(fields: Mapping[str, Any], age: str, now: datetime) -> JobFilter
 def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) -> JobListing:
     if group == "error":
         filter_ = filter_.model_copy(update={"status": ()})
-        return JobListing(filter_, groups=group_failures(tx.jobs.counts.failures(filter_)).items, grouped=True)
-    counts = tx.jobs.counts.statuses(filter_)
+        return JobListing(filter_, groups=group_failures(tx.jobs.counts.group_failures(filter_)).items, grouped=True)
+    counts = tx.jobs.counts.count_by_status(filter_)
     if not any(count for status, count in counts.items() if status in (filter_.status or counts)):
         # No job matches, so the list is not queried: for a text search that would read all messages once more.
         return JobListing(filter_, counts)
@@ -188,17 +188,17 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
     except ValueError:
         raise InvalidEdit("this page of the list does not exist; go back to the first page") from None
     outages: list[Outage] = []
-    found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE)
+    found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE)
     while len(outages) < MOST_OUTAGES and (next_outage := _find_outage(tx, filter_, found)):
         outages.append(next_outage)
         excluded = [one.narrow_filter(filter_) for one in outages]
-        found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE, excluded)
+        found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE, excluded)
     jobs = tuple(map(job_summary, found))
     return JobListing(
         filter_,
         counts,
         jobs,
-        tx.llm.calls.costs([job.id for job in jobs]),
+        tx.llm.calls.read_costs([job.id for job in jobs]),
         outages=outages,
         next=following.encode() if following else None,
     )
@@ -216,6 +216,6 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     newest = next(job for job in failed if (job.error, pattern_of(job.reason)) == kind)
     since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
     similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
-    earlier = tx.jobs.counts.failed(filter_.model_copy(update=similar))
+    earlier = tx.jobs.counts.list_failed(filter_.model_copy(update=similar))
     whole = find_outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= OUTAGE_FAILURES else None

@@ -259,7 +259,7 @@ class StopMonitor:
     def watch_task(self, job_id: str, task: asyncio.Task[Any]) -> None:
         """Cancel this task when its job is stopped or ends."""
         self._tasks.setdefault(job_id, set()).add(task)
-        self.store.changes.watch(job_id)
+        self.store.changes.watch_job(job_id)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._cancel_tasks_of_stopped_jobs())
 
@@ -270,14 +270,14 @@ class StopMonitor:
         tasks.discard(task)
         if not tasks:
             self._tasks.pop(job_id, None)
-            self.store.changes.forget(job_id)
+            self.store.changes.forget_job(job_id)
         return watched
 
     async def _cancel_tasks_of_stopped_jobs(self) -> None:
         def must_wake(state: StoreState) -> bool:
             return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
 
-        with self.store.changes.subscribed(must_wake, self.seconds) as changed:
+        with self.store.changes.subscribe(must_wake, self.seconds) as changed:
             while self._tasks:
                 await changed.wait()
                 changed.clear()

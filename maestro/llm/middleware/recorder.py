@@ -63,7 +63,10 @@ class CallReservation:
     def reserve(self, tx: Transaction) -> None:
         """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
-            if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
+            if (
+                tx.llm.budgets.reserve_cost(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits)
+                is not None
+            ):
                 raise ReservationRefused  # raising rolls back the transaction with the reservation
             self.reserved = True
 
@@ -153,20 +156,20 @@ class Budget:
             return call.budgets.used_up
         with self.store.begin() as tx:
             tx.jobs.steps.require_newest()
-            tx.llm.budgets.release(call.key)
-            used_up = tx.llm.budgets.exceeded(call.budgets.limits)
+            tx.llm.budgets.release_reservation(call.key)
+            used_up = tx.llm.budgets.find_exceeded(call.budgets.limits)
             for_all = used_up is not None and used_up.scope is BudgetScope.DAY
             usd = call.usd if used_up is None else call.cheaper_usd
             if usd and not for_all:
-                tx.llm.budgets.reserve(call.key, call.budgets.payer, usd)
+                tx.llm.budgets.reserve_cost(call.key, call.budgets.payer, usd)
                 call.reserved = True
             return used_up
 
     def _budget_failure(self, limit: BudgetLimit) -> BudgetExceeded:
         """Return the failure, which lasts until the next day or until calls under way settle their reservations."""
         with self.store.view() as tx:
-            spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
-            tomorrow = tx.llm.budgets.tomorrow
+            spent = tx.llm.budgets.read_level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
+            tomorrow = tx.llm.budgets.next_day
             soon = tx.now + RESERVED_WAIT
         if spent:
             failure = BudgetExceeded(f"{limit} is used up; spending starts again at 0 at midnight UTC")
@@ -178,8 +181,8 @@ class Budget:
 
     def _release_cost(self, key: CallKey) -> None:
         with self.store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # an overtaken attempt no longer owns the reservation
-                tx.llm.budgets.release(key)
+            if not tx.jobs.steps.is_overtaken:  # an overtaken attempt no longer owns the reservation
+                tx.llm.budgets.release_reservation(key)
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,7 @@ class Recorder:
 
     def _record_unsent(self, attempt: RecordedRequest) -> None:
         with self.store.begin() as tx:
-            tx.llm.calls.unsent(attempt.request.key, attempt.number)
+            tx.llm.calls.record_unsent(attempt.request.key, attempt.number)
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
@@ -260,19 +263,24 @@ class Recorder:
         with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
-            stored = tx.llm.calls.before_sending(request.key, packed.texts.raw)
-            cut_off = tx.llm.calls.cut_off_request(request.key)
+            stored = tx.llm.calls.read_rows_before_sending(request.key, packed.texts.raw)
+            cut_off = tx.llm.calls.find_interrupted_request(request.key)
             if cut_off is None:
-                digest = tx.llm.prompts.keep_request(packed, stored)
+                digest = tx.llm.prompts.store_request(packed, stored)
             else:
                 request = _restored_request(tx, request, cut_off)
-                estimate, digest = self.estimates.minimum(request), tx.llm.prompts.keep_request(packed_request(request))
+                estimate, digest = (
+                    self.estimates.minimum(request),
+                    tx.llm.prompts.store_request(packed_request(request)),
+                )
             chat_range = (request.chat_after, request.chat_upto)
-            return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
+            return RecordedRequest(
+                tx.llm.calls.record_sending(request.key, digest, estimate, chat_range), request, estimate
+            )
 
     def _record_interruption(self, attempt: RecordedRequest) -> None:
         with self.store.begin() as tx:
-            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.elapsed_ms)
+            tx.llm.calls.record_interruption(attempt.request.key, attempt.number, attempt.elapsed_ms)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
         """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""
@@ -283,15 +291,15 @@ class Recorder:
             usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
         expense = Expense(usage, cost_usd, attempt.elapsed_ms)
         with self.store.begin() as tx:
-            tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
+            tx.llm.calls.record_failure(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
 def _restored_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request stored under the digest, with the account and model of the new request."""
-    stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
+    stored = StoredRequest.model_validate_json(tx.llm.prompts.read_text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
-    fields["messages"] = tx.llm.prompts.unpack(stored.turns)
-    fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.text(stored.tools)) if stored.tools else ()
+    fields["messages"] = tx.llm.prompts.restore_messages(stored.turns)
+    fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.read_text(stored.tools)) if stored.tools else ()
     return request.model_copy(update=fields)
 
 
@@ -339,8 +347,8 @@ class DraftStreaming:
         if text and text != stored:
             try:
                 with self.store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # if overtaken, a newer attempt writes the draft
-                        tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
+                    if not tx.jobs.steps.is_overtaken:  # if overtaken, a newer attempt writes the draft
+                        tx.deliveries.drafts.save_text(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
                 return stored

@@ -23,7 +23,7 @@ from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.protocols import LLMClient
-from maestro.store.store import Store, committed
+from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
 
 FOLDER = "answers"
@@ -82,7 +82,9 @@ class AnswerSpool:
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
         name = f"{quote(request.key.job_id, safe='')}.{request.key.purpose}.{request.key.number}.{attempt}.json"
         file = self._folder / name
-        await committed(self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file))
+        await commit_persistently(
+            self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file)
+        )
 
     def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
@@ -120,10 +122,10 @@ class AnswerSpool:
         request = held.request
         with self._store.begin() as tx:
             # The cost is None if another process has committed this answer, or a restored backup lacks the call.
-            cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
+            cost = tx.llm.calls.store_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
-            tx.llm.accounts.succeeded(request.account, request.model, cost)
+            tx.llm.accounts.record_success(request.account, request.model, cost)
             self._keep(tx, request, held.response)
             if on_answer is not None:
                 try:
@@ -215,7 +217,7 @@ class CallReader:
 
     def answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call; without one, return a snapshot."""
-        call = tx.llm.calls.answered(request.key)
+        call = tx.llm.calls.find_answer(request.key)
         if call is None:
             return self._read_snapshot(tx, request)
         values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
@@ -224,18 +226,18 @@ class CallReader:
     def unread_posts(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read; their number is limited to save memory."""
         with self.store.view() as tx:
-            return tx.chat.unread(agent, limit)
+            return tx.chat.list_unread(agent, limit)
 
     def _read_snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self.book.roster(tx)
         job_id, budgets = request.key.job_id, self.budgets()
-        payer = tx.jobs.callers.payer(job_id)
+        payer = tx.jobs.callers.read_payer(job_id)
         limits = limits_of(payer, budgets)
-        used_up = exceeded_limit(limits, tx.jobs.callers.levels(job_id))
+        used_up = exceeded_limit(limits, tx.jobs.callers.read_spending_levels(job_id))
         spending = PayerBudgets(payer, limits, used_up, budgets.cheaper_model)
         if not (self.chat and receives_feed(request)):
             return CallSnapshot(roster, spending)
-        unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)
+        unread, due = tx.chat.list_news(request.agent, job_id, UNREAD_POSTS)
         return CallSnapshot(roster, spending, due, unread)
 
 

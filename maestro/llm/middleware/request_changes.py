@@ -279,6 +279,6 @@ def advance_chat_cursor(tx: Transaction, request: LLMRequest, response: LLMRespo
     if request.chat_upto > request.chat_after:
         tx.chat.mark_read(slug, request.chat_upto)
     if request.reminded:
-        tx.chat.reminders.clear(slug, job_id)
+        tx.chat.reminders.clear_reminder(slug, job_id)
     if calls_chat_only(limit_calls(response.tool_calls)):
-        tx.chat.reminders.remind(slug, job_id)
+        tx.chat.reminders.record_reminder(slug, job_id)

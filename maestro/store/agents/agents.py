@@ -17,8 +17,8 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
+from maestro.store.engine.repository import Repository, require_found
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert, is_one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 
 MOST_KNOWN = 10_000
@@ -28,69 +28,71 @@ MOST_KNOWN = 10_000
 class Agents(Repository):
     """Queries for agents, and for the bindings that connect channels to agents."""
 
-    _OF_CHANNEL = select(AgentChannel).where(same(AgentChannel, *CHANNEL_KEY))
+    _OF_CHANNEL = select(AgentChannel).where(equals_parameters(AgentChannel, *CHANNEL_KEY))
     _BINDING = PreparedStatement(_OF_CHANNEL)
     _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
 
-    def all(self) -> Sequence[Agent]:
+    def list_all(self) -> Sequence[Agent]:
         """Return all agents by slug."""
-        return self._all(select(Agent).order_by(Agent.slug))
+        return self._find_all(select(Agent).order_by(Agent.slug))
 
-    def slugs(self) -> Sequence[str]:
+    def list_slugs(self) -> Sequence[str]:
         """Return the sorted slugs of all agents, without reading any other column."""
-        return self._all(select(Agent.slug).order_by(Agent.slug))
+        return self._find_all(select(Agent.slug).order_by(Agent.slug))
 
-    def active(self) -> Sequence[Agent]:
+    def list_active(self) -> Sequence[Agent]:
         """Return the agents with the status active, oldest first."""
-        return self._all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
+        return self._find_all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
 
     def get(self, agent_id: int | None) -> Agent:
         """Return the agent with this id; raises ``NotFound``."""
-        return required(self._session.get(Agent, agent_id), f"agent {agent_id} does not exist")
+        return require_found(self._session.get(Agent, agent_id), f"agent {agent_id} does not exist")
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
         """Return the agent with this id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return required(self._read(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist")
+        return require_found(
+            self._read_model(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist"
+        )
 
-    def by_slug(self, slug: str) -> Agent | None:
+    def find_by_slug(self, slug: str) -> Agent | None:
         """Return the agent with this slug, or None if no agent has it."""
-        return self._first(select(Agent).where(Agent.slug == slug))
+        return self._find_first(select(Agent).where(Agent.slug == slug))
 
-    def put(self, agent: Agent) -> Agent:
+    def save(self, agent: Agent) -> Agent:
         """Add or change an agent."""
         agent.updated_at = self._now
-        return self._save(agent)
+        return self._save_objects(agent)
 
-    def binding(self, address: Address) -> AgentChannel | None:
+    def find_binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel, or None if the channel has none."""
         return self._session.exec(self._OF_CHANNEL, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``; None without one."""
-        return self._binding(address.platform, address.account, address.channel)
+        """Return the binding of a channel as a read-only value, cheaper than ``find_binding``; None without one."""
+        return self._read_binding_values(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
-    def _binding(self, platform: str, account: str, channel: str) -> AgentChannel | None:
-        return self._read(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
+    def _read_binding_values(self, platform: str, account: str, channel: str) -> AgentChannel | None:
+        return self._read_model(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
 
-    def bindings(self) -> Sequence[AgentChannel]:
+    def list_bindings(self) -> Sequence[AgentChannel]:
         """Return the bindings of all channels."""
-        return self._all(select(AgentChannel))
+        return self._find_all(select(AgentChannel))
 
     def unbind(self, binding: AgentChannel) -> None:
-        self._remove(binding)
+        self._delete_object(binding)
 
     def bind(self, binding: AgentChannel) -> None:
-        self._save(binding)
+        self._save_objects(binding)
 
-    def named(self, slug: str) -> Agent:
+    def get_by_slug(self, slug: str) -> Agent:
         """Return the agent with this slug; raises ``NotFound``."""
-        return required(self.by_slug(slug), f"there is no agent {slug!r}")
+        return require_found(self.find_by_slug(slug), f"there is no agent {slug!r}")
 
-    def unarchived(self, slug: str) -> Agent:
+    def get_unarchived(self, slug: str) -> Agent:
         """Return the agent with this slug; raises ``NotFound``, or ``Conflict`` if the agent is archived."""
-        agent = self.named(slug)
+        agent = self.get_by_slug(slug)
         require_unarchived(agent)
         return agent
 
@@ -117,7 +119,7 @@ class Colleagues(Repository):
         return AgentDirectory(
             [
                 AgentListing(agent_id, Colleague(*names), frozenset(users.split()) if users is not None else None)
-                for agent_id, *names, users in self._rows(self._ACTIVE)
+                for agent_id, *names, users in self._read_rows(self._ACTIVE)
             ]
         )
 
@@ -157,10 +159,10 @@ class RoutingSnapshots(Repository):
 
     _TALKED = PreparedStatement(select(Conversation.id).where(col(Conversation.key) == bindparam("its_key")).limit(1))
     _ABOUT_TO = PreparedStatement(
-        select(Job.id).where(Job.lane == bindparam("its_lane"), one_of(col(Job.status), HOLDS_LANE)).limit(1)
+        select(Job.id).where(Job.lane == bindparam("its_lane"), is_one_of(col(Job.status), HOLDS_LANE)).limit(1)
     )
 
-    def snapshot(
+    def read_snapshot(
         self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings
     ) -> RoutingSnapshot:
         """Return the rows that decide which agent answers a message; ``binding`` is the binding of its channel."""
@@ -182,8 +184,8 @@ class RoutingSnapshots(Repository):
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
         key = conversation_key(agent, message.address, alone)
-        return self._exists(self._TALKED, its_key=key) or (
-            binding is None and self._exists(self._ABOUT_TO, its_lane=lane_of(message.address, None))
+        return self._has_row(self._TALKED, its_key=key) or (
+            binding is None and self._has_row(self._ABOUT_TO, its_lane=lane_of(message.address, None))
         )
 
     @cached_by_version("agents", "bot_instances")
@@ -198,7 +200,7 @@ class RoutingSnapshots(Repository):
         """
         values: dict[str, object] = {"platform": platform, "account": account}
         values |= dict(zip(("fallback", "dashboard", "bound"), others, strict=False))
-        rows = self._rows(self._UNMENTIONED if others else self._ACTIVE, **values)
+        rows = self._read_rows(self._UNMENTIONED if others else self._ACTIVE, **values)
         return rows[0][0], [RoutableAgent(*agent) for _, *agent in rows if agent[0] is not None]
 
 
@@ -217,41 +219,43 @@ class Channels(Repository):
     _ADVANCE = PreparedStatement(
         _ADD.on_conflict_do_update(index_elements=_KEY, set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at}, where=_LATER)
     )
-    _MARK = PreparedStatement(select(ChannelCursor.mark).where(same(ChannelCursor, *_KEY)))
-    _MOVED_TO = PreparedStatement(select(MovedChannel.moved_to).where(same(MovedChannel, *CHANNEL_KEY)))
-    _REASON = PreparedStatement(select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)))
-    _LAST_HEARD = PreparedStatement(select(func.max(col(InboxRow.sent_at))).where(same(InboxRow, *CHANNEL_KEY)))
+    _MARK = PreparedStatement(select(ChannelCursor.mark).where(equals_parameters(ChannelCursor, *_KEY)))
+    _MOVED_TO = PreparedStatement(select(MovedChannel.moved_to).where(equals_parameters(MovedChannel, *CHANNEL_KEY)))
+    _REASON = PreparedStatement(select(DisabledChannel.reason).where(equals_parameters(DisabledChannel, *CHANNEL_KEY)))
+    _LAST_HEARD = PreparedStatement(
+        select(func.max(col(InboxRow.sent_at))).where(equals_parameters(InboxRow, *CHANNEL_KEY))
+    )
 
-    def last_heard(self, address: Address) -> datetime | None:
+    def read_last_activity(self, address: Address) -> datetime | None:
         """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
         The newest message may not be the last to arrive, because platforms redeliver unacknowledged messages.
         """
-        sent_at: datetime | None = self._value(self._LAST_HEARD, **address.model_dump())
+        sent_at: datetime | None = self._read_value(self._LAST_HEARD, **address.model_dump())
         return sent_at
 
-    def moved_to(self, address: Address) -> str:
+    def find_new_id(self, address: Address) -> str:
         """Return the id to which the platform moved a channel; the channel's own id if it was never moved."""
-        moved: str | None = self._value(self._MOVED_TO, **address.model_dump())
+        moved: str | None = self._read_value(self._MOVED_TO, **address.model_dump())
         return moved if moved is not None else address.channel
 
-    def cursor(self, address: Address) -> str | None:
+    def read_cursor(self, address: Address) -> str | None:
         """Return the id of the message up to which the inbox has all messages of a channel; None for a new channel."""
-        mark: str | None = self._value(self._MARK, **address.model_dump())
+        mark: str | None = self._read_value(self._MARK, **address.model_dump())
         return mark
 
-    def advance(self, address: Address, mark: str) -> None:
+    def advance_cursor(self, address: Address, message_id: str) -> None:
         """Move the cursor of a channel forward to this message; the cursor never moves back."""
-        self._change(self._ADVANCE, **address.model_dump(), mark=mark, direct=False, seen_at=self._now)
+        self._run_change(self._ADVANCE, **address.model_dump(), mark=message_id, direct=False, seen_at=self._now)
 
     def record_activity(self, address: Address, *, direct: bool) -> None:
         """Record that a channel exists and was active now."""
-        self._change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
+        self._run_change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
 
-    def known_channels(self, platform: str, account: str) -> Sequence[ChannelCursor]:
+    def list_known_channels(self, platform: str, account: str) -> Sequence[ChannelCursor]:
         """Return the channels and threads in which an account received messages, the most recently active first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
-        return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
+        return self._find_all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
     def disable(self, address: Address, reason: str) -> None:
         """Disable sending to a channel until it is enabled again."""
@@ -261,14 +265,14 @@ class Channels(Repository):
 
     def enable(self, address: Address) -> bool:
         """Enable sending to a channel again; return false if sending was not disabled."""
-        of_channel = delete(DisabledChannel).where(same(DisabledChannel, *CHANNEL_KEY))
-        return self._run(of_channel, **address.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
+        of_channel = delete(DisabledChannel).where(equals_parameters(DisabledChannel, *CHANNEL_KEY))
+        return self._run_statement(of_channel, **address.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
-    def why_disabled(self, address: Address) -> str | None:
+    def read_disable_reason(self, address: Address) -> str | None:
         """Return the reason why sending to a channel is disabled, or None if it is enabled."""
-        reason: str | None = self._value(self._REASON, **address.model_dump())
+        reason: str | None = self._read_value(self._REASON, **address.model_dump())
         return reason
 
-    def disabled_channels(self) -> Sequence[DisabledChannel]:
+    def list_disabled_channels(self) -> Sequence[DisabledChannel]:
         """Return the channels with disabled sending, the most recently disabled first."""
-        return self._all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))
+        return self._find_all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))

@@ -28,7 +28,7 @@ from maestro.domain.messages import Address
 from maestro.store.agents.agents import Agents, Colleagues, RoutingSnapshots, require_unarchived
 from maestro.store.agents.skills import Skills
 from maestro.store.agents.tokens import AgentTokens
-from maestro.store.engine.repository import LazyRepository, Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
@@ -48,37 +48,39 @@ class AgentVersions(Repository):
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
         """Store the current state of an agent under its version number."""
         number, agent_id = agent.version, agent.id or 0
-        return self._save(
+        return self._save_objects(
             AgentVersion(agent_id=agent_id, version=number, at=self._now, actor=actor, reason=reason, snapshot=snapshot)
         )
 
-    def of_agent(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
+    def list_versions(
+        self, agent: Agent, before: int | None = None, limit: int | None = None
+    ) -> Sequence[AgentVersion]:
         """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
         versions = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
             versions = versions.where(AgentVersion.version < before)
-        return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
+        return self._find_all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
     def get_pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
         """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
             return version, self.get(agent, against)
-        return version, next(iter(self.of_agent(agent, before=number, limit=1)), None)
+        return version, next(iter(self.list_versions(agent, before=number, limit=1)), None)
 
-    def fields_at_moment(self, agent: Agent, moment: datetime) -> AgentFields | None:
+    def read_fields_at(self, agent: Agent, moment: datetime) -> AgentFields | None:
         """Return an agent's fields at a moment, or its first fields if the agent is newer; None without versions."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
-        version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
+        version = self._find_first(earlier) or self._find_first(mine.order_by(col(AgentVersion.version)))
         return version_fields(version) if version is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         query = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
         # A number from a request may exceed SQLite's largest integer, and a query for it would raise an error.
-        return required(
-            self._first(query) if 1 <= number <= agent.version else None,
+        return require_found(
+            self._find_first(query) if 1 <= number <= agent.version else None,
             f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
         )
 
@@ -89,14 +91,14 @@ class Bindings(Agents):
     _clients = LazyRepository(PayingClients)
     _audit = LazyRepository(Audit)
 
-    def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
+    def list_channels(self, agent: Agent) -> Sequence[AgentChannel]:
         """Return the channel bindings of an agent, oldest first."""
         of_agent = select(AgentChannel).where(AgentChannel.agent_id == agent.id)
-        return self._all(of_agent.order_by(col(AgentChannel.id)))
+        return self._find_all(of_agent.order_by(col(AgentChannel.id)))
 
-    def channel(self, binding_id: int) -> AgentChannel:
+    def get_binding(self, binding_id: int) -> AgentChannel:
         """Return the binding with this id; raises ``NotFound``."""
-        return required(self._session.get(AgentChannel, binding_id), f"there is no binding {binding_id}")
+        return require_found(self._session.get(AgentChannel, binding_id), f"there is no binding {binding_id}")
 
     def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
         """Bind a channel to an agent.
@@ -105,7 +107,7 @@ class Bindings(Agents):
         unknown client.
         """
         require_unarchived(agent)
-        taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
+        taken = self.find_binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
                 f"{channel_name(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete "
@@ -113,16 +115,18 @@ class Bindings(Agents):
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
-        self._audit.add(actor, "channel.bind", channel_name(binding), agent.slug)
+        self._audit.add_entry(actor, "channel.bind", channel_name(binding), agent.slug)
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
         """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
         _require_not_configured(binding)
         if change.agent:
-            binding.agent_id = self.unarchived(change.agent).id or 0
+            binding.agent_id = self.get_unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.binding_values))
-        self._audit.add(actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set)))
+        self._audit.add_entry(
+            actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set))
+        )
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
@@ -130,30 +134,30 @@ class Bindings(Agents):
         _require_not_configured(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
-        self._audit.add(actor, "channel.unbind", channel_name(binding), agent.slug)
+        self._audit.add_entry(actor, "channel.unbind", channel_name(binding), agent.slug)
 
-    def view(self, binding: AgentChannel) -> Binding:
-        client = self._clients.name_of(binding.client_id)
+    def build_view(self, binding: AgentChannel) -> Binding:
+        client = self._clients.find_name(binding.client_id)
         return Binding.from_row(binding, client=client, agent=self.get(binding.agent_id).slug)
 
-    def page_of_bindings(self, agent: str | None, after: int, limit: int) -> BindingPage:
+    def list_bindings_page(self, agent: str | None, after: int, limit: int) -> BindingPage:
         """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
-            query = query.where(AgentChannel.agent_id == self.named(agent).id)
-        bindings = self._all(query.limit(limit + 1))
-        items = tuple(map(self.view, bindings[:limit]))
+            query = query.where(AgentChannel.agent_id == self.get_by_slug(agent).id)
+        bindings = self._find_all(query.limit(limit + 1))
+        items = tuple(map(self.build_view, bindings[:limit]))
         return BindingPage(items=items, next=str(items[-1].id) if len(bindings) > limit else None)
 
     def binding_fields(self, binding: AgentChannel) -> BindingFields:
         """Return the editable fields of a binding."""
         columns = {name: getattr(binding, name) for name in BINDING_COLUMNS}
-        return BindingFields.model_construct(**columns, client=self._clients.name_of(binding.client_id))
+        return BindingFields.model_construct(**columns, client=self._clients.find_name(binding.client_id))
 
     def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
         """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
-        binding = self.binding(address) or AgentChannel(
+        binding = self.find_binding(address) or AgentChannel(
             agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
         )
         binding.agent_id, binding.configured = agent.id or 0, True
@@ -174,7 +178,7 @@ class Bindings(Agents):
     def _put_binding(self, binding: AgentChannel, fields: BindingFields) -> None:
         for name in BINDING_COLUMNS:
             setattr(binding, name, getattr(fields, name))
-        binding.client_id = self._clients.id_of(fields.client)
+        binding.client_id = self._clients.find_id(fields.client)
         self.bind(binding)
 
 
@@ -201,16 +205,16 @@ class AgentEdits(Bindings):
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
         """Add an agent; raises ``Conflict`` when the slug is in use, ``InvalidEdit`` for an unknown client."""
-        taken = self.by_slug(new.slug)
+        taken = self.find_by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
-        write_fields(agent, with_conductor_prompt(new), self._clients.id_of(new.client))
-        self.put(agent)
+        write_fields(agent, with_conductor_prompt(new), self._clients.find_id(new.client))
+        self.save(agent)
         self._add_version(agent, actor, reason)
-        self._audit.add(actor, "agent.create", agent.slug, reason)
+        self._audit.add_entry(actor, "agent.create", agent.slug, reason)
         return agent
 
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
@@ -225,20 +229,22 @@ class AgentEdits(Bindings):
                 f"for version {change.version}. Read the agent again, and repeat the change."
             )
         self.begin_history(agent)
-        before = self.fields(agent)
+        before = self.read_fields(agent)
         after = apply_change(before, change)
         after = after.model_copy(update={"name": after.name or agent.slug})
         differences = diff_fields(before, after)
         if not differences:
             return agent
         self._require_conductor(agent, after, change.force)
-        write_fields(agent, after, self._clients.id_of(after.client))
+        write_fields(agent, after, self._clients.find_id(after.client))
         agent.version += 1
-        self.put(agent)
+        self.save(agent)
         if agent.status is AgentStatus.ARCHIVED:
             self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
         self._add_version(agent, actor, reason)
-        self._audit.add(actor, "agent.change", agent.slug, ", ".join(difference.field for difference in differences))
+        self._audit.add_entry(
+            actor, "agent.change", agent.slug, ", ".join(difference.field for difference in differences)
+        )
         if MODEL_FIELDS.intersection(difference.field for difference in differences):
             Jobs(self._link, self._now).wake_for_models()
         return agent
@@ -256,32 +262,32 @@ class AgentEdits(Bindings):
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")
-        used = self._referring_tables(agent)
+        used = self._find_referring_tables(agent)
         if used:
             raise Conflict(f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
-        self.tokens.forget(agent)
-        self._remove(agent)
-        self._audit.add(actor, "agent.purge", agent.slug)
+        self.tokens.delete_all(agent)
+        self._delete_object(agent)
+        self._audit.add_entry(actor, "agent.purge", agent.slug)
 
-    def detail(self, agent: Agent) -> AgentDetail:
+    def build_detail(self, agent: Agent) -> AgentDetail:
         """Return an agent with all its details as an API view."""
-        return agent_detail(agent, self.fields(agent), tuple(map(self.view, self.channels_of(agent))))
+        return agent_detail(agent, self.read_fields(agent), tuple(map(self.build_view, self.list_channels(agent))))
 
-    def fields(self, agent: Agent) -> AgentFields:
+    def read_fields(self, agent: Agent) -> AgentFields:
         """Return the editable fields of an agent."""
-        return agent_fields(agent, self._clients.name_of(agent.client_id))
+        return agent_fields(agent, self._clients.find_name(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
         """Store the current state of an agent as its first version, unless it has versions already."""
-        if not self.versions.of_agent(agent, limit=1):
+        if not self.versions.list_versions(agent, limit=1):
             self._add_version(agent, EARLIER, "")
 
     def _add_version(self, agent: Agent, actor: str, reason: str) -> None:
-        self.versions.add(agent, self.fields(agent).model_dump_json(), actor, reason)
+        self.versions.add(agent, self.read_fields(agent).model_dump_json(), actor, reason)
 
-    def _referring_tables(self, agent: Agent) -> str:
+    def _find_referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
         # Only integer columns contain ids: the tables of the chat have slugs in ``agent_id``.
@@ -291,10 +297,12 @@ class AgentEdits(Bindings):
             if name not in own and "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)
         ]
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
-        return ", ".join(sorted(name for name, rows in of_agent if self._first(rows.limit(1))))
+        return ", ".join(sorted(name for name, rows in of_agent if self._find_first(rows.limit(1))))
 
     def _require_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
-        others = self._count(Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id)
+        others = self._count_rows(
+            Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
+        )
         if not force and removes_last_conductor(agent, after, others):
             raise Conflict(
                 f"{agent.slug} is the only active conductor, and no agent would answer direct messages. Make another "

@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from maestro.domain.skills.files import SkillSet, SkillSource
 from maestro.domain.skills.skill import Skill, SkillIndex, SkillProblem, SkillRow
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import Repository, require_found
 from maestro.store.engine.statements import PreparedStatement
 
 _TEXTS = ("name", "description", "category", "version", "author", "body", "digest")
@@ -24,52 +24,54 @@ class Skills(Repository):
     _SOURCES = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
-    def enabled(self) -> Sequence[Skill]:
+    def list_enabled(self) -> Sequence[Skill]:
         """Return the enabled skills, by slug."""
-        return [Skill.from_row(row) for row in self._read_all(self._ENABLED, SkillRow)]
+        return [Skill.from_row(row) for row in self._read_models(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
-    def index(self) -> SkillIndex:
+    def read_index(self) -> SkillIndex:
         """Return the enabled skills in a form that matches their triggers against a message."""
-        return SkillIndex(self.enabled())
+        return SkillIndex(self.list_enabled())
 
-    def all(self) -> Sequence[SkillRow]:
+    def list_all(self) -> Sequence[SkillRow]:
         """Return all skills, by slug."""
-        return self._all(self._ALL)
+        return self._find_all(self._ALL)
 
-    def sources(self) -> Mapping[str, str]:
+    def list_sources(self) -> Mapping[str, str]:
         """Return the file path of each stored skill, by slug."""
         # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
-        return dict(list(self._run(self._SOURCES)))
+        return dict(list(self._run_statement(self._SOURCES)))
 
-    def problems(self) -> Sequence[SkillProblem]:
+    def list_problems(self) -> Sequence[SkillProblem]:
         """Return the problems in skill files, sorted by file."""
-        return self._all(self._PROBLEMS)
+        return self._find_all(self._PROBLEMS)
 
-    def by_slug(self, slug: str) -> SkillRow | None:
+    def find_by_slug(self, slug: str) -> SkillRow | None:
         """Return the skill with this slug, or None if no skill has it."""
         return self._session.get(SkillRow, slug)
 
     def get(self, slug: str) -> SkillRow:
         """Return the skill with this slug; raises ``NotFound``."""
-        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills")
+        return require_found(
+            self.find_by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills"
+        )
 
     def replace_all(self, library: SkillSet) -> None:
         """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""
-        self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
+        self._run_statement(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
         for file in library.chosen.values():
-            self.put(file)
-        self._run(delete(SkillProblem))
+            self.save(file)
+        self._run_statement(delete(SkillProblem))
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
         self._session.flush()
 
     def set_problems(self, source: str, problems: Sequence[str]) -> None:
         """Replace the recorded problems of one skill file."""
-        self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
+        self._run_statement(delete(SkillProblem).where(col(SkillProblem.source) == source))
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
-    def put(self, file: SkillSource) -> SkillRow:
+    def save(self, file: SkillSource) -> SkillRow:
         """Insert or update the skill of a file; a new skill is enabled, an updated one stays enabled or disabled."""
         assert file.skill is not None
         skill = file.skill
@@ -79,18 +81,18 @@ class Skills(Repository):
             "source": file.source,
             "shipped": file.shipped,
         }
-        row = self.by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **values)
+        row = self.find_by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **values)
         if row not in self._session or any(getattr(row, name) != value for name, value in values.items()):
             row.sqlmodel_update({**values, "updated_at": self._now})
-            self._save(row)
+            self._save_objects(row)
         return row
 
-    def enable(self, slug: str, enabled: bool) -> SkillRow:
+    def set_enabled(self, slug: str, enabled: bool) -> SkillRow:
         """Enable or disable a skill; raises ``NotFound``."""
         row = self.get(slug)
         row.enabled, row.updated_at = enabled, self._now
-        return self._save(row)
+        return self._save_objects(row)
 
     def remove(self, slug: str) -> None:
         """Remove a skill; raises ``NotFound``."""
-        self._remove(self.get(slug))
+        self._delete_object(self.get(slug))

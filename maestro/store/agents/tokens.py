@@ -41,11 +41,11 @@ class AgentTokens(Repository):
         .values(last_used_at=bindparam("at"))
     )
 
-    def make(self, agent: Agent, name: str, actor: str) -> IssuedToken:
+    def create(self, agent: Agent, name: str, actor: str) -> IssuedToken:
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
-        if self._count(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None)) >= MOST_TOKENS:
+        if self._count_rows(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None)) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
         token = BEARER_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         row = AgentToken(
@@ -56,18 +56,18 @@ class AgentTokens(Repository):
             created_by=actor,
             created_at=self._now,
         )
-        self._save(row)
+        self._save_objects(row)
         self._audit(actor, "token.create", agent, row)
         return IssuedToken.from_row(row, token=token)
 
-    def of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+    def list_of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
-        return self._all(page.order_by(col(AgentToken.id).desc()).limit(limit))
+        return self._find_all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
-    def all_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
+    def list_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
         """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
@@ -80,23 +80,23 @@ class AgentTokens(Repository):
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
         if row.revoked_at is None:
             row.revoked_at = self._now
-            self._save(row)
+            self._save_objects(row)
             self._audit(actor, "token.revoke", agent, row)
         return row
 
-    def holder(self, token: str) -> TokenHolder | None:
+    def find_agent(self, token: str) -> TokenHolder | None:
         """Return a token's row and its agent, even if archived; None if the token is unknown or revoked."""
         row = self._session.exec(self._HOLDER, params={"its_digest": token_digest(token)}).first()
         return TokenHolder(*row) if row is not None else None
 
-    def used(self, token: AgentToken) -> None:
+    def record_use(self, token: AgentToken) -> None:
         """Record that a token is used now, unless a recent use is recorded already."""
-        self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
+        self._run_statement(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
 
-    def forget(self, agent: Agent) -> None:
+    def delete_all(self, agent: Agent) -> None:
         """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
     def _audit(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
         named = f"{token.id} {token.name}".strip()
-        Audit(self._link, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")
+        Audit(self._link, self._now).add_entry(actor, action, agent.slug, f"{named}, ends in {token.ending}")

@@ -34,8 +34,8 @@ from maestro.domain.schedules.views import (
     schedule_view,
 )
 from maestro.store.agents.agents import Agents
-from maestro.store.engine.repository import LazyRepository, Repository, required
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
+from maestro.store.engine.statements import PreparedStatement, is_one_of
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 
@@ -58,38 +58,40 @@ class Schedules(Repository):
 
     def get(self, ref: str) -> ScheduleColumns:
         """Return the schedule with this ref; raises ``NotFound``."""
-        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows all schedules")
+        return require_found(
+            self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows all schedules"
+        )
 
     def find(self, ref: str | None) -> ScheduleColumns | None:
         """Return the schedule with this ref, or None if there is none."""
         kind, number = _split_ref(ref or "")
         return self._session.get(kind, number) if kind is not None else None
 
-    def all(self) -> Sequence[ScheduleColumns]:
+    def list_all(self) -> Sequence[ScheduleColumns]:
         """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
-    def of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
+    def list_of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
         queries = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for query in queries for planned in self._session.exec(query)]
 
-    def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
+    def list_page(self, schedule_filter: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
         """Return views of up to ``limit`` schedules after a ref: heartbeats before crons, each oldest first."""
         views: list[ScheduleView] = []
         for kind in KINDS:
-            if wanted.kind not in (None, str(kind.kind)):
+            if schedule_filter.kind not in (None, str(kind.kind)):
                 continue
             page = _with_agents(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
-            if wanted.agent is not None:
-                page = page.where(Agent.slug == wanted.agent)
-            if wanted.state is not None:
-                page = page.where(_state_condition(kind, wanted.state))
+            if schedule_filter.agent is not None:
+                page = page.where(Agent.slug == schedule_filter.agent)
+            if schedule_filter.state is not None:
+                page = page.where(_state_condition(kind, schedule_filter.state))
             rows = self._session.exec(page.limit(limit - len(views)))
             views += [schedule_view(planned, agent, job, self._now) for planned, agent, job in rows]
         return views
 
-    def view(self, planned: ScheduleColumns) -> ScheduleView:
+    def build_view(self, planned: ScheduleColumns) -> ScheduleView:
         kind = type(planned)
         row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         planned, agent, job = row
@@ -108,7 +110,7 @@ class Schedules(Repository):
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
         check_has_work(kind.kind, new.prompt, str(columns.get("script", "")))
-        agent = self._agents.unarchived(new.agent)
+        agent = self._agents.get_unarchived(new.agent)
         planned = kind(
             agent_id=agent.id or 0,
             anchored_at=self._now,
@@ -117,11 +119,13 @@ class Schedules(Repository):
             updated_at=self._now,
             **columns,
         )
-        twin = next((schedule.name for schedule in self.of_agent(agent) if schedule.is_duplicate_of(planned)), None)
+        twin = next(
+            (schedule.name for schedule in self.list_of_agent(agent) if schedule.is_duplicate_of(planned)), None
+        )
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
-        planned.name = self._free_name(planned, agent)
-        self._save(planned)
+        planned.name = self._choose_free_name(planned, agent)
+        self._save_objects(planned)
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
 
@@ -130,13 +134,13 @@ class Schedules(Repository):
     ) -> ScheduleColumns:
         """Apply ``changes`` to a schedule; raises the errors of ``add``."""
         values = changed_columns(planned, change, self._now, shortest)
-        agent = self._agents.unarchived(change.agent) if change.agent is not None else None
+        agent = self._agents.get_unarchived(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
             values["agent_id"] = agent.id
         for name, value in values.items():
             setattr(planned, name, value)
         if values.keys() & {"name", "agent_id"}:
-            planned.name = self._free_name(planned, self._agents.get(planned.agent_id))
+            planned.name = self._choose_free_name(planned, self._agents.get(planned.agent_id))
         if values:
             planned.updated_at = self._now
             self._session.flush()
@@ -145,15 +149,15 @@ class Schedules(Repository):
 
     def remove(self, planned: ScheduleColumns, actor: str) -> None:
         """Delete a schedule; its jobs remain, and a running job continues."""
-        self._remove(planned)
+        self._delete_object(planned)
         self._audit(actor, "remove", planned, planned.name)
 
     def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
-        Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
+        Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
-    def _free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
+    def _choose_free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
         """Return the name of a schedule, or a new one that no other schedule of the agent has."""
-        present = {schedule.name for schedule in self.of_agent(agent) if schedule.ref != planned.ref}
+        present = {schedule.name for schedule in self.list_of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
         numbered = (f"{planned.unnamed} {number}" for number in count(2))
@@ -213,7 +217,7 @@ class FollowedSchedule:
 class ScheduleFollowing(Repository):
     """Queries for schedules with the digest of the definition that Temporal has of each."""
 
-    def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
+    def list_all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
         queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
         return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
@@ -227,7 +231,7 @@ class ScheduleFollowing(Repository):
         for outcome in outcomes:
             kind = type(outcome.planned)
             of_schedule = update(kind).where(col(kind.id) == outcome.planned.id)
-            self._run(of_schedule.values(followed=outcome.digest, follow_error=outcome.error))
+            self._run_statement(of_schedule.values(followed=outcome.digest, follow_error=outcome.error))
 
 
 class ScheduleRuns(Repository):
@@ -241,7 +245,7 @@ class ScheduleRuns(Repository):
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
     _OPEN_JOB = PreparedStatement(
         select(Job.id)
-        .where(col(Job.schedule) == bindparam("ref"), one_of(col(Job.status), OPEN))
+        .where(col(Job.schedule) == bindparam("ref"), is_one_of(col(Job.status), OPEN))
         .order_by(col(Job.turn))
         .limit(1)
     )
@@ -254,29 +258,29 @@ class ScheduleRuns(Repository):
     )
     _TREE = select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _NEWEST).cte("led_to", recursive=True)
     _LED_TO = _TREE.union_all(select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _TREE.c.id))
-    _OPEN_BELOW = PreparedStatement(select(_LED_TO.c.id).where(one_of(_LED_TO.c.status, OPEN)).limit(1))
+    _OPEN_BELOW = PreparedStatement(select(_LED_TO.c.id).where(is_one_of(_LED_TO.c.status, OPEN)).limit(1))
     _LATER = PreparedStatement(
         select(Job.id)
         .where(
             col(Job.schedule) == bindparam("ref"),
             col(Job.turn) > bindparam("turn"),
-            one_of(col(Job.status), (*OPEN, JobStatus.FAILED)),
+            is_one_of(col(Job.status), (*OPEN, JobStatus.FAILED)),
         )
         .limit(1)
     )
 
-    def runs_own_prompt(self, job: Job) -> bool:
+    def has_own_prompt(self, job: Job) -> bool:
         """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
         planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
-    def open_job(self, ref: str) -> str | None:
+    def find_open_job(self, ref: str) -> str | None:
         """Return the id of an open job of the schedule, which prevents further runs; None without one.
 
         Jobs that operators began count too, and so do tasks that the last job delegated: without them, delegated tasks
         could pile up behind short runs.
         """
-        job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
+        job_id: str | None = self._read_value(self._OPEN_JOB, ref=ref) or self._read_value(self._OPEN_BELOW, ref=ref)
         return job_id
 
     def count_run(self, job: Job) -> None:
@@ -293,12 +297,12 @@ class ScheduleRuns(Repository):
 
         A scripted run that started a model job counts as successful only after that job succeeds.
         """
-        ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
+        ref, turn = self._read_row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self._schedules.find(ref)
         if planned is not None and status is JobStatus.FAILED:
             planned.failures += 1
         elif (
-            planned is not None and status is JobStatus.COMPLETED and not self._exists(self._LATER, ref=ref, turn=turn)
+            planned is not None and status is JobStatus.COMPLETED and not self._has_row(self._LATER, ref=ref, turn=turn)
         ):
             planned.failures = 0
 
@@ -307,7 +311,7 @@ class ScheduleRuns(Repository):
         agent = self._require_runnable(planned)
         job_id = f"{planned.kind}-{ULID()}"
         self._begin_run(planned, agent, job_id, None)
-        Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
+        Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
     def backfill(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str, actor: str) -> BackfillView:
@@ -318,13 +322,15 @@ class ScheduleRuns(Repository):
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
         span.check(self._now)
-        times = self._run_times(planned, span, prefix)
+        times = self._find_run_times(planned, span, prefix)
         missed = [time for time in times if not time.ran]
         if missed and not span.preview:
             agent = self._require_runnable(planned)
             for time in missed:
                 self._begin_run(planned, agent, time.job_id, time.time)
-            Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
+            Audit(self._link, self._now).add_entry(
+                actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs"
+            )
         return BackfillView(preview=span.preview, count=len(missed), times=times)
 
     def begin_missed_run(self, ref: str, prefix: str) -> bool:
@@ -339,12 +345,14 @@ class ScheduleRuns(Repository):
         if planned is None or agent is None or moment is None:
             return False
         job_id = _temporal_job_id(prefix, moment)
-        if skip_reason(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
+        if skip_reason(planned, agent, self.find_open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
         self._begin_run(planned, agent, job_id, moment)
         return True
 
-    def _run_times(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
+    def _find_run_times(
+        self, planned: ScheduleColumns, span: BackfillRequest, prefix: str
+    ) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, span.start - _SMALLEST)
@@ -365,13 +373,13 @@ class ScheduleRuns(Repository):
         assert agent is not None
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
-        present = self.open_job(planned.ref)
+        present = self.find_open_job(planned.ref)
         if present is not None:
             raise Conflict(f"job {present} of {planned.ref} is still open; wait for its end, or cancel the job")
         return agent
 
     def _begin_run(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
-        binding = Agents(self._link, self._now).binding(planned.address)
+        binding = Agents(self._link, self._now).find_binding(planned.address)
         job = new_run_job(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"

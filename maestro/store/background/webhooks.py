@@ -21,7 +21,7 @@ from maestro.domain.webhooks.webhook import (
     webhook_view,
 )
 from maestro.store.agents.agents import Agents
-from maestro.store.engine.repository import LazyRepository, Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
@@ -43,42 +43,44 @@ class WebhookEndpoints(Repository):
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
-        return required(self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks")
+        return require_found(
+            self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks"
+        )
 
-    def open_at(self, path: str) -> Webhook | None:
+    def find_enabled(self, path: str) -> Webhook | None:
         """Return the enabled webhook at a path, or None if there is none."""
         webhook = self._find(path)
         return webhook if webhook is not None and webhook.enabled else None
 
-    def all(self) -> Sequence[Webhook]:
+    def list_all(self) -> Sequence[Webhook]:
         """Return all webhooks, by path."""
-        return self._all(select(Webhook).order_by(Webhook.path))
+        return self._find_all(select(Webhook).order_by(Webhook.path))
 
-    def page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
+    def list_page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
         """Return up to ``limit`` webhooks after the path ``after``, by path."""
         page = select(Webhook, Agent).join(Agent, col(Agent.id) == Webhook.agent_id).order_by(Webhook.path)
         if after is not None:
             page = page.where(Webhook.path > after)
         return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
 
-    def view(self, webhook: Webhook) -> WebhookView:
+    def build_view(self, webhook: Webhook) -> WebhookView:
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
-    def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
+    def create(self, new: NewWebhook, stored_key: StoredKey, actor: str) -> Webhook:
         """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change``."""
         if self._find(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
             **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
-            agent_id=self._agents.unarchived(new.agent).id or 0,
-            secret=kept.secret,
-            last4=kept.last4,
+            agent_id=self._agents.get_unarchived(new.agent).id or 0,
+            secret=stored_key.secret,
+            last4=stored_key.last4,
             created_by=actor,
             created_at=self._now,
             updated_at=self._now,
         )
         webhook.name = new.name or new.path
-        self._put(webhook)
+        self._save(webhook)
         self._add_audit_entry(actor, "webhook.create", webhook, new.agent)
         return webhook
 
@@ -86,35 +88,37 @@ class WebhookEndpoints(Repository):
         """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
         values = change.model_dump(by_alias=False, exclude_none=True)
         if "agent" in values:
-            values["agent_id"] = self._agents.unarchived(str(values.pop("agent"))).id
+            values["agent_id"] = self._agents.get_unarchived(str(values.pop("agent"))).id
         if values.get("name") == "":
             values["name"] = webhook.path
         different = sorted(name for name, value in values.items() if getattr(webhook, name) != value)
         for name in different:
             setattr(webhook, name, values[name])
         if different:
-            self._put(webhook)
+            self._save(webhook)
             self._add_audit_entry(actor, "webhook.change", webhook, ", ".join(different))
         return webhook
 
-    def rotate(self, webhook: Webhook, kept: StoredKey, actor: str) -> None:
+    def rotate_key(self, webhook: Webhook, stored_key: StoredKey, actor: str) -> None:
         """Replace the secret of a webhook by a new one."""
-        webhook.secret, webhook.last4 = kept.secret, kept.last4
-        self._put(webhook)
-        self._add_audit_entry(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
+        webhook.secret, webhook.last4 = stored_key.secret, stored_key.last4
+        self._save(webhook)
+        self._add_audit_entry(
+            actor, "webhook.rotate", webhook, f"ends in {stored_key.last4}" if stored_key.last4 else stored_key.secret
+        )
 
     def remove(self, webhook: Webhook, actor: str) -> None:
         """Delete a webhook; its jobs remain."""
-        self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
-        self._remove(webhook)
+        self._run_statement(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
+        self._delete_object(webhook)
         self._add_audit_entry(actor, "webhook.remove", webhook)
 
     def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count an event that was refused because of an invalid signature."""
-        self._update(Webhook, webhook.id, refused_count=col(Webhook.refused_count) + 1)
+        self._update_row(Webhook, webhook.id, refused_count=col(Webhook.refused_count) + 1)
         self._add_audit_entry("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
-    def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
+    def find_job_id(self, webhook: Webhook, delivery_id: str) -> str | None:
         """Return the id of the job that an event created, or None if the event is new."""
         delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return delivery.job_id if delivery is not None else None
@@ -122,13 +126,13 @@ class WebhookEndpoints(Repository):
     def has_accepted(self, webhook: Webhook, digest: str) -> bool:
         """Return whether a webhook has already accepted an event with this signature."""
         of_webhook = select(WebhookDelivery.job_id).where(WebhookDelivery.webhook_id == webhook.id)
-        return self._any(of_webhook.where(WebhookDelivery.digest == digest))
+        return self._has_any(of_webhook.where(WebhookDelivery.digest == digest))
 
-    def recent_rate(self, webhook: Webhook, length: timedelta) -> WebhookRate:
+    def measure_recent_rate(self, webhook: Webhook, period: timedelta) -> WebhookRate:
         """Return the number of events that a webhook accepted in the last period of this length."""
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
-            WebhookDelivery.received_at > self._now - length,
+            WebhookDelivery.received_at > self._now - period,
             # An event with a time in the future was received before the clock was set back, and does not count.
             WebhookDelivery.received_at <= self._now,
         )
@@ -136,7 +140,7 @@ class WebhookEndpoints(Repository):
 
     def add_event(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
         """Record an accepted event, and the id of the job that it created."""
-        self._save(
+        self._save_objects(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
                 delivery_id=delivery.delivery_id,
@@ -146,11 +150,11 @@ class WebhookEndpoints(Repository):
             )
         )
         trigger_count = col(Webhook.trigger_count) + 1
-        self._update(Webhook, webhook.id, trigger_count=trigger_count, last_triggered=self._now)
+        self._update_row(Webhook, webhook.id, trigger_count=trigger_count, last_triggered=self._now)
 
     def count_pending(self) -> int:
         """Count the pending background jobs, in which events wait to be processed."""
-        return self._count(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
+        return self._count_rows(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
 
     def delete_events(self, before: datetime) -> None:
         """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
@@ -161,14 +165,14 @@ class WebhookEndpoints(Repository):
             .order_by(col(WebhookDelivery.received_at))
             .limit(MOST_FORGOTTEN)
         )
-        self._run(delete(WebhookDelivery).where(key.in_(oldest)))
+        self._run_statement(delete(WebhookDelivery).where(key.in_(oldest)))
 
     def _find(self, path: str) -> Webhook | None:
-        return self._first(select(Webhook).where(Webhook.path == path))
+        return self._find_first(select(Webhook).where(Webhook.path == path))
 
-    def _put(self, webhook: Webhook) -> None:
+    def _save(self, webhook: Webhook) -> None:
         webhook.updated_at = self._now
-        self._save(webhook)
+        self._save_objects(webhook)
 
     def _add_audit_entry(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
-        Audit(self._link, self._now).add(actor, action, webhook.path, detail)
+        Audit(self._link, self._now).add_entry(actor, action, webhook.path, detail)

@@ -41,8 +41,8 @@ from maestro.store.cache import cached_by_version
 from maestro.store.conversations.inbox import Inbox
 from maestro.store.conversations.lists import ConversationLists
 from maestro.store.conversations.removals import Removals
-from maestro.store.engine.repository import LazyRepository, Repository, read_once, required, with_values
-from maestro.store.engine.statements import PreparedStatement, in_list, json_list, row_insert
+from maestro.store.engine.repository import LazyRepository, Repository, read_once, require_found, with_values
+from maestro.store.engine.statements import PreparedStatement, is_in_list, row_insert, write_json_list
 
 COLUMNS = tuple(MessageColumns.model_fields)
 
@@ -58,11 +58,11 @@ class Compactions(Repository):
     )
 
     @cached_by_version("compactions")
-    def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
+    def list_latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
         """Return the latest compactions of a conversation as values, newest first."""
-        return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
+        return self._read_models(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
-    def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
+    def archive_messages(self, conversation_id: int, ids: Sequence[int]) -> None:
         """Move messages to the archive: users can still find them there, but prompts no longer contain them.
 
         See docs/decisions.md: retention.
@@ -73,10 +73,10 @@ class Compactions(Repository):
         self._session.exec(delete(Message).where(*its_own))
         sums = select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0))
         count, tokens = self._session.exec(sums.where(Message.conversation_id == conversation_id)).one()
-        self._update(Conversation, conversation_id, message_count=count, total_tokens_estimate=tokens)
+        self._update_row(Conversation, conversation_id, message_count=count, total_tokens_estimate=tokens)
 
     def add(self, compaction: Compaction) -> Compaction:
-        return self._save(compaction)
+        return self._save_objects(compaction)
 
 
 class ConversationMatch(NamedTuple):
@@ -145,12 +145,12 @@ class Conversations(Repository):
         .order_by(col(Message.id).desc())
         .limit(bindparam("at_most"))
     )
-    _LISTED = PreparedStatement(_LINE.where(in_list(col(Message.id), "ids")))
+    _LISTED = PreparedStatement(_LINE.where(is_in_list(col(Message.id), "ids")))
     _LAST_IDS = tuple(PreparedStatement(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
     def get(self, conversation_id: int | None) -> Conversation:
         """Return the conversation with this id and its current counters; raises ``NotFound``."""
-        return required(
+        return require_found(
             self._session.get(Conversation, conversation_id, populate_existing=True),
             f"conversation {conversation_id} does not exist",
         )
@@ -158,8 +158,8 @@ class Conversations(Repository):
     @read_once
     def read(self, conversation_id: int | None) -> Conversation:
         """Return a conversation by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return required(
-            self._read_by(Conversation, id=conversation_id),
+        return require_found(
+            self._read_model_by(Conversation, id=conversation_id),
             f"conversation {conversation_id} does not exist",
         )
 
@@ -173,18 +173,21 @@ class Conversations(Repository):
         alone = row.user_id if keyed_by_user else None
         which = self._AT if alone is None else self._AT_OF_USER
         of = {**address.model_dump(), "after": row.id, "user_id": alone}
-        closed_by, *cells = self._row(which, of_key=conversation_key(agent_id, address, alone), **of) or (None, None)
+        closed_by, *cells = self._read_row(which, of_key=conversation_key(agent_id, address, alone), **of) or (
+            None,
+            None,
+        )
         if cells[0] is None:
             return ConversationMatch(None, closed_by)
         conversation: Conversation = Conversation.__new__(Conversation)
         conversation.__dict__.update(zip(self._COLUMNS, cells, strict=True))
         return ConversationMatch(conversation, closed_by)
 
-    def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
+    def find_or_begin(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
         """Return an agent's conversation for an inbox message as a value; if there is none, begin one."""
         found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
-            self._known()[("read", (found.id,))] = found
+            self._cached_values()[("read", (found.id,))] = found
             return found
         user = (row.user_id, row.user_name)
         return self.begin(agent_id, row.address, user, keyed_by_user=keyed_by_user, closed_by=closed_by)
@@ -198,10 +201,10 @@ class Conversations(Repository):
         """
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
-        number = self._insert(
+        number = self._insert_row(
             row_insert(Conversation),
             # An id that no conversation ever had, so that rows of a deleted one never refer to another.
-            id=1 + max(self._value(newest) or 0 for newest in self._LAST_IDS),
+            id=1 + max(self._read_value(newest) or 0 for newest in self._LAST_IDS),
             key=key,
             agent_id=agent_id,
             user_id=user_id,
@@ -233,16 +236,16 @@ class Conversations(Repository):
 
         An answer that is being written is still added to the conversation. Unanswered messages begin the next one.
         """
-        conversation = self.removals.conversation(conversation_id)
+        conversation = self.removals.get_conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
             raise Conflict(f"conversation {conversation_id} has ended already")
         conversation.status = ConversationStatus.CLOSED
         self._session.flush()
 
     @read_once
-    def recorded(self, inbox_id: int | None) -> MessageColumns | None:
+    def find_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the message recorded for this inbox row, from the conversation or the archive; None without one."""
-        row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
+        row = self._read_row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
         if row is None:
             return None
         model = ArchivedMessage if row[-1] else Message
@@ -250,55 +253,59 @@ class Conversations(Repository):
         message.__dict__.update(zip(MessageColumns.model_fields, row, strict=False))
         return message
 
-    def recall(self, inbox_id: int | None) -> MessageColumns | None:
+    def remove_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the message that was recorded for this inbox row; an archived message is moved back first.
 
         A replayed job may answer a message that a compaction has archived since.
         """
-        message = self.recorded(inbox_id)
+        message = self.find_recorded_message(inbox_id)
         if not isinstance(message, ArchivedMessage):
             return message
-        self._change(self._UNARCHIVED, of_id=message.id)
-        return self.add(message)
+        self._run_change(self._UNARCHIVED, of_id=message.id)
+        return self.add_message(message)
 
-    def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
+    def filter_by_author(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
         """Return the inbox ids of those of these messages that a user wrote, by message id."""
         messages = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
-        return dict(self._run(messages.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
+        return dict(
+            self._run_statement(messages.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all()
+        )
 
     @read_once
-    def message(self, message_id: int | None) -> MessageColumns:
+    def read_message(self, message_id: int | None) -> MessageColumns:
         """Return the message with this id, from the conversation or the archive, as a value; raises ``NotFound``."""
-        message = self._read_by(Message, id=message_id) or self._read_by(ArchivedMessage, id=message_id)
-        return required(message, f"message {message_id} does not exist")
+        message = self._read_model_by(Message, id=message_id) or self._read_model_by(ArchivedMessage, id=message_id)
+        return require_found(message, f"message {message_id} does not exist")
 
-    def all_of(self, conversation_id: int) -> Sequence[Message]:
+    def list_messages(self, conversation_id: int) -> Sequence[Message]:
         """Return the messages of a conversation, oldest first, without archived ones."""
-        return self._all(select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id)))
+        return self._find_all(
+            select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
+        )
 
-    def add(self, said: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
+    def add_message(self, message: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
         """Record a message, update the counters, and return the message with its id.
 
         Prompts always contain the full text of a message that is not ``is_plain``.
         """
-        columns = {name: getattr(said, name) for name in MessageColumns.model_fields}
-        chars = plain_chars(said) if is_plain else None
-        known = self._known().get(("read", (said.conversation_id,)))
-        columns["id"] = self._insert(row_insert(Message), **columns, plain_chars=chars)
-        self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
+        columns = {name: getattr(message, name) for name in MessageColumns.model_fields}
+        chars = plain_chars(message) if is_plain else None
+        known = self._cached_values().get(("read", (message.conversation_id,)))
+        columns["id"] = self._insert_row(row_insert(Message), **columns, plain_chars=chars)
+        self._run_change(self._COUNT, of_id=message.conversation_id, tokens=message.token_estimate, at=self._now)
         if known is not None:
-            tokens, messages = known.total_tokens_estimate + said.token_estimate, known.message_count + 1
+            tokens, messages = known.total_tokens_estimate + message.token_estimate, known.message_count + 1
             counted = with_values(
                 known, total_tokens_estimate=tokens, message_count=messages, last_message_at=self._now
             )
-            self._known()[("read", (said.conversation_id,))] = counted
+            self._cached_values()[("read", (message.conversation_id,))] = counted
         added = MessageColumns.model_construct(**columns)
-        self._known()[("message", (added.id,))] = added
+        self._cached_values()[("read_message", (added.id,))] = added
         if added.inbox_id is not None:
-            self._known()[("recorded", (added.inbox_id,))] = added
+            self._cached_values()[("find_recorded_message", (added.inbox_id,))] = added
         return added
 
-    def supersede(self, job_ids: Sequence[str]) -> None:
+    def mark_superseded(self, job_ids: Sequence[str]) -> None:
         """Exclude the answers of these jobs from later prompts, because restarts of the jobs replace them."""
         self._session.exec(
             update(Message)
@@ -306,30 +313,34 @@ class Conversations(Repository):
             .values(superseded=True)
         )
 
-    def newest(self, conversation_id: int, up_to: int, limit: int) -> list[StoredMessage]:
+    def list_newest_messages(self, conversation_id: int, last_id: int, limit: int) -> list[StoredMessage]:
         """Return up to ``limit`` messages up to the id ``up_to``, newest first, without superseded answers."""
-        rows = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
+        rows = self._read_rows(self._NEWEST, of_conversation=conversation_id, up_to=last_id, at_most=limit)
         return [StoredMessage(*row) for row in rows]
 
-    def outline(
-        self, conversation_id: int, last: MessageColumns, limit: int, asked: Collection[int]
+    def list_message_outlines(
+        self, conversation_id: int, last: MessageColumns, limit: int, answered_ids: Collection[int]
     ) -> list[StoredMessage]:
-        """Return the messages that ``newest`` returns, but most plain messages without their texts.
+        """Return the messages that ``list_newest_messages`` returns, but most plain messages without their texts.
 
-        The last message, messages that are not plain, and messages in ``asked`` (inbox ids) have texts. Of other plain
-        messages a prompt needs only the columns of an index.
+        The last message, messages that are not plain, and messages in ``answered_ids`` (inbox ids) have texts. Of other
+        plain messages a prompt needs only the columns of an index.
         """
-        rows = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
+        rows = self._read_rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
         whole = {last.id: _stored_message(last)}
-        missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in asked]
+        missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in answered_ids]
         if missing != [last.id]:
-            whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json_list(missing)))
+            whole.update(
+                (row[0], StoredMessage(*row)) for row in self._read_rows(self._LISTED, ids=write_json_list(missing))
+            )
         return [
             whole.get(number) or StoredMessage(number, role, "", tokens, inbox_id, "", None, False, chars)
             for number, role, tokens, inbox_id, chars in rows
         ]
 
 
-def _stored_message(said: MessageColumns) -> StoredMessage:
-    content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
-    return StoredMessage(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
+def _stored_message(message: MessageColumns) -> StoredMessage:
+    content, tokens, inbox_id = message.content, message.token_estimate, message.inbox_id
+    return StoredMessage(
+        message.id or 0, message.role, content, tokens, inbox_id, message.job_id, message.agent_id, message.has_files
+    )

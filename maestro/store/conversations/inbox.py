@@ -17,8 +17,8 @@ from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_of
 from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner, Person
 from maestro.domain.questions.question import Question
-from maestro.store.engine.repository import LazyRepository, Repository, required
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, row_insert, same
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert, row_insert
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 MAESTRO, SOMEBODY = "Maestro", "somebody"
@@ -34,7 +34,7 @@ class QuotedMessages(Repository):
         .join(Job, col(Job.id) == Delivery.job_id)
         .outerjoin(Agent, col(Agent.id) == Job.agent_id)
         .where(
-            same(Delivery, *CHANNEL_KEY),
+            equals_parameters(Delivery, *CHANNEL_KEY),
             Delivery.platform_message_id == bindparam("known_as"),
             # SQLite uses the partial index of sent chunks only if the SQL contains the empty text, not a parameter.
             text("deliveries.platform_message_id <> ''"),
@@ -43,7 +43,7 @@ class QuotedMessages(Repository):
         .limit(1)
     )
     _THEIRS = PreparedStatement(
-        select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
+        select(InboxRow).where(equals_parameters(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
     )
 
     def find_quoted(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
@@ -56,16 +56,16 @@ class QuotedMessages(Repository):
         place = {name: getattr(row, name) for name in CHANNEL_KEY}
         return self._find_sent(agent_id, place | {"known_as": row.reply_to}) or self._find_received(place, row.reply_to)
 
-    def _find_sent(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
-        rows = self._rows(self._OURS, **where)
+    def _find_sent(self, agent_id: int | None, conditions: dict[str, object]) -> RepliedMessage | None:
+        rows = self._read_rows(self._OURS, **conditions)
         if not rows:
             return None
         words, said_by, answer_id, slug = rows[0]
         author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
         return RepliedMessage(words, author, message_id=answer_id) if words else None
 
-    def _find_received(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
-        rows = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
+    def _find_received(self, conditions: dict[str, object], message_id: str) -> RepliedMessage | None:
+        rows = self._read_models(self._THEIRS, InboxRow, **conditions, known_as=message_id)
         if not rows:
             return None
         row = rows[0]
@@ -76,22 +76,22 @@ class QuotedMessages(Repository):
 class MediaFiles(Repository):
     """Queries for the files that Maestro downloaded for attachments of messages."""
 
-    def put(self, file: MediaFile) -> None:
+    def save(self, file: MediaFile) -> None:
         """Store the result of downloading an attachment, in place of an earlier result."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
-        self._save(file)
+        self._save_objects(file)
 
-    def of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+    def list_of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
         """Return the files of each of these messages, in order; a file never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}
-        rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]"))
+        rows = self._find_all(select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]"))
         if not rows:
             return {}
         ids = [row.id for row in rows]
-        fetched = self._all(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
+        fetched = self._find_all(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
         known = {(file.inbox_id, file.seq): file for file in fetched}
         return {
             row.id: tuple(
@@ -102,9 +102,9 @@ class MediaFiles(Repository):
             if row.id is not None
         }
 
-    def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+    def list_untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
         """Return the voice messages without a transcript among these messages, in order."""
-        files = self._all(
+        files = self._find_all(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
             .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
@@ -113,7 +113,7 @@ class MediaFiles(Repository):
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
         """Store the transcript of a file; an empty one records that the transcription failed."""
-        self._update(MediaFile, file_id, transcript=transcript)
+        self._update_row(MediaFile, file_id, transcript=transcript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +156,18 @@ class IgnoredMessages(Repository):
     def add(self, address: Address, reason: str, count: int = 1) -> None:
         """Add ``count`` ignored messages to the counter of their channel and reason."""
         channel = address.model_dump(include=set(CHANNEL_KEY))
-        self._run(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
+        self._run_statement(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
-    def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
+    def list_page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
         """Return counts of ignored messages by channel and reason, the largest first."""
         place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
         page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
-        return self._all(page.limit(limit).offset(offset))
+        return self._find_all(page.limit(limit).offset(offset))
 
-    def by_reason(self) -> Mapping[str, int]:
+    def count_by_reason(self) -> Mapping[str, int]:
         """Return the number of ignored messages for each reason."""
         sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
-        return {reason: int(count) for reason, count in self._run(sums)}
+        return {reason: int(count) for reason, count in self._run_statement(sums)}
 
 
 class Inbox(Repository):
@@ -180,7 +180,7 @@ class Inbox(Repository):
     _OF_PERSON = (
         select(InboxRow.id)
         .where(
-            same(InboxRow, "platform", "user_id"),
+            equals_parameters(InboxRow, "platform", "user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
             # A message with a time in the future was received before the clock was set back, and does not count.
@@ -190,9 +190,9 @@ class Inbox(Repository):
         .offset(bindparam("but"))
     )
     _LATELY = PreparedStatement(_OF_PERSON)
-    _LATELY_HERE = PreparedStatement(_OF_PERSON.where(same(InboxRow, "account", "channel")))
+    _LATELY_HERE = PreparedStatement(_OF_PERSON.where(equals_parameters(InboxRow, "account", "channel")))
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
-        same(InboxRow, *CHANNEL_KEY, "thread"),
+        equals_parameters(InboxRow, *CHANNEL_KEY, "thread"),
         col(InboxRow.id) > bindparam("after"),
         # SQLite uses the partial index of ``/new`` only if the control word is a literal in the SQL, not a parameter.
         text("inbox.control = '/new'"),
@@ -220,11 +220,11 @@ class Inbox(Repository):
     _COUNT = select(func.count()).select_from(Job)
     _FACTS = (
         select(InboxRow.job_id)
-        .where(same(InboxRow, *CHANNEL_KEY), col(InboxRow.message_id) == bindparam("its_id"))
+        .where(equals_parameters(InboxRow, *CHANNEL_KEY), col(InboxRow.message_id) == bindparam("its_id"))
         .scalar_subquery(),
-        select(DisabledChannel.channel).where(same(DisabledChannel, *CHANNEL_KEY)).exists(),
-        select(Owner.user_id).where(same(Owner, *_SENDER)).exists(),
-        select(KnownPerson.user_id).where(same(KnownPerson, *_SENDER)).exists(),
+        select(DisabledChannel.channel).where(equals_parameters(DisabledChannel, *CHANNEL_KEY)).exists(),
+        select(Owner.user_id).where(equals_parameters(Owner, *_SENDER)).exists(),
+        select(KnownPerson.user_id).where(equals_parameters(KnownPerson, *_SENDER)).exists(),
         _OF_PERSON.exists(),
         _ASKING.exists(),
         _TAKEN.exists(),
@@ -241,21 +241,21 @@ class Inbox(Repository):
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
         .select_from(select(literal(1).label("one")).subquery())
-        .outerjoin(AgentChannel, same(AgentChannel, *CHANNEL_KEY))
-        .outerjoin(BotInstance, same(BotInstance, "platform", "account"))
+        .outerjoin(AgentChannel, equals_parameters(AgentChannel, *CHANNEL_KEY))
+        .outerjoin(BotInstance, equals_parameters(BotInstance, "platform", "account"))
         .outerjoin(Agent, col(Agent.id) == func.coalesce(BotInstance.agent_id, AgentChannel.agent_id))
         .outerjoin(Client, col(Client.id) == func.coalesce(AgentChannel.client_id, Agent.client_id))
     )
 
-    def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
+    def read_state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
         """Return the rows that decide how a message is handled.
 
         The sender exceeds the rate limit after ``most_within`` other messages in the last period ``within``.
         """
         address = message.address
-        row = self._row(
+        row = self._read_row(
             self._STATE,
-            **self._period_values(message, within),
+            **self._period_parameters(message, within),
             account=address.account,
             channel=address.channel,
             its_id=message.id,
@@ -275,20 +275,22 @@ class Inbox(Repository):
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the inbox row of this message as a value, or None if the platform delivers it for the first time."""
-        return self._read_by(InboxRow, **message.address.model_dump(include=set(CHANNEL_KEY)), message_id=message.id)
+        return self._read_model_by(
+            InboxRow, **message.address.model_dump(include=set(CHANNEL_KEY)), message_id=message.id
+        )
 
     def add(
-        self, message: IncomingMessage, job_id: str, control: str = "", pace: FloodState = FloodState.WITHIN
+        self, message: IncomingMessage, job_id: str, control: str = "", flood_state: FloodState = FloodState.WITHIN
     ) -> InboxRow:
         """Store a message and return its inbox row as a value; ids rise in the order of arrival."""
-        its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
+        its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": flood_state}
         columns = {**InboxRow.columns(message), **its_own}
         row: InboxRow = InboxRow.__new__(InboxRow)
-        row.__dict__.update(columns, id=self._insert(row_insert(InboxRow), **columns))
+        row.__dict__.update(columns, id=self._insert_row(row_insert(InboxRow), **columns))
         return row
 
-    def rewrite(self, inbox_id: int, content: str) -> None:
-        self._update(InboxRow, inbox_id, content=content)
+    def replace_content(self, inbox_id: int, content: str) -> None:
+        self._update_row(InboxRow, inbox_id, content=content)
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Return whether the sender of a message sent ``count`` other messages in the last period ``within``.
@@ -298,23 +300,23 @@ class Inbox(Repository):
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
-        values = {**self._period_values(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
-        return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
+        values = {**self._period_parameters(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
+        return self._read_row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
         """Return whether the sender of a message was warned about the rate limit in the last period ``within``."""
-        values = self._period_values(message, within)
-        return self._row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
+        values = self._period_parameters(message, within)
+        return self._read_row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return the inbox row with this id; raises ``NotFound``."""
-        return required(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
+        return require_found(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read(self, inbox_id: int | None) -> InboxRow:
         """Return an inbox row by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return required(self._read_by(InboxRow, id=inbox_id), f"inbox row {inbox_id} does not exist")
+        return require_found(self._read_model_by(InboxRow, id=inbox_id), f"inbox row {inbox_id} does not exist")
 
-    def person(self, inbox_id: int | None) -> Person | None:
+    def read_sender(self, inbox_id: int | None) -> Person | None:
         """Return the sender of the message in this inbox row; None without an id."""
         return Person.sender_of(self.read(inbox_id)) if inbox_id is not None else None
 
@@ -325,9 +327,9 @@ class Inbox(Repository):
         """
         here = row.address.model_dump()
         which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF
-        first: int | None = self._value(which, after=row.id, user_id=user_id, **here)
+        first: int | None = self._read_value(which, after=row.id, user_id=user_id, **here)
         return first
 
-    def _period_values(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
+    def _period_parameters(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
         person = {"platform": message.address.platform, "user_id": message.user_id}
         return {**person, "since": self._now - within, "now": self._now}

@@ -40,8 +40,8 @@ MOST_LEARNED = 200
 class ConversationLists(Repository):
     """Queries for lists of conversations and of their messages."""
 
-    def page(
-        self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
+    def list_page(
+        self, conversation_filter: ConversationFilter, after: ConversationCursor | None, limit: int
     ) -> tuple[Sequence[ConversationView], ConversationCursor | None]:
         """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
 
@@ -50,19 +50,19 @@ class ConversationLists(Repository):
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
-        statement = chosen.where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
+        statement = chosen.where(*_filter_conditions(conversation_filter)).order_by(*newest_first).limit(limit + 1)
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
         rows = self._session.exec(statement).all()
-        costs = self._costs([conversation.id or 0 for conversation, _ in rows[:limit]])
+        costs = self._read_costs([conversation.id or 0 for conversation, _ in rows[:limit]])
         page = [
             ConversationView.from_row(conversation, agent=agent, cost_usd=costs.get(conversation.id or 0))
             for conversation, agent in rows[:limit]
         ]
         return page, ConversationCursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None
 
-    def platforms(self) -> Sequence[str]:
+    def list_platforms(self) -> Sequence[str]:
         """Return the platforms that have conversations, found by one indexed query for each platform."""
         platforms: list[str] = []
         while True:
@@ -73,47 +73,51 @@ class ConversationLists(Repository):
                 return platforms
             platforms.append(first)
 
-    def detail(self, conversation_id: int) -> ConversationDetail:
+    def build_detail(self, conversation_id: int) -> ConversationDetail:
         """Return a conversation with all details except its messages; raises ``NotFound``."""
-        conversation = Removals(self._link, self._now).conversation(conversation_id)
+        conversation = Removals(self._link, self._now).get_conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
         compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
         return ConversationDetail.from_row(
             conversation,
             agent=agent.slug,
-            cost_usd=self._costs([conversation_id]).get(conversation_id),
-            archived_count=self._count(ArchivedMessage.conversation_id == conversation_id),
-            facts_learned=self._count(MemoryFact.source_conversation_id == conversation_id),
-            open_jobs=tuple(self._all(open_jobs.order_by(col(Job.created_at)))),
-            compactions=tuple(map(CompactionView.model_validate, self._all(compactions.order_by(col(Compaction.id))))),
+            cost_usd=self._read_costs([conversation_id]).get(conversation_id),
+            archived_count=self._count_rows(ArchivedMessage.conversation_id == conversation_id),
+            facts_learned=self._count_rows(MemoryFact.source_conversation_id == conversation_id),
+            open_jobs=tuple(self._find_all(open_jobs.order_by(col(Job.created_at)))),
+            compactions=tuple(
+                map(CompactionView.model_validate, self._find_all(compactions.order_by(col(Compaction.id))))
+            ),
         )
 
-    def messages_after(
+    def list_messages_after(
         self, conversation_id: int, after: int, limit: int
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages with higher ids than ``after``, and the id for the next page.
 
         Messages are in the order of their ids, including archived ones. Raises ``NotFound``.
         """
-        Removals(self._link, self._now).conversation(conversation_id)
-        messages = self._messages_between(conversation_id, limit + 1, after=after)
-        page = self._with_files(messages[:limit])
+        Removals(self._link, self._now).get_conversation(conversation_id)
+        messages = self._list_messages_between(conversation_id, limit + 1, after=after)
+        page = self._add_files(messages[:limit])
         return page, messages[limit - 1].message.id if len(messages) > limit else None
 
-    def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
+    def list_messages_around(
+        self, conversation_id: int, after: int | None, before: int | None, limit: int
+    ) -> MessageRange:
         """Return up to ``limit`` consecutive messages: after one id, before another, or the newest."""
         if after is not None:
-            messages = self._messages_between(conversation_id, limit + 1, after=after)
-            older = bool(self._messages_between(conversation_id, 1, before=after + 1))
+            messages = self._list_messages_between(conversation_id, limit + 1, after=after)
+            older = bool(self._list_messages_between(conversation_id, 1, before=after + 1))
             return MessageRange(
-                self._with_files(messages[:limit]), older, messages[limit] if len(messages) > limit else None
+                self._add_files(messages[:limit]), older, messages[limit] if len(messages) > limit else None
             )
-        messages = self._messages_between(conversation_id, limit + 1, before=before)
-        following = self._messages_between(conversation_id, 1, after=before - 1) if before is not None else []
-        return MessageRange(self._with_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
+        messages = self._list_messages_between(conversation_id, limit + 1, before=before)
+        following = self._list_messages_between(conversation_id, 1, after=before - 1) if before is not None else []
+        return MessageRange(self._add_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
-    def last_before(self, conversation_id: int, moment: datetime) -> int:
+    def find_last_before(self, conversation_id: int, moment: datetime) -> int:
         """Return the id of the last message at or before a moment, or 0 if there is none."""
         newest = (
             select(table.id)
@@ -124,14 +128,14 @@ class ConversationLists(Repository):
         )
         return max(self._session.exec(query).first() or 0 for query in newest)
 
-    def facts_learned(self, conversation_id: int, messages: MessageRange) -> Sequence[MemoryFact]:
+    def list_learned_facts(self, conversation_id: int, messages: MessageRange) -> Sequence[MemoryFact]:
         """Return the facts that the agent learned in a range of messages and has not forgotten since."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if messages.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= messages.since)
         if messages.until is not None:
             facts = facts.where(col(MemoryFact.created_at) < messages.until)
-        return self._all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
+        return self._find_all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
 
     def search_messages(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
@@ -141,7 +145,7 @@ class ConversationLists(Repository):
         Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
         id: older matches may exist even if the query found fewer than ``limit``.
         """
-        since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
+        since = 0 if conversation_id is not None else (before or self._find_next_id()) - SEARCHED
         messages: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
             conditions = [_contains_text(table.content, text), col(table.id) >= since]
@@ -149,21 +153,21 @@ class ConversationLists(Repository):
                 conditions.append(col(table.id) < before)
             if conversation_id is not None:
                 conditions.append(col(table.conversation_id) == conversation_id)
-            messages += self._authored_messages(table, limit + 1, *conditions, newest_first=True)
+            messages += self._read_authored_messages(table, limit + 1, *conditions, newest_first=True)
         messages.sort(key=_message_id, reverse=True)
         if len(messages) > limit:
             return messages[:limit], messages[limit - 1].message.id
-        return messages, since if since > self._first_id() else None
+        return messages, since if since > self._find_first_id() else None
 
-    def _next_id(self) -> int:
+    def _find_next_id(self) -> int:
         ids = [self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)]
         return max(ids) + 1
 
-    def _first_id(self) -> int:
+    def _find_first_id(self) -> int:
         ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
         return min((number for number in ids if number is not None), default=0)
 
-    def _messages_between(
+    def _list_messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
         """Return the first messages after an id, or the last messages (before an id, if given), ordered by id."""
@@ -173,23 +177,25 @@ class ConversationLists(Repository):
             conditions: list[Any] = [table.conversation_id == conversation_id]
             conditions += [col(table.id) > after] if after is not None else []
             conditions += [col(table.id) < before] if before is not None else []
-            parts.append(self._authored_messages(table, limit, *conditions, newest_first=backwards))
+            parts.append(self._read_authored_messages(table, limit, *conditions, newest_first=backwards))
         messages = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
         return messages[::-1] if backwards else messages
 
-    def _with_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
+    def _add_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
         with_files = [authored.message.inbox_id for authored in messages if authored.message.has_files]
-        files = MediaFiles(self._link, self._now).of_messages([number for number in with_files if number is not None])
+        files = MediaFiles(self._link, self._now).list_of_messages(
+            [number for number in with_files if number is not None]
+        )
         return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
-    def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
+    def _read_costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
         """Return the cost of each conversation's model calls in US dollars; None where no cost is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
         return {number: cost for number, cost in rows if number is not None}
 
-    def _authored_messages(
+    def _read_authored_messages(
         self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False
     ) -> list[AuthoredMessage]:
         order = col(table.id).desc() if newest_first else col(table.id)
@@ -209,8 +215,8 @@ class ConversationLists(Repository):
         ]
 
 
-def _message_id(spoken: AuthoredMessage) -> int:
-    return spoken.message.id or 0
+def _message_id(message: AuthoredMessage) -> int:
+    return message.message.id or 0
 
 
 def _contains_text(column: Any, text: str) -> ColumnElement[bool]:

@@ -31,7 +31,7 @@ from maestro.domain.questions.question import Question
 from maestro.domain.tags.actions import Action
 from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import batches
+from maestro.store.engine.statements import split_into_batches
 
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
 """The path patterns of the folders of a conversation, relative to the data folder."""
@@ -44,42 +44,42 @@ class Removals(Repository):
 
     _also_changes = ("Jobs",)
 
-    def plan(self, conversation_id: int) -> RemovalPlan:
+    def plan_removal(self, conversation_id: int) -> RemovalPlan:
         """Find the stored texts to which only this conversation refers; slow, because the query reads all prompts.
 
         Raises ``NotFound``, and ``Conflict`` while a job of the conversation is open.
         """
-        self.conversation(conversation_id)
-        jobs = self._ended_jobs(conversation_id)
-        own = self._referenced_digests(jobs)
-        marks = (self._highest_value(Prompt.id), self._highest_value(LLMCall.id))
-        used_elsewhere = self._used_by_others(own, jobs, _reference_queries())
+        self.get_conversation(conversation_id)
+        jobs = self._list_ended_job_ids(conversation_id)
+        own = self._find_referenced_digests(jobs)
+        marks = (self._read_highest_value(Prompt.id), self._read_highest_value(LLMCall.id))
+        used_elsewhere = self._find_digests_of_others(own, jobs, _reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
         """Delete the conversation that a plan describes, and with ``facts`` also the facts learned in it.
 
-        Files are only recorded for removal, because a rollback could not restore them. Raises the errors of ``plan``,
-        and ``Conflict`` when the conversation continued after the plan was made.
+        Files are only recorded for removal, because a rollback could not restore them. Raises the errors of
+        ``plan_removal``, and ``Conflict`` when the conversation continued after the plan was made.
         """
-        conversation = self.conversation(plan.conversation_id)
-        jobs = self._ended_jobs(plan.conversation_id)
+        conversation = self.get_conversation(plan.conversation_id)
+        jobs = self._list_ended_job_ids(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
             raise Conflict(f"conversation {plan.conversation_id} continued meanwhile, so it stays. Delete it again.")
-        since = self._used_by_others(plan.parts, jobs, _queries_since(plan))
+        since = self._find_digests_of_others(plan.parts, jobs, _queries_since(plan))
         self._remove_facts(conversation, facts=facts)
-        self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))
+        self._empty_inbox(self._list_inbox_ids(jobs, plan.conversation_id))
         self._empty_jobs(jobs)
-        for ids in batches(sorted(plan.parts - since)):
-            self._run(delete(PromptPart).where(col(PromptPart.digest).in_(ids)))
+        for ids in split_into_batches(sorted(plan.parts - since)):
+            self._run_statement(delete(PromptPart).where(col(PromptPart.digest).in_(ids)))
         for table in (Message, ArchivedMessage, Compaction):
-            self._run(delete(table).where(col(table.conversation_id) == plan.conversation_id))
-        self._run(delete(Conversation).where(col(Conversation.id) == plan.conversation_id))
+            self._run_statement(delete(table).where(col(table.conversation_id) == plan.conversation_id))
+        self._run_statement(delete(Conversation).where(col(Conversation.id) == plan.conversation_id))
         self._session.add(RemovedConversation(id=plan.conversation_id, at=self._now, actor=actor))
         self._record_removal([folder.format(id=plan.conversation_id) for folder in FOLDERS])
         self._session.flush()
 
-    def conversation(self, conversation_id: int) -> Conversation:
+    def get_conversation(self, conversation_id: int) -> Conversation:
         """Return a conversation; raises ``NotFound`` with a message that says if the conversation was deleted."""
         conversation = self._session.get(Conversation, conversation_id)
         if conversation is None:
@@ -90,9 +90,9 @@ class Removals(Repository):
             raise NotFound(f"conversation {conversation_id} {when}")
         return conversation
 
-    def discarded_paths(self) -> Sequence[str]:
+    def list_discarded_paths(self) -> Sequence[str]:
         """Return the paths of the files that wait for their removal, relative to the data folder."""
-        return self._all(select(DiscardedFile.path).order_by(DiscardedFile.path))
+        return self._find_all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
     def is_used_again(self, digest: str) -> bool:
         """Return whether a row has come to refer to the file with this digest again."""
@@ -101,9 +101,9 @@ class Removals(Repository):
 
     def delete_discarded(self, path: str) -> None:
         """Delete the record of a path that waits for removal: its file was removed or is in use again."""
-        self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
+        self._run_statement(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
-    def _ended_jobs(self, conversation_id: int) -> set[str]:
+    def _list_ended_job_ids(self, conversation_id: int) -> set[str]:
         """Return the ended jobs of a conversation, with jobs merged into these and tasks delegated by them."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
@@ -113,42 +113,46 @@ class Removals(Repository):
             select(Job.id).join(beside, col(beside.inbox_id) == Job.inbox_id).join(own, own.c.id == beside.id),
         )
         of_no_other = or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
-        rows = self._run(select(Job.id, Job.status).join(related, related.c.id == Job.id).where(of_no_other)).all()
+        rows = self._run_statement(
+            select(Job.id, Job.status).join(related, related.c.id == Job.id).where(of_no_other)
+        ).all()
         open_job = next((job_id for job_id, status in rows if not status.ended), None)
         if open_job is not None:
             raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel the job, or wait.")
         return {job_id for job_id, _ in rows}
 
-    def _highest_value(self, column: Any) -> int:
-        return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
+    def _read_highest_value(self, column: Any) -> int:
+        return int(self._run_statement(select(func.coalesce(func.max(column), 0))).scalar_one())
 
-    def _referenced_digests(self, jobs: Collection[str]) -> set[str]:
+    def _find_referenced_digests(self, jobs: Collection[str]) -> set[str]:
         """Return the digests of all stored texts to which rows of these jobs refer."""
         digests: set[str] = set()
-        for ids in batches(sorted(jobs)):
-            for _, texts in self._references(_reference_queries(ids)):
+        for ids in split_into_batches(sorted(jobs)):
+            for _, texts in self._read_references(_reference_queries(ids)):
                 digests |= texts
         return digests
 
-    def _used_by_others(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
-        """Return those of the digests in ``wanted`` to which rows of other jobs refer."""
-        digests = set[str]()
-        for job_id, texts in self._references(where):
+    def _find_digests_of_others(
+        self, digests: Collection[str], jobs: Collection[str], queries: Iterable[Select[Any]]
+    ) -> set[str]:
+        """Return those of these digests to which rows of other jobs refer."""
+        used = set[str]()
+        for job_id, texts in self._read_references(queries):
             if job_id not in jobs:
-                digests.update(texts.intersection(wanted))
-        return digests
+                used.update(texts.intersection(digests))
+        return used
 
-    def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
+    def _read_references(self, queries: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
         """Yield each job with the digests in its rows: of prompts, requests, parts of requests, and tool calls."""
-        for statement in where:
+        for statement in queries:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
                 yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
 
-    def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
+    def _list_inbox_ids(self, jobs: Collection[str], conversation_id: int) -> set[int]:
         """Return the inbox ids of messages that these jobs answer, and of users' answers to questions of the jobs."""
         rows: set[int | None] = set()
-        for ids in batches(sorted(jobs)):
+        for ids in split_into_batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
             rows |= set(self._session.exec(select(Question.inbox_id).where(col(Question.job_id).in_(ids))))
         for table in (Message, ArchivedMessage):
@@ -158,17 +162,17 @@ class Removals(Repository):
     def _empty_inbox(self, inbox: Collection[int]) -> None:
         """Delete texts and attachments of messages, and record for removal the files that no other message uses."""
         digests: set[str] = set()
-        for ids in batches(sorted(inbox)):
+        for ids in split_into_batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
-            rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]"))
-            self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
+            rows = self._find_all(select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]"))
+            self._run_statement(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
             digests |= self._delete_uploads([file.id for row in rows for file in row.files()])
-            self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
+            self._run_statement(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
         self._record_removal([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
 
     def _delete_uploads(self, ids: Sequence[str]) -> set[str]:
         """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
-        rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
+        rows = self._find_all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
         for row in rows:
@@ -187,14 +191,14 @@ class Removals(Repository):
             (Action, {"detail": ""}),
         )
         digests: set[str] = set()
-        for ids in batches(sorted(jobs)):
+        for ids in split_into_batches(sorted(jobs)):
             for table, values in emptied:
-                self._run(update(table).where(table.job_id.in_(ids)).values(**values))
+                self._run_statement(update(table).where(table.job_id.in_(ids)).values(**values))
             for files in (JobFile, ToolPicture):
                 digests |= set(self._session.exec(select(files.digest).where(col(files.job_id).in_(ids))))
             for gone in (Draft, JobFile, ToolPicture, Prompt):
-                self._run(delete(gone).where(col(gone.job_id).in_(ids)))
-            self._run(
+                self._run_statement(delete(gone).where(col(gone.job_id).in_(ids)))
+            self._run_statement(
                 update(Job)
                 .where(col(Job.id).in_(ids))
                 .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
@@ -205,12 +209,12 @@ class Removals(Repository):
         """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
-            self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
+            self._run_statement(update(MemoryFact).where(learned).values(source_conversation_id=None))
             return
-        self._run(delete(MemoryFact).where(learned))
+        self._run_statement(delete(MemoryFact).where(learned))
         same_place = select(func.count()).select_from(Conversation).where(Conversation.key == conversation.key)
-        if self._run(same_place).scalar_one() == 1:
-            self._run(delete(MemoryState).where(col(MemoryState.place) == conversation.key))
+        if self._run_statement(same_place).scalar_one() == 1:
+            self._run_statement(delete(MemoryState).where(col(MemoryState.place) == conversation.key))
 
     def _record_removal(self, paths: Sequence[str]) -> None:
         for path in sorted(set(paths)):

@@ -28,7 +28,7 @@ from maestro.domain.jobs.steps import StepKind
 from maestro.domain.messages import Address, InboxRow, Receipt, ReceiptReport, ReceiptState
 from maestro.store.deliveries.drafts import Drafts
 from maestro.store.engine.repository import LazyRepository, Repository, with_values
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert, is_one_of
 from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
@@ -79,11 +79,11 @@ class JobFiles(Repository):
 
     def add(self, file: JobFile) -> None:
         """Add a file of a job, unless the job already has the same file under the same name."""
-        self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
+        self._run_change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
-    def of_job(self, job_id: str) -> Sequence[JobFile]:
+    def list_of_job(self, job_id: str) -> Sequence[JobFile]:
         """Return the files of a job as values, in the order in which the model requested them."""
-        return self._read_all(self._OF_JOB, JobFile, of_job=job_id)
+        return self._read_models(self._OF_JOB, JobFile, of_job=job_id)
 
 
 class DeliveryReports(Repository):
@@ -91,14 +91,14 @@ class DeliveryReports(Repository):
 
     _also_changes = ("Jobs",)
 
-    def apply(self, address: Address, key: str, report: ReceiptReport) -> bool:
+    def apply_report(self, address: Address, key: str, report: ReceiptReport) -> bool:
         """Store a platform's report about a message; return false if the message belongs to another account.
 
         A report may come before the receipt, and then also serves as the receipt; a report about an unconfirmed chunk
         settles whether it was sent. A message that was accepted but not delivered fails, and so does its job if it was
         completed: an operator can resume the job, which sends the message again.
         """
-        row = self._find(address, key)
+        row = self._find_chunk(address, key)
         if row is None:
             return False
         if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
@@ -107,7 +107,7 @@ class DeliveryReports(Repository):
         undelivered = report.standing is ReceiptState.FAILED and not arrived
         settled = row.state in CLOSED
         reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
-        self._update(
+        self._update_row(
             Delivery,
             row.id,
             standing=report.standing,
@@ -121,30 +121,30 @@ class DeliveryReports(Repository):
             self._fail_job(row.job_id, report.error)
         return True
 
-    def receipt(self, address: Address, key: str) -> Receipt | None:
+    def find_receipt(self, address: Address, key: str) -> Receipt | None:
         """Return the receipt of a message, or None until the platform has sent one."""
-        row = self._find(address, key)
+        row = self._find_chunk(address, key)
         return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
 
-    def button_value(self, address: Address, key: str, number: int) -> str | None:
+    def find_button_value(self, address: Address, key: str, number: int) -> str | None:
         """Return the value of a message's button by its number, or None if the message has no such button."""
-        row = self._find(address, key)
+        row = self._find_chunk(address, key)
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
     def has_held_chunk(self, job_id: str) -> bool:
         """Return whether a chunk of a job's answer is withheld because the platform may already have it."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
-        return self._any(held)
+        return self._has_any(held)
 
-    def release(self, job_id: str) -> None:
+    def release_withheld_chunks(self, job_id: str) -> None:
         """Let the withheld chunks of a resumed job be sent, marked as possible duplicates."""
         held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
         again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
-        self._run(update(Delivery).where(*held).values(**again))
+        self._run_statement(update(Delivery).where(*held).values(**again))
         self._fail_sending_step(job_id, HELD)
 
-    def _find(self, address: Address, key: str) -> Delivery | None:
+    def _find_chunk(self, address: Address, key: str) -> Delivery | None:
         """Return the newest chunk with a key, reloaded from the database; None for an invalid key.
 
         Keys need a check, because users can make a platform return any text as the key of a button.
@@ -155,17 +155,17 @@ class DeliveryReports(Repository):
         query = select(Delivery).where(Delivery.key == key, *of_account).order_by(col(Delivery.id).desc()).limit(1)
         return self._session.exec(query, execution_options={"populate_existing": True}).first()
 
-    def _fail_job(self, job_id: str, why: str) -> None:
+    def _fail_job(self, job_id: str, reason: str) -> None:
         """Turn a completed job into one that failed at its last step, which sent the answer."""
         completed = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
-        if self._run(completed.values(status=JobStatus.FAILED, error=why)).rowcount:
-            self._fail_sending_step(job_id, why)
+        if self._run_statement(completed.values(status=JobStatus.FAILED, error=reason)).rowcount:
+            self._fail_sending_step(job_id, reason)
 
-    def _fail_sending_step(self, job_id: str, why: str) -> None:
+    def _fail_sending_step(self, job_id: str, reason: str) -> None:
         """Turn the completed step that sent an answer into a failed step."""
         sent = (col(JobStep.job_id) == job_id, col(JobStep.step) == StepKind.DELIVER)
-        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
-        self._run(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))
+        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": reason}
+        self._run_statement(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))
 
 
 class Deliveries(Repository):
@@ -191,7 +191,7 @@ class Deliveries(Repository):
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
     _START: tuple[Any, ...] = (
-        select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)).scalar_subquery(),
+        select(DisabledChannel.reason).where(equals_parameters(DisabledChannel, *CHANNEL_KEY)).scalar_subquery(),
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
@@ -223,7 +223,7 @@ class Deliveries(Repository):
             attempts=col(Delivery.attempts) + 1,
             tried_at=case(
                 (
-                    one_of(col(Delivery.state), IN_DOUBT),
+                    is_one_of(col(Delivery.state), IN_DOUBT),
                     func.coalesce(Delivery.tried_at, bindparam("at", type_=UtcDateTime())),
                 ),
                 else_=bindparam("at", type_=UtcDateTime()),
@@ -245,39 +245,39 @@ class Deliveries(Repository):
     )
     _ABANDON = PreparedStatement(
         update(Delivery)
-        .where(col(Delivery.job_id) == bindparam("of_job"), one_of(col(Delivery.state), AT_THE_END))
+        .where(col(Delivery.job_id) == bindparam("of_job"), is_one_of(col(Delivery.state), AT_THE_END))
         .values(state=case(AT_THE_END, value=col(Delivery.state)))
     )
 
-    def begin(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
+    def begin_delivery(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Claim the outbound lane of a job's channel if it is free, and return how the delivery begins."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
-        (start,) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
+        (start,) = self._run_returning(self._BEGIN, **lane, **_start_values(job, purpose))
         return DeliveryStart(purpose, *start)
 
-    def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
+    def read_start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Return how the delivery of a job's message begins, without claiming the outbound lane."""
-        row = self._row(self._READ_START, **_start_values(job, purpose))
+        row = self._read_row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
         return DeliveryStart(purpose, *row)
 
     def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
-        self._change(self._LEAVE, of_job=job_id)
+        self._run_change(self._LEAVE, of_job=job_id)
 
-    def held_by_ended_jobs(self) -> Sequence[str]:
+    def list_lanes_of_ended_jobs(self) -> Sequence[str]:
         """Return the ids of ended jobs that still hold an outbound lane, which only a bug can cause."""
-        return self._all(
+        return self._find_all(
             select(OutboundLane.job_id)
             .join(Job, col(Job.id) == OutboundLane.job_id)
             .where(col(Job.completed_at).is_not(None))
         )
 
-    def chunks(self, job_id: str, purpose: DeliveryPurpose) -> Sequence[Delivery]:
+    def list_chunks(self, job_id: str, purpose: DeliveryPurpose) -> Sequence[Delivery]:
         """Return the chunks of a job as values, in order."""
-        return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
+        return self._read_models(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
-    def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
+    def add_chunk(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
         """Store a chunk under its idempotency key before it is sent, and return the chunk with its id.
 
         With ``sending``, also record that the platform is about to be called for the chunk; raises ``StepTaken`` when a
@@ -285,19 +285,19 @@ class Deliveries(Repository):
         """
         chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
-            return self._add(chunk)
+            return self._add_row(chunk)
         StepRecords(self._link, self._now).require_newest()
-        stored = self._add(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
+        stored = self._add_row(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
         return with_values(chunk, id=stored.id)
 
     def mark_sending(self, delivery_id: int) -> None:
         """Record that the platform is about to be called for a chunk; raises ``StepTaken`` for an outdated attempt."""
         StepRecords(self._link, self._now).require_newest()
-        self._change(self._SENDING, of_id=delivery_id, at=self._now)
+        self._run_change(self._SENDING, of_id=delivery_id, at=self._now)
 
     def mark_sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Store the platform's receipt for a chunk."""
-        self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
+        self._run_change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def mark_failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Store the error of a failed send; a chunk that certainly was not sent becomes pending again.
@@ -307,54 +307,54 @@ class Deliveries(Repository):
         unsent = {"state": DeliveryState.PENDING, "tried_at": None}
         reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
         state = unsent if surely_unsent else {"state": DeliveryState.SENDING}
-        self._update(Delivery, delivery_id, **state, error=reason)
+        self._update_row(Delivery, delivery_id, **state, error=reason)
 
     def mark_unconfirmed(self, delivery_id: int) -> None:
         """Mark a chunk as unconfirmed: it is not sent again, because the platform may have received it."""
-        self._update(Delivery, delivery_id, state=DeliveryState.UNCONFIRMED)
+        self._update_row(Delivery, delivery_id, state=DeliveryState.UNCONFIRMED)
 
     def detach_draft(self, delivery_id: int) -> None:
         """Make a chunk a separate message, because the draft that it should replace can no longer be edited."""
-        self._update(Delivery, delivery_id, edits="", state=DeliveryState.PENDING, tried_at=None)
+        self._update_row(Delivery, delivery_id, edits="", state=DeliveryState.PENDING, tried_at=None)
 
     def count_repeat(self, delivery_id: int, times: int = 1) -> None:
         """Count a repeated send of a chunk that the platform may already have received; -1 undoes the count."""
-        self._update(Delivery, delivery_id, repeats=col(Delivery.repeats) + times)
+        self._update_row(Delivery, delivery_id, repeats=col(Delivery.repeats) + times)
 
-    def lane_holder(self, lane: str) -> str | None:
+    def find_lane_holder(self, lane: str) -> str | None:
         """Return the id of the job that holds an outbound lane, or None if the lane is free."""
-        holder: str | None = self._value(self._HOLDER, of_lane=lane)
+        holder: str | None = self._read_value(self._HOLDER, of_lane=lane)
         return holder
 
-    def abandon(self, job_id: str) -> None:
+    def abandon_chunks(self, job_id: str) -> None:
         """Settle the chunks without a receipt of an ended job: unsent ones are abandoned, others unconfirmed."""
-        self._change(self._ABANDON, of_job=job_id)
+        self._run_change(self._ABANDON, of_job=job_id)
 
-    def revive(self, job_id: str) -> None:
+    def revive_chunks(self, job_id: str) -> None:
         """Let a resumed job send again its abandoned chunks, and those that the platform reported as undelivered.
 
         Such a chunk gets a new id, because ids in a channel rise in the order of sending and other chunks may have been
         sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
         unconfirmed chunk keeps both.
         """
-        chunks = self._all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
+        chunks = self._find_all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
         for chunk in chunks:
             self._session.delete(chunk)
         self._session.flush()
         for chunk in chunks:
             again = chunk.model_dump(exclude=OF_ONE_TRY)
             key = delivery_key(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
-            self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
+            self.add_chunk(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
-    def newest_id(self) -> int:
+    def find_newest_id(self) -> int:
         """Return the highest id ever assigned to a chunk; later chunks have higher ids."""
-        return self._highest_id(Delivery)
+        return self._read_highest_id(Delivery)
 
     def begin_ids_after(self, floor: int) -> None:
         """Assign only ids above ``floor`` to new chunks."""
         self._begin_ids_after(Delivery, floor)
 
-    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
+    def list_sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
         """Return the chunks sent to a channel after this one, oldest first, each with whether its text continues."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
@@ -370,9 +370,9 @@ class Deliveries(Repository):
         )
         return [(row, more) for row, more in rows]
 
-    def of_job(self, job_id: str) -> Sequence[Delivery]:
+    def list_of_job(self, job_id: str) -> Sequence[Delivery]:
         """Return all chunks of a job in all states."""
-        return self._all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
+        return self._find_all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 
 
 def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:

@@ -13,7 +13,7 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.engine.statements import PreparedStatement, insert, is_one_of
 from maestro.store.users.users import WebUsers
 
 Place = tuple[str, str]
@@ -48,7 +48,7 @@ class Drafts(Repository):
                 "revision": col(Draft.revision) + 1,
                 "updated_at": _ADD.excluded.updated_at,
             },
-            where=one_of(col(Draft.state), UNFINISHED),
+            where=is_one_of(col(Draft.state), UNFINISHED),
         )
     )
     _IS_RUNNING = PreparedStatement(
@@ -56,7 +56,7 @@ class Drafts(Repository):
     )
     _OF = update(Draft).where(col(Draft.job_id) == bindparam("of_job"))
     _SENDING = PreparedStatement(
-        _OF.where(one_of(col(Draft.state), (DraftState.WRITTEN, DraftState.SENDING))).values(
+        _OF.where(is_one_of(col(Draft.state), (DraftState.WRITTEN, DraftState.SENDING))).values(
             state=DraftState.SENDING,
             tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
         )
@@ -78,25 +78,25 @@ class Drafts(Repository):
     @read_once
     def find(self, job_id: str) -> Draft | None:
         """Return the draft of a job as a value, or None if the job has none."""
-        return self._read_by(Draft, job_id=job_id)
+        return self._read_model_by(Draft, job_id=job_id)
 
-    def edit_interval(self, place: Place) -> float:
+    def read_edit_interval(self, place: Place) -> float:
         """Return the least number of seconds between two edits of a message of an account; 0 means no streaming."""
-        seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
+        seconds: float | None = self._read_value(self._INTERVAL, platform=place[0], account=place[1])
         return seconds or 0.0
 
     def set_edit_interval(self, place: Place, seconds: float) -> None:
         """Store the least number of seconds between two edits that the connector of an account can make."""
-        WebUsers(self._link, self._now).status(*place).edit_interval = seconds
+        WebUsers(self._link, self._now).find_status(*place).edit_interval = seconds
         self._session.flush()
 
-    def write(self, job_id: str, number: int, text: str) -> None:
+    def save_text(self, job_id: str, number: int, text: str) -> None:
         """Store the answer so far, unless the final answer has replaced the draft or the job is not running."""
-        if self._exists(self._IS_RUNNING, of_job=job_id):
+        if self._has_row(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
-            self._change(self._WRITE, **vars(draft))
+            self._run_change(self._WRITE, **vars(draft))
 
-    def on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
+    def list_on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
         """Return the drafts on these accounts, with their addresses and jobs."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
@@ -124,27 +124,27 @@ class Drafts(Repository):
 
     def mark_sending(self, job_id: str) -> bool:
         """Record that the draft's message is about to be sent; return false if it must no longer be sent."""
-        return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
+        return self._run_change(self._SENDING, of_job=job_id, at=self._now) > 0
 
     def mark_unsent(self, job_id: str) -> None:
         """Record that the draft's message certainly did not reach the platform."""
-        self._change(self._UNSENT, of_job=job_id)
+        self._run_change(self._UNSENT, of_job=job_id)
 
     def set_message_id(self, job_id: str, receipt: Receipt) -> None:
         """Store the platform's id of the draft's message, even if the final answer has already taken over the draft."""
-        self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
+        self._run_change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
-    def drop(self, job_id: str) -> None:
+    def mark_dropped(self, job_id: str) -> None:
         """Mark the draft of a job as no longer shown."""
-        self._change(self._DROP, of_job=job_id)
+        self._run_change(self._DROP, of_job=job_id)
 
-    def hand_over(self, job_id: str) -> None:
+    def hand_over_draft(self, job_id: str) -> None:
         """Let the final answer take over the message of a job's draft."""
-        self._change(self._TAKE, of_job=job_id)
+        self._run_change(self._TAKE, of_job=job_id)
 
-    def forget(self, job_id: str) -> None:
+    def delete(self, job_id: str) -> None:
         """Delete the draft of a job."""
-        self._change(self._FORGET, of_job=job_id)
+        self._run_change(self._FORGET, of_job=job_id)
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:

@@ -57,7 +57,7 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """
     # ``secure_delete`` overwrites deleted content; its default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
-    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
+    return create_database_engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
 
 def open_readers(path: Path) -> Engine:
@@ -66,7 +66,7 @@ def open_readers(path: Path) -> Engine:
     Only the writer sets the journal mode: SQLite refuses it at once, despite any timeout, while another process creates
     the database.
     """
-    return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
+    return create_database_engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
 
 
 def open_observer(path: Path) -> Engine:
@@ -84,7 +84,7 @@ def open_observer(path: Path) -> Engine:
     return create_engine("sqlite://", creator=connect_read_only, poolclass=NullPool, hide_parameters=True)
 
 
-def driver_of(connection: Connection) -> sqlite3.Connection:
+def driver_connection(connection: Connection) -> sqlite3.Connection:
     """Return the SQLite driver's connection inside a SQLAlchemy connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
@@ -95,7 +95,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
     Returns None for an error about the written values, such as a violated constraint.
     """
     cause = error.orig if isinstance(error, DatabaseError) else error
-    if damaged := damage(path, cause):
+    if damaged := describe_damage(path, cause):
         return StoreDamaged(damaged)
     if not isinstance(cause, (sqlite3.OperationalError, PoolTimeout)):
         return None
@@ -104,7 +104,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
     return StoreBusy(f"the store did not answer: {cause}. Check its disk, and which other programs use the database.")
 
 
-def damage(path: Path, cause: BaseException | None) -> str:
+def describe_damage(path: Path, cause: BaseException | None) -> str:
     """Describe the damage that a database error reports, and its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
         # The driver's message is not used, because it quotes the invalid text.
@@ -116,7 +116,9 @@ def damage(path: Path, cause: BaseException | None) -> str:
     return f"the database {path} is damaged: {problem}. {RESCUE}"
 
 
-def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_seconds: float = BUSY_SECONDS) -> Engine:
+def create_database_engine(
+    path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_seconds: float = BUSY_SECONDS
+) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
@@ -146,8 +148,8 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 class Reserve:
     """The reserve file, deleted to free space when the disk is full; ``path`` is the path of the database.
 
-    All processes that use the database share the file. Only a process that called ``want`` creates the file, also again
-    after its release.
+    All processes that use the database share the file. Only a process that called ``create`` creates the file, also
+    again after its release.
     """
 
     def __init__(self, path: Path) -> None:
@@ -156,16 +158,16 @@ class Reserve:
         self._wanted = False
 
     @property
-    def missing(self) -> bool:
+    def is_missing(self) -> bool:
         """Whether the reserve was released, and the disk has had no room since to create it again."""
         return self._wanted and not self._path.exists()
 
-    def want(self) -> None:
+    def create(self) -> None:
         """Create the reserve file, and recreate it after each release."""
         self._wanted = True
         self.restore()
 
-    def give_up(self) -> bool:
+    def release(self) -> bool:
         """Delete the reserve file to free its space; return false if there was no file."""
         try:
             self._path.unlink()
@@ -179,12 +181,12 @@ class Reserve:
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
-        if not self.missing:
+        if not self.is_missing:
             return
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             if shutil.disk_usage(self._path.parent).free > 2 * RESERVE_BYTES:
-                _write(fresh, os.urandom(RESERVE_BYTES))
+                write_file(fresh, os.urandom(RESERVE_BYTES))
                 fresh.replace(self._path)
         except OSError as error:
             log.warning("store.no_reserve", file=str(self._path), reason=error.strerror)
@@ -192,7 +194,7 @@ class Reserve:
             fresh.unlink(missing_ok=True)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
@@ -214,7 +216,7 @@ class WriteHistory:
     replaced: int = 0
 
     @property
-    def failing(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last write failed."""
         return self.failed_at > self.succeeded_at
 
@@ -239,14 +241,14 @@ class Writer:
         self.engine = self._open()
 
     @contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin_transaction(self) -> Iterator[Connection]:
         """Yield the connection in a transaction that is committed at the end of the block; raises ``StoreBusy``.
 
         Only a transaction that changed rows counts as a successful write.
         """
         try:
             with self._hold_connection() as connection:
-                driver = driver_of(connection)
+                driver = driver_connection(connection)
                 before = driver.total_changes
                 with connection.begin():
                     yield connection
@@ -260,10 +262,10 @@ class Writer:
         if changed:
             self._record_success()
 
-    def probe(self) -> None:
+    def test_write(self) -> None:
         """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` if that fails."""
-        with self.begin() as connection:
-            driver_of(connection).execute("PRAGMA user_version=0")
+        with self.begin_transaction() as connection:
+            driver_connection(connection).execute("PRAGMA user_version=0")
         self._record_success()
 
     def close(self) -> None:
@@ -338,7 +340,7 @@ class CommitMark:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
 
-    def mark(self) -> str:
+    def read_mark(self) -> str:
         """Return ``data_version`` as text."""
         with self._lock:
             if self._connection is None:
@@ -347,7 +349,7 @@ class CommitMark:
         return str(version)
 
     def close(self) -> None:
-        """Close the connection; a later call of ``mark`` opens another one."""
+        """Close the connection; a later call of ``read_mark`` opens another one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

@@ -12,7 +12,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.columns import RowVersions
 from maestro.domain.errors import NotFound
-from maestro.store.engine.database import driver_of
+from maestro.store.engine.database import driver_connection
 from maestro.store.engine.statements import PreparedStatement, row_insert, row_select
 
 Row = TypeVar("Row", bound=SQLModel)
@@ -33,24 +33,26 @@ class Link:
         self.caches = caches if caches is not None else {}
         self.reads_cached = True
         """Whether this transaction has certainly changed no row of a cached table."""
-        self.driver = driver_of(connection)
+        self.driver = driver_connection(connection)
         self.when_committed: list[Callable[[], None]] = []
         self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
         self.known: dict[str, dict[object, Any]] = {}
         """Values read in this transaction, by repository, until that repository changes a row."""
 
-    def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
+    def write_later(
+        self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]
+    ) -> None:
         """Collect values to write before the commit; all values with the same name and key share one ``write``."""
         pending, _ = self._unwritten.get((name, key), ({}, write))
         self._unwritten[(name, key)] = ({**pending, **values}, write)
 
-    def write_noted(self, *names: str) -> None:
-        """Write the values collected by ``later``, of these repositories or of all."""
+    def write_collected(self, *names: str) -> None:
+        """Write the values collected by ``write_later``, of these repositories or of all."""
         for key in [key for key in self._unwritten if not names or key[0] in names]:
             values, write = self._unwritten.pop(key)
             write(values)
 
-    def committed(self) -> None:
+    def call_after_commit(self) -> None:
         """Make the calls that were registered for the time after the commit."""
         for call in self.when_committed:
             call()
@@ -63,21 +65,21 @@ class Link:
 
     def flush(self) -> None:
         """Write collected values, and new or changed objects."""
-        self.write_noted()
+        self.write_collected()
         self.flush_objects()
 
     def flush_objects(self) -> None:
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
-            self.write_noted()
+            self.write_collected()
             self.known.clear()
             self.session.flush()
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def open_savepoint(self) -> Iterator[None]:
         """Roll back the changes of the block if it raises."""
         self.flush()
         try:
-            with self._savepoint():
+            with self._open_savepoint():
                 yield
                 self.flush()
         except BaseException:  # also for a cancellation; the exception is raised again
@@ -86,7 +88,7 @@ class Link:
             raise
 
     @contextmanager
-    def _savepoint(self) -> Iterator[None]:
+    def _open_savepoint(self) -> Iterator[None]:
         """Open a savepoint; if the block raises, close a session that was created inside the block."""
         if "session" in self.__dict__:
             self.session.flush()
@@ -118,10 +120,10 @@ def read_once(method: Query) -> Query:
     @wraps(method)
     def query_once(self: "Repository", *arguments: Any) -> Any:
         key = (method.__name__, arguments)
-        if key not in self._known():
+        if key not in self._cached_values():
             result = method(self, *arguments)
-            self._known()[key] = result
-        return self._known()[key]
+            self._cached_values()[key] = result
+        return self._cached_values()[key]
 
     return cast("Query", query_once)
 
@@ -133,7 +135,7 @@ def with_values(row: Row, **values: object) -> Row:
     return copy
 
 
-def required(found: Found | None, missing: str) -> Found:
+def require_found(found: Found | None, missing: str) -> Found:
     """Return a value that is not None; raise ``NotFound`` with the message ``missing`` otherwise."""
     if found is None:
         raise NotFound(missing)
@@ -182,114 +184,114 @@ class Repository:
     def _session(self) -> Session:
         return self._link.session
 
-    def _all(self, query: SelectOfScalar[Found]) -> Sequence[Found]:
+    def _find_all(self, query: SelectOfScalar[Found]) -> Sequence[Found]:
         """Return all results of a query; rows are objects of the session."""
         return self._session.exec(query).all()
 
-    def _first(self, query: SelectOfScalar[Found]) -> Found | None:
+    def _find_first(self, query: SelectOfScalar[Found]) -> Found | None:
         """Return the first result of a query or None; a row is an object of the session."""
         return self._session.exec(query).first()
 
-    def _any(self, query: SelectOfScalar[Any]) -> bool:
+    def _has_any(self, query: SelectOfScalar[Any]) -> bool:
         """Return whether a query has any result."""
         return self._session.exec(query.limit(1)).first() is not None
 
-    def _known(self) -> dict[object, Any]:
+    def _cached_values(self) -> dict[object, Any]:
         """Return the cached results of this repository's queries in this transaction."""
         return self._link.known.setdefault(self._noun, {})
 
-    def _invalidate(self, prepared: PreparedStatement | None = None) -> None:
+    def _invalidate_cache(self, prepared: PreparedStatement | None = None) -> None:
         """Drop this repository's cached results, because its rows change.
 
         ``prepared`` is the statement that changes them, None for any other kind of change.
         """
-        if prepared is None or prepared.table in STAMPED:
+        if prepared is None or prepared.changed_table in STAMPED:
             self._link.reads_cached = False
         names = (self._noun, *self._also_changes)
-        self._link.write_noted(*names)
+        self._link.write_collected(*names)
         for name in names:
             self._link.known.pop(name, None)
 
-    def _rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
+    def _read_rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
         """Return the rows that a prepared statement reads, in its order."""
-        return prepared.rows(prepared.run(self._link.driver, values))
+        return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
-    def _row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
+    def _read_row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
         """Return the first row that a prepared statement reads, or None."""
-        first = prepared.run(self._link.driver, values).fetchone()
-        return prepared.rows((first,))[0] if first is not None else None
+        first = prepared.run_statement(self._link.driver, values).fetchone()
+        return prepared.convert_rows((first,))[0] if first is not None else None
 
-    def _exists(self, prepared: PreparedStatement, **values: object) -> bool:
+    def _has_row(self, prepared: PreparedStatement, **values: object) -> bool:
         """Return whether a prepared statement reads any row."""
-        return prepared.run(self._link.driver, values).fetchone() is not None
+        return prepared.run_statement(self._link.driver, values).fetchone() is not None
 
-    def _value(self, prepared: PreparedStatement, **values: object) -> Any:
+    def _read_value(self, prepared: PreparedStatement, **values: object) -> Any:
         """Return the first column of the first row that a prepared statement reads, or None."""
-        row = self._row(prepared, **values)
+        row = self._read_row(prepared, **values)
         return row[0] if row is not None else None
 
-    def _change(self, prepared: PreparedStatement, **values: object) -> int:
+    def _run_change(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a prepared statement that changes rows; return how many rows it changed."""
-        self._invalidate(prepared)
-        return prepared.run(self._link.driver, values).rowcount
+        self._invalidate_cache(prepared)
+        return prepared.run_statement(self._link.driver, values).rowcount
 
-    def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
+    def _run_returning(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
         """Run a prepared statement that changes rows; return the ``returning`` columns of each changed row."""
-        self._invalidate(prepared)
-        return prepared.rows(prepared.run(self._link.driver, values))
+        self._invalidate_cache(prepared)
+        return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
-    def _insert(self, prepared: PreparedStatement, **values: object) -> int:
+    def _insert_row(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a prepared statement that adds a row; return the row's id."""
-        self._invalidate(prepared)
-        return prepared.run(self._link.driver, values).lastrowid or 0
+        self._invalidate_cache(prepared)
+        return prepared.run_statement(self._link.driver, values).lastrowid or 0
 
-    def _add(self, row: Row) -> Row:
+    def _add_row(self, row: Row) -> Row:
         """Write a new row without the session and return it; a row without an id gets one.
 
         The row is not part of the session: a later change of a column needs its own statement.
         """
-        row_id = self._insert(row_insert(type(row)), **vars(row))
+        row_id = self._insert_row(row_insert(type(row)), **vars(row))
         if getattr(row, "id", row_id) is None:
             row.__dict__["id"] = row_id
         return row
 
-    def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
+    def _read_model(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
         """Return the first row of a ``select`` of a whole table as a value, or None.
 
         A value is not part of the session, costs a tenth of an object, and cannot be changed: setting a column raises,
         and so does adding the value to the session.
         """
-        row = self._row(prepared, **values)
-        return prepared.made(model, row) if row is not None else None
+        row = self._read_row(prepared, **values)
+        return prepared.convert_row(model, row) if row is not None else None
 
-    def _read_all(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
-        """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
-        return [prepared.made(model, row) for row in self._rows(prepared, **values)]
+    def _read_models(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
+        """Return every row of a ``select`` of a whole table as a value, as ``_read_model`` does."""
+        return [prepared.convert_row(model, row) for row in self._read_rows(prepared, **values)]
 
-    def _read_by(self, model: type[Row], **key: object) -> Row | None:
-        """Return the first row with these values in its columns as a value, as ``_read`` does, or None."""
-        return self._read(row_select(model, *key), model, **key)
+    def _read_model_by(self, model: type[Row], **key: object) -> Row | None:
+        """Return the first row with these values in its columns as a value, as ``_read_model`` does, or None."""
+        return self._read_model(row_select(model, *key), model, **key)
 
-    def _count(self, *conditions: Any) -> int:
+    def _count_rows(self, *conditions: Any) -> int:
         """Count the rows that meet these conditions."""
         return self._session.scalars(select(func.count()).where(*conditions)).one()
 
-    def _update(self, model: type[SQLModel], row_id: int | str | None, **values: object) -> None:
+    def _update_row(self, model: type[SQLModel], row_id: int | str | None, **values: object) -> None:
         """Update columns of the row with this id."""
-        self._run(update(model).where(inspect(model).columns["id"] == row_id).values(**values))
+        self._run_statement(update(model).where(inspect(model).columns["id"] == row_id).values(**values))
 
-    def _save(self, row: Row, *others: SQLModel) -> Row:
+    def _save_objects(self, row: Row, *others: SQLModel) -> Row:
         """Write objects that are new or were changed, and return the first."""
         self._session.add_all((row, *others))
         self._session.flush()
         return row
 
-    def _remove(self, row: SQLModel) -> None:
+    def _delete_object(self, row: SQLModel) -> None:
         """Delete the row of an object."""
         self._session.delete(row)
         self._session.flush()
 
-    def _highest_id(self, table: type[SQLModel]) -> int:
+    def _read_highest_id(self, table: type[SQLModel]) -> int:
         """Return the highest id ever assigned or reserved in a table that does not reuse ids."""
         sequence = "SELECT seq FROM sqlite_sequence WHERE name = ?"
         row = self._link.driver.execute(sequence, (table.__tablename__,)).fetchone()
@@ -298,17 +300,17 @@ class Repository:
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
         """Assign only ids above ``floor`` to new rows of a table that does not reuse ids; later floors only rise."""
         name, driver = table.__tablename__, self._link.driver
-        if self._highest_id(table) >= floor:
+        if self._read_highest_id(table) >= floor:
             return
         if not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
             # Before the first row of a table, SQLite has no counter for its ids.
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
-    def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
+    def _run_statement(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement that is not prepared, with values for its parameters.
 
         Meant for changes of rows and reads of columns: it costs half as much as the session, which also searches its
         objects.
         """
-        self._invalidate()
+        self._invalidate_cache()
         return self._link.connection.execute(statement, values)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DatabaseError
 
 from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
-from maestro.store.engine.database import damage, open_readers, open_writer
+from maestro.store.engine.database import describe_damage, open_readers, open_writer
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
@@ -19,23 +19,23 @@ OLDEST_SQLITE = (3, 35)
 """The first SQLite version that supports ``RETURNING``."""
 
 
-def upgrade(path: Path) -> None:
+def upgrade_database(path: Path) -> None:
     """Create the database file, or migrate its tables to this release.
 
     Raises ``NewerDatabase`` when a later release wrote it, ``OlderDatabase`` when a version before the first release
     did, and ``StoreUnreadable`` when it is no readable SQLite file.
     """
-    with opened(open_writer(path), path) as connection:
+    with open_connection(open_writer(path), path) as connection:
         if not _has_current_tables(connection, path):
-            _migrate(connection)
+            run_migrations(connection)
 
 
-def check(path: Path) -> None:
+def check_schema(path: Path) -> None:
     """Require the tables of this release, without changing the file, because another process may be using it.
 
-    Raises ``OlderDatabase`` when an earlier release wrote the file, and the errors of ``upgrade``.
+    Raises ``OlderDatabase`` when an earlier release wrote the file, and the errors of ``upgrade_database``.
     """
-    with opened(open_readers(path), path) as connection:
+    with open_connection(open_readers(path), path) as connection:
         require_release(connection, path)
 
 
@@ -48,19 +48,19 @@ def require_release(connection: Connection, path: Path) -> None:
         )
 
 
-def revision(path: Path) -> str:
+def read_revision(path: Path) -> str:
     """Return the revision of the tables in a database file; empty if the file is missing or has no tables.
 
     Raises ``StoreUnreadable`` when the file is no readable SQLite file.
     """
     if not path.exists():
         return ""
-    with opened(open_readers(path), path) as connection:
+    with open_connection(open_readers(path), path) as connection:
         return _recorded_revision(connection) or ""
 
 
 @contextmanager
-def opened(engine: Engine, path: Path) -> Iterator[Connection]:
+def open_connection(engine: Engine, path: Path) -> Iterator[Connection]:
     """Yield a connection of the engine; raises ``StoreUnreadable`` with the reason and the fix if that fails."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
@@ -79,7 +79,7 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
 
 def _open_error(path: Path, cause: BaseException | None) -> str:
     """Return the reason and the fix for an error of the driver as a sentence."""
-    damaged = damage(path, cause)
+    damaged = describe_damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
         return damaged
     if isinstance(cause, sqlite3.OperationalError):
@@ -92,7 +92,7 @@ def _has_current_tables(connection: Connection, path: Path) -> bool:
 
     Raises ``NewerDatabase``, and ``OlderDatabase`` for tables that no migration starts from.
     """
-    found, known = _recorded_revision(connection), revisions()
+    found, known = _recorded_revision(connection), list_revisions()
     if found is not None and found < known[0]:
         raise OlderDatabase(
             f"{path} was written by a development version of Maestro before its first release (schema {found}), and "
@@ -107,7 +107,7 @@ def _has_current_tables(connection: Connection, path: Path) -> bool:
     return found == known[-1]
 
 
-def _migrate(connection: Connection) -> None:
+def run_migrations(connection: Connection) -> None:
     """Run all migrations that the database lacks."""
     # Alembic is imported only here, because its import takes 0.1 s of CPU time and most starts need no migration.
     command, config = import_module("alembic.command"), import_module("alembic.config").Config()
@@ -125,6 +125,6 @@ def _recorded_revision(connection: Connection) -> str | None:
 
 
 @cache
-def revisions() -> tuple[str, ...]:
+def list_revisions() -> tuple[str, ...]:
     """Return the table revisions that this release knows, oldest first, from the file names of its migrations."""
     return tuple(sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py")))

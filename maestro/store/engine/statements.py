@@ -26,16 +26,16 @@ __all__ = [
     "CHANNEL_KEY",
     "NO_LIMIT",
     "PreparedStatement",
-    "batches",
-    "greatest",
-    "in_list",
+    "equals_parameters",
     "insert",
-    "json_list",
-    "one_of",
+    "is_in_list",
+    "is_one_of",
+    "larger_of_two",
     "row_insert",
     "row_select",
     "row_update",
-    "same",
+    "split_into_batches",
+    "write_json_list",
 ]
 
 Convert = Callable[[Any], Any]
@@ -71,29 +71,29 @@ class PreparedStatement:
     """A statement that is compiled at its first run, with ``bindparam``s for variable values.
 
     Repositories define these statements as class constants. A list cannot be a parameter, because its length would
-    change the SQL: use ``one_of`` for constants, and ``in_list`` with a ``json_list`` for other values.
+    change the SQL: use ``is_one_of`` for constants, and ``is_in_list`` with a ``write_json_list`` for other values.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
         self._statement = statement
 
     @cached_property
-    def table(self) -> str:
+    def changed_table(self) -> str:
         """The name of the table that the statement changes; empty if it only reads."""
         changed = getattr(self._statement, "table", None)
         return changed.name if changed is not None else ""
 
-    def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+    def run_statement(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
         """Run the statement; raises ``KeyError`` for a parameter without a value, and the driver's errors."""
-        ready = self._ready
+        ready = self._compiled
         arguments = list(ready.fixed)
         for index, name, convert in ready.open:
             arguments[index] = values[name] if convert is None else convert(values[name])
         return driver.execute(ready.sql, arguments)
 
-    def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def convert_rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Convert rows of the driver to rows with Python's types."""
-        results = self._ready.results
+        results = self._compiled.results
         if not results:
             return list(cells)
         converted = []
@@ -104,23 +104,23 @@ class PreparedStatement:
             converted.append(tuple(row))
         return converted
 
-    def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
-        """Convert a row to a value of its table's class; see ``Repository._read``.
+    def convert_row(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
+        """Convert a row to a value of its table's class; see ``Repository._read_model``.
 
         The table's columns begin at index ``first`` of the row, and other columns may follow.
         """
         value: Row = model.__new__(model)
-        value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
+        value.__dict__.update(zip(self._compiled.names[first:], row, strict=False))
         return value
 
     @cached_property
-    def _ready(self) -> _CompiledStatement:
-        dialect = _dialect()
+    def _compiled(self) -> _CompiledStatement:
+        dialect = sqlite_dialect()
         compiled = self._statement.compile(dialect=dialect)
         if not isinstance(compiled, SQLCompiler):
             raise TypeError("only a statement can be prepared")
         if any(bind.expanding for bind in compiled.binds.values()):
-            raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or in_list")
+            raise TypeError("a list cannot be a parameter of a prepared statement; use is_one_of or is_in_list")
         binds = [compiled.binds[name] for name in compiled.positiontup or ()]
         converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
         pairs = list(zip(binds, converts, strict=True))
@@ -139,38 +139,38 @@ class PreparedStatement:
 
 
 @cache
-def _dialect() -> Dialect:
+def sqlite_dialect() -> Dialect:
     return sqlite.dialect(paramstyle="qmark")
 
 
-def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
+def is_one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
     """Return the condition that a column equals one of these constants."""
     return or_(*(column == value for value in values))
 
 
-def same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
+def equals_parameters(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
     """Return the condition that each named column equals the parameter of the same name."""
     return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
-def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column equals one of the values in a parameter made by ``json_list``."""
+def is_in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
+    """Return the condition that a column equals one of the values in a parameter made by ``write_json_list``."""
     return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
 
 
-def json_list(values: Iterable[object]) -> str:
-    """Return values as a JSON array, for a parameter of ``in_list``."""
+def write_json_list(values: Iterable[object]) -> str:
+    """Return values as a JSON array, for a parameter of ``is_in_list``."""
     return json.dumps(list(values))
 
 
-def batches(values: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
+def split_into_batches(values: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
     """Yield the values in batches of at most ``BATCH``."""
     remaining = iter(values)
     while batch := tuple(islice(remaining, BATCH)):
         yield batch
 
 
-def greatest(first: Any, second: Any) -> ColumnElement[Any]:
+def larger_of_two(first: Any, second: Any) -> ColumnElement[Any]:
     """Return the SQL expression for the larger of two values."""
     return func.max(first, second)
 
@@ -184,7 +184,7 @@ def row_insert(table: type[SQLModel]) -> PreparedStatement:
 @cache
 def row_select(table: type[SQLModel], *names: str) -> PreparedStatement:
     """Return the statement that reads the rows with given values in columns; parameters are named like the columns."""
-    return PreparedStatement(select(table).where(same(table, *names)))
+    return PreparedStatement(select(table).where(equals_parameters(table, *names)))
 
 
 @cache

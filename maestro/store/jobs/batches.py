@@ -16,11 +16,11 @@ from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.messages import InboxRow
-from maestro.store.engine.repository import LazyRepository, Repository, required
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
+from maestro.store.engine.statements import PreparedStatement, is_one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 from maestro.store.jobs.delegations import Delegations
-from maestro.store.jobs.filters import conditions
+from maestro.store.jobs.filters import filter_conditions
 
 JOBS_AT_ONCE = 1000
 """The number of jobs that are read at once."""
@@ -50,12 +50,12 @@ class Batches(Repository):
         )
     )
 
-    def add(self, batch: ReplayBatch, outlooks: Iterable[JobPreview]) -> None:
+    def add(self, batch: ReplayBatch, previews: Iterable[JobPreview]) -> None:
         """Add a batch with an item for each job, in order; items of jobs with a problem are refused at once."""
-        self._save(batch)
-        for place, one in enumerate(outlooks, start=1):
+        self._save_objects(batch)
+        for place, one in enumerate(previews, start=1):
             # A prepared statement saves time: the transaction adds up to 100,000 rows and blocks all other writers.
-            self._insert(
+            self._insert_row(
                 self._ADDED,
                 batch_id=batch.id,
                 place=place,
@@ -69,18 +69,18 @@ class Batches(Repository):
 
     def get(self, batch_id: str) -> ReplayBatch:
         """Return a batch; raises ``NotFound``."""
-        return required(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
+        return require_found(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
-    def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
+    def list_newest(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
         """Return up to ``limit`` batches with ids below ``after``, newest first."""
         batches = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
-        return self._all(batches.where(ReplayBatch.id < after) if after is not None else batches)
+        return self._find_all(batches.where(ReplayBatch.id < after) if after is not None else batches)
 
-    def open(self) -> Sequence[ReplayBatch]:
+    def list_open(self) -> Sequence[ReplayBatch]:
         """Return the batches that have not ended as values, oldest first."""
-        return self._read_all(self._OPEN, ReplayBatch)
+        return self._read_models(self._OPEN, ReplayBatch)
 
-    def progress(self, batch_id: str) -> BatchProgress:
+    def count_items_by_state(self, batch_id: str) -> BatchProgress:
         """Return the progress of a batch: the counts of its items by state."""
         states = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
         statuses = (
@@ -89,11 +89,11 @@ class Batches(Repository):
             .where(ReplayItem.batch_id == batch_id, ReplayItem.state == ItemState.BEGUN)
         )
         return BatchProgress(
-            items=dict(self._run(states.group_by(col(ReplayItem.state))).all()),
-            begun=dict(self._run(statuses.group_by(col(Job.status))).all()),
+            items=dict(self._run_statement(states.group_by(col(ReplayItem.state))).all()),
+            begun=dict(self._run_statement(statuses.group_by(col(Job.status))).all()),
         )
 
-    def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
+    def list_items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
         """Return up to ``limit`` items with an index above ``after``, in one of these states (none given: any)."""
         items = (
             select(ReplayItem, Job.status)
@@ -105,42 +105,46 @@ class Batches(Repository):
         rows = self._session.exec(items.order_by(col(ReplayItem.place)).limit(limit))
         return [BatchItemView.from_row(item, status=status) for item, status in rows]
 
-    def open_lanes(self) -> Sequence[str]:
+    def list_open_lanes(self) -> Sequence[str]:
         """Return the lane of each pending or running job that a batch began; an empty text for a job without a lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
-        lanes = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
-        return self._run(lanes).scalars().all()
+        lanes = select(func.coalesce(Job.lane, "")).where(is_one_of(col(Job.status), HOLDS_LANE), begun.exists())
+        return self._run_statement(lanes).scalars().all()
 
-    def waiting_items(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
-        """Return the index and lane of the next waiting items of a batch, except items in the lanes ``but``."""
+    def list_waiting_items(
+        self, batch_id: str, limit: int, without_lanes: Iterable[str] = ()
+    ) -> Sequence[tuple[int, str]]:
+        """Return the index and lane of the next waiting items of a batch, except items in ``without_lanes``."""
         items = select(ReplayItem.place, ReplayItem.lane).where(
-            *_waiting_items_of(batch_id), col(ReplayItem.lane).not_in(list(but))
+            *_waiting_items_of(batch_id), col(ReplayItem.lane).not_in(list(without_lanes))
         )
-        return [(place, lane) for place, lane in self._run(items.order_by(col(ReplayItem.place)).limit(limit))]
+        return [
+            (place, lane) for place, lane in self._run_statement(items.order_by(col(ReplayItem.place)).limit(limit))
+        ]
 
-    def take_item(self, batch_id: str, place: int) -> str | None:
+    def take_item(self, batch_id: str, item_index: int) -> str | None:
         """Return the job id of a waiting item to begin it, or None if the item no longer waits."""
-        job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
+        job_id: str | None = self._read_value(self._WAITS, of_batch=batch_id, at_place=item_index)
         return job_id
 
-    def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
+    def settle_item(self, batch_id: str, item_index: int, state: ItemState, began: str = "", problem: str = "") -> None:
         """Store the outcome of an item; after the last item, end the batch."""
-        row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
-        self._run(row.values(state=state, began=began, problem=problem, at=self._now))
-        self.end(batch_id)
+        row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == item_index)
+        self._run_statement(row.values(state=state, began=began, problem=problem, at=self._now))
+        self.end_if_done(batch_id)
 
-    def stop(self, batch_id: str) -> None:
+    def skip_waiting_items(self, batch_id: str) -> None:
         """Skip all waiting items of a batch, which ends the batch."""
-        self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
+        self._run_statement(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
         waiting = update(ReplayItem).where(*_waiting_items_of(batch_id))
-        self._run(waiting.values(state=ItemState.SKIPPED, at=self._now))
-        self.end(batch_id)
+        self._run_statement(waiting.values(state=ItemState.SKIPPED, at=self._now))
+        self.end_if_done(batch_id)
 
-    def end(self, batch_id: str) -> None:
+    def end_if_done(self, batch_id: str) -> None:
         """End a batch if none of its items waits."""
         waiting = select(ReplayItem.place).where(*_waiting_items_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
-        self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
+        self._run_statement(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
 
 
 def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -180,19 +184,19 @@ class BatchCandidates(Repository):
         .order_by(col(LLMCall.id))
     )
 
-    def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
+    def list_matching_ids(self, job_filter: JobFilter, limit: int) -> Sequence[str]:
         """Return the ids of up to ``limit`` jobs that match a filter, in the order of their positions."""
-        jobs = select(Job.id).where(*conditions(wanted))
-        return self._run(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
+        jobs = select(Job.id).where(*filter_conditions(job_filter))
+        return self._run_statement(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def read_jobs(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
         """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
-            candidates = self._candidates_by_id(chunk)
+            candidates = self._read_candidates(chunk)
             yield from ((job_id, candidates.get(job_id)) for job_id in chunk)
 
-    def prices(self) -> Prices:
+    def read_average_costs(self) -> Prices:
         """Return the average cost of recent model calls, which previews use as the price of a call."""
         newest = (
             select(UsageRow.agent_id, UsageRow.model, UsageRow.cost_usd)
@@ -200,27 +204,29 @@ class BatchCandidates(Repository):
             .order_by(col(UsageRow.id).desc())
             .limit(PRICED_CALLS)
         )
-        rows = self._run(newest).all()
+        rows = self._run_statement(newest).all()
         return Prices(
             agents=_average_costs((agent, cost) for agent, _, cost in rows if agent is not None),
             models=_average_costs((model, cost) for _, model, cost in rows),
             overall=_average_costs(("", cost) for *_, cost in rows).get(""),
         )
 
-    def _candidates_by_id(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
+    def _read_candidates(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
         jobs = {job.id: job for job in self._read_job_rows(ids)}
-        newest = self._newest(jobs)
-        parents = self._matching_ids(self._PARENTS, [job.id for job in newest.values()])
-        steps = {job_id: (step, state) for job_id, step, state in self._rows_of_jobs(self._STEPS, ids)}
-        done = self._finished_steps([job_id for job_id, last in steps.items() if not continues_at_last_step(*last)])
+        newest = self._find_newest_jobs(jobs)
+        parents = self._read_matching_ids(self._PARENTS, [job.id for job in newest.values()])
+        steps = {job_id: (step, state) for job_id, step, state in self._read_rows_of_jobs(self._STEPS, ids)}
+        done = self._read_finished_steps(
+            [job_id for job_id, last in steps.items() if not continues_at_last_step(*last)]
+        )
         calls: dict[str, list[CallAttempt]] = defaultdict(list)
-        for job_id, purpose, number, state, asks_tools, cost in self._rows_of_jobs(self._CALLS, ids):
+        for job_id, purpose, number, state, asks_tools, cost in self._read_rows_of_jobs(self._CALLS, ids):
             calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))
         return {
             job_id: BatchCandidate(
                 job=job,
                 newest=newest[job_id],
-                led_to=self._delegations.below([newest[job_id].id]) if newest[job_id].id in parents else (),
+                led_to=self._delegations.list_descendants([newest[job_id].id]) if newest[job_id].id in parents else (),
                 step=steps.get(job_id),
                 done=done.get(job_id, {}),
                 calls=calls.get(job_id, ()),
@@ -228,13 +234,13 @@ class BatchCandidates(Repository):
             for job_id, job in jobs.items()
         }
 
-    def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
+    def _find_newest_jobs(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
         """Return, for each of these jobs, the newest job that answers the same message or does the same task."""
         ids = list(jobs)
-        answered_by = dict(self._rows_of_jobs(self._ANSWERED_BY, ids))
+        answered_by = dict(self._read_rows_of_jobs(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}
         answering = {**jobs, **{job.id: job for job in self._read_job_rows(sorted(others))}}
-        restarted = self._matching_ids(self._RESTARTED, ids)
+        restarted = self._read_matching_ids(self._RESTARTED, ids)
         newest = {}
         for job_id, job in jobs.items():
             if job.what_if:
@@ -243,23 +249,23 @@ class BatchCandidates(Repository):
                 newest[job_id] = answering[answered_by[job_id]]
             else:
                 passed_on = job_id in restarted or job.merged_into is not None
-                newest[job_id] = self._delegations.newest(job) if passed_on else job
+                newest[job_id] = self._delegations.find_newest_job(job) if passed_on else job
         return newest
 
-    def _finished_steps(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
+    def _read_finished_steps(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
         results: dict[str, dict[str, str]] = defaultdict(dict)
-        for job_id, step, result in self._rows_of_jobs(self._DONE, ids):
+        for job_id, step, result in self._read_rows_of_jobs(self._DONE, ids):
             results[job_id][step] = result
         return results
 
     def _read_job_rows(self, ids: Sequence[str]) -> list[Job]:
-        return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
+        return self._read_models(self._JOBS, Job, ids=json.dumps(ids))
 
-    def _rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-        return self._rows(prepared, ids=json.dumps(ids))
+    def _read_rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        return self._read_rows(prepared, ids=json.dumps(ids))
 
-    def _matching_ids(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset(value for (value,) in self._rows_of_jobs(prepared, ids))
+    def _read_matching_ids(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(value for (value,) in self._read_rows_of_jobs(prepared, ids))
 
 
 def _average_costs(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:

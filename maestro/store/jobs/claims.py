@@ -31,7 +31,7 @@ from maestro.domain.precedence import (
     precedence_of,
 )
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, one_of
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_one_of
 
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
@@ -73,7 +73,7 @@ class Claims(Repository):
         columns(
             col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
         )
-        .where(one_of(col(Job.status), HOLDS_LANE), col(Job.lane).is_not(None))
+        .where(is_one_of(col(Job.status), HOLDS_LANE), col(Job.lane).is_not(None))
         .group_by(col(Job.lane))
         .subquery()
     )
@@ -81,7 +81,7 @@ class Claims(Repository):
     # A job that an answer created begins only after the job of that answer has ended.
     _LED_TO = (
         columns(col(_LEADING.id))
-        .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
+        .where(col(_LEADING.id) == col(Job.parent_id), is_one_of(col(_LEADING.status), OPEN))
         .exists()
     )
     UNCLAIMED = (
@@ -146,7 +146,7 @@ class Claims(Repository):
         columns(func.count())
         .select_from(Job)
         .where(
-            one_of(col(Job.status), HOLDS_LANE),
+            is_one_of(col(Job.status), HOLDS_LANE),
             or_(_CLAIMED_IN_TIME, and_(col(Job.status) == JobStatus.RUNNING, _MOVES, ~_INSIDE, ~_TRIED_AGAIN)),
         )
     )
@@ -154,7 +154,7 @@ class Claims(Repository):
         columns(func.count())
         .select_from(Job)
         .where(
-            one_of(col(Job.status), HOLDS_LANE),
+            is_one_of(col(Job.status), HOLDS_LANE),
             col(Job.priority) > Priority.MESSAGE,
             or_(col(Job.status) == JobStatus.RUNNING, _CLAIMED_IN_TIME),
         )
@@ -174,34 +174,34 @@ class Claims(Repository):
     )
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
-    def claimable(self, limit: int, abandoned_before: datetime) -> list[ClaimCandidate]:
+    def list_claimable_jobs(self, limit: int, abandoned_before: datetime) -> list[ClaimCandidate]:
         """Return up to ``limit`` pending jobs that can be claimed, at the head of their lanes, most urgent first.
 
         A claim lapses if its job is not started: a claim from before ``abandoned_before`` does not count.
         """
-        return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
+        return self._list_candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
 
-    def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
+    def has_claimable(self, abandoned_before: datetime, background: int) -> bool:
         """Return whether a job can be claimed, if at most ``background`` background jobs may run."""
-        first = self.claimable(1, abandoned_before)
+        first = self.list_claimable_jobs(1, abandoned_before)
         return bool(first) and (
             not is_background_priority(first[0].priority) or self._count_background(abandoned_before) < background
         )
 
-    def any_unclaimed(self) -> bool:
+    def has_unclaimed(self) -> bool:
         """Return whether any pending job is unclaimed, whatever its position in its lane."""
-        return self._exists(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now)
+        return self._has_row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now)
 
-    def background_full(self, limit: int) -> bool:
+    def is_background_full(self, limit: int) -> bool:
         """Return whether at least ``limit`` background jobs are running, or claimed and about to begin."""
         return self._count_background(self._now - CLAIM_LAPSES) >= limit
 
-    def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
+    def claim_jobs(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
         """Claim up to ``limit`` jobs at the head of their lanes, as ``order`` ranks them, before other dispatchers."""
         order = order or ClaimOrder()
-        found = self.claimable(limit + 1, abandoned_before)
+        found = self.list_claimable_jobs(limit + 1, abandoned_before)
         if len(found) > FEW:
-            in_hand = int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
+            in_hand = int(self._read_value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
             limit = min(limit, order.in_hand - in_hand)
         if limit <= 0:
             return []
@@ -211,7 +211,7 @@ class Claims(Repository):
         crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
-            found = self._candidates(self._CROWD, abandoned_before, **bounds)
+            found = self._list_candidates(self._CROWD, abandoned_before, **bounds)
         return [
             ClaimedJob(self._claim_job(candidate.id), candidate.precedence)
             for candidate in order.choose(found, limit, room)
@@ -224,39 +224,39 @@ class Claims(Repository):
         """
         job: Job = Job.__new__(Job)
         job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
-        self._insert(self._ENTERED, **job.__dict__)
+        self._insert_row(self._ENTERED, **job.__dict__)
         return job
 
     def forget_claims(self) -> None:
         """Release the claims of a dispatcher that died; if it still lives, starting a job twice does no harm."""
-        self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
+        self._run_statement(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
-    def unclaim(self, ids: Iterable[str]) -> None:
+    def release_claims(self, ids: Iterable[str]) -> None:
         """Release the claims of jobs that could not be started."""
         pending = update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING)
-        self._run(pending.values(claimed_at=None))
+        self._run_statement(pending.values(claimed_at=None))
 
-    def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
+    def compute_precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
         """Return the precedence of a routed job, from its priority, its paying client and its address."""
-        weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
+        weight = self._read_value(self._WEIGHT, client_id=client_id) if client_id is not None else None
         return precedence_of(priority, client_id, weight, address)
 
-    def precedence_of(self, job: Job) -> Precedence:
+    def read_precedence(self, job: Job) -> Precedence:
         """Return the precedence of a job that was routed before."""
-        return self.precedence(job.priority, job.client_id, job.address)
+        return self.compute_precedence(job.priority, job.client_id, job.address)
 
-    def _candidates(
+    def _list_candidates(
         self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int
     ) -> list[ClaimCandidate]:
-        rows = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
+        rows = self._read_rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
         return [ClaimCandidate(*row[: len(ClaimCandidate._fields)]) for row in rows]
 
     def _count_background(self, abandoned_before: datetime) -> int:
-        return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
+        return int(self._read_value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
 
     def _claim_job(self, job_id: str) -> Job:
-        self._change(self._CLAIM, job_id=job_id, now=self._now)
-        job = self._read(self._BY_ID, Job, job_id=job_id)
+        self._run_change(self._CLAIM, job_id=job_id, now=self._now)
+        job = self._read_model(self._BY_ID, Job, job_id=job_id)
         assert job is not None
         return job
 
@@ -287,61 +287,61 @@ class MergedJobs(Repository):
         .limit(bindparam("at_most"))
     )
 
-    def answered_messages(self, job: Job) -> Sequence[InboxRow]:
+    def list_answered_messages(self, job: Job) -> Sequence[InboxRow]:
         """Return the messages that a job answers, including merged jobs, as values in the order of arrival."""
         if job.inbox_id is None:
             return ()
-        alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
-        return self._answered(job.inbox_id, None if alone else job.id)
+        alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._cached_values()
+        return self._read_answered_messages(job.inbox_id, None if alone else job.id)
 
     def cache_unmerged(self, job_id: str) -> None:
         """Cache for this transaction that no job is merged into a job, as the caller has read."""
-        self._known()[("none", job_id)] = True
+        self._cached_values()[("none", job_id)] = True
 
     @read_once
-    def _answered(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
+    def _read_answered_messages(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
         if host is None:
-            return self._read_all(self._OWN, InboxRow, own=inbox_id)
-        return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
+            return self._read_models(self._OWN, InboxRow, own=inbox_id)
+        return self._read_models(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
-    def pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
+    def list_pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
         """Return the pending jobs that follow a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
-    def open_in(self, lane: LaneKey) -> Sequence[QueuedMessage]:
+    def list_open_jobs(self, lane: LaneKey) -> Sequence[QueuedMessage]:
         """Return a lane's open jobs that answer messages, in order, including jobs that gave up their position."""
         messages = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = messages.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
-    def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
+    def list_merged_jobs(self, ids: Sequence[str]) -> Sequence[Job]:
         """Return the jobs into which these jobs are merged."""
         return self._session.exec(
             select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
             execution_options={"populate_existing": True},
         ).all()
 
-    def merge(self, ids: Sequence[str], host: str) -> None:
+    def merge_jobs(self, ids: Sequence[str], host: str) -> None:
         """Merge these jobs, and all jobs that were merged into them, into the job ``host``."""
-        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
+        self._run_statement(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
         self.merge_followers(ids, host)
 
     def merge_followers(self, ids: Sequence[str], host: str) -> None:
         """Merge all jobs that were merged into these jobs into the job ``host``."""
-        self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
-        self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
+        self._run_statement(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
+        self._run_statement(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
-    def release(self, ids: Sequence[str]) -> None:
+    def undo_merges(self, ids: Sequence[str]) -> None:
         """Undo the merges of these jobs, which have ended on their own and are not answered by another job."""
-        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
+        self._run_statement(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
-    def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
+    def filter_without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
         """Return those of these jobs of which no chunk can have reached the platform."""
         with_delivery = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == DeliveryPurpose.ANSWER,
             col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
         )
-        delivered = self._all(with_delivery)
+        delivered = self._find_all(with_delivery)
         return [job_id for job_id in ids if job_id not in delivered]

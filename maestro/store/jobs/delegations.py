@@ -44,17 +44,17 @@ class Delegations(Repository):
         dispatcher does once the claim has lapsed. Only the dispatcher starts background tasks, because it knows how
         many may run. Tasks do not begin when the answer was not sent, or when ``/stop`` came while it was being sent.
         """
-        parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
+        parent_id, stopped, gave = self._run_statement(self._STANDING, of_job=job_id).one()
         children = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
         if gave and status is JobStatus.COMPLETED and not stopped:
             # The workflow of the job starts these claimed tasks; the dispatcher starts background tasks.
             tasks = (*children, col(Job.task) != "", col(Job.priority) <= Priority.MESSAGE)
-            self._run(update(Job).where(*tasks).values(claimed_at=self._now))
+            self._run_statement(update(Job).where(*tasks).values(claimed_at=self._now))
         elif gave:
             withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
-            self._run(update(Job).where(*children).values(**withheld, completed_at=self._now))
+            self._run_statement(update(Job).where(*children).values(**withheld, completed_at=self._now))
         if parent_id is not None:
-            self._report_to_delegator(self._reload(job_id))
+            self._report_to_delegator(self._reload_job(job_id))
 
     def restore_withheld(self, job_id: str) -> None:
         """Make withheld tasks pending again, because the failed or stopped job that delegated them is resumed."""
@@ -64,64 +64,66 @@ class Delegations(Repository):
             col(Job.reason).in_((WITHHELD, STOPPED)),
         )
         again = {"status": JobStatus.PENDING, "reason": "", "completed_at": None, "claimed_at": None}
-        self._run(withheld.values(**again, stop_requested=False))
+        self._run_statement(withheld.values(**again, stop_requested=False))
 
-    def stop_reporting(self, jobs: Sequence[Job]) -> None:
+    def stop_reporting_results(self, jobs: Sequence[Job]) -> None:
         """Let these jobs report their results to no delegator, as after a ``/stop``."""
-        self._run(update(Job).where(col(Job.id).in_([self._original_job(job).id for job in jobs])).values(hears=False))
+        self._run_statement(
+            update(Job).where(col(Job.id).in_([self._find_original_job(job).id for job in jobs])).values(hears=False)
+        )
 
-    def lineage(self, job: Job) -> list[Job]:
+    def read_lineage(self, job: Job) -> list[Job]:
         """Return a job and its ancestors, the nearest first."""
         jobs = [job]
         while jobs[-1].parent_id is not None:
-            jobs.append(self._reload(jobs[-1].parent_id))
+            jobs.append(self._reload_job(jobs[-1].parent_id))
         return jobs
 
-    def children_of(self, job_id: str) -> Sequence[Job]:
+    def list_children(self, job_id: str) -> Sequence[Job]:
         """Return the child jobs of a job in the order of their creation."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
             execution_options=_AFRESH,
         ).all()
 
-    def below(self, job_ids: Iterable[str]) -> list[Job]:
+    def list_descendants(self, job_ids: Iterable[str]) -> list[Job]:
         """Return all descendants of these jobs."""
-        children = [job for job_id in job_ids for job in self.children_of(job_id)]
-        return [*children, *self.below([job.id for job in children])] if children else []
+        children = [job for job_id in job_ids for job in self.list_children(job_id)]
+        return [*children, *self.list_descendants([job.id for job in children])] if children else []
 
-    def newest(self, job: Job) -> Job:
+    def find_newest_job(self, job: Job) -> Job:
         """Return the job that replaces this one now: its newest restart, or the job it was merged into."""
         if job.merged_into is not None:
-            return self.newest(self._reload(job.merged_into))
+            return self.find_newest_job(self._reload_job(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
         restarts = restarts.order_by(col(Job.created_at).desc())
-        again = self._first(restarts)
-        return self.newest(again) if again is not None else job
+        again = self._find_first(restarts)
+        return self.find_newest_job(again) if again is not None else job
 
-    def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
+    def list_results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
         """Return the tasks that a job delegated and waited for, each with the job that has its result.
 
         If a task was restarted, the restart has the result.
         """
-        tasks = [task for task in self.children_of(job_id) if task.hears]
+        tasks = [task for task in self.list_children(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
-        return [(task, self._result_job(task)) for task in tasks if task.id not in restarted]
+        return [(task, self._find_result_job(task)) for task in tasks if task.id not in restarted]
 
-    def lane_of(self, job: Job) -> str | None:
+    def find_lane(self, job: Job) -> str | None:
         """Return the lane of the user's message from which a task descends; the task itself has no lane."""
-        return self.lineage(job)[-1].lane
+        return self.read_lineage(job)[-1].lane
 
-    def delegator(self, job: Job) -> Job | None:
+    def find_delegator(self, job: Job) -> Job | None:
         """Return the job to which this job reports its answer, or None if the answer goes to the channel."""
-        origin = self._original_job(job)
-        return self._reload(origin.parent_id) if origin.hears and origin.parent_id is not None else None
+        origin = self._find_original_job(job)
+        return self._reload_job(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
-    def background_origin(self, job: Job) -> Job | None:
+    def find_background_origin(self, job: Job) -> Job | None:
         """Return the background job from which a job descends; None if a user or agent waits for its answer."""
-        began = self.lineage(job)[-1]
-        return began if is_background(began) and self.delegator(job) is None else None
+        began = self.read_lineage(job)[-1]
+        return began if is_background(began) and self.find_delegator(job) is None else None
 
-    def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
+    def list_open_tasks(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that descend from tasks given at this address (by one user, if given), oldest first."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
         # A job without a parent is not a task, but only a notice about one.
@@ -130,14 +132,14 @@ class Delegations(Repository):
         )
         if user_id is not None:
             open_jobs = open_jobs.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
-        return self._all(open_jobs.order_by(col(Job.turn)))
+        return self._find_all(open_jobs.order_by(col(Job.turn)))
 
     def _report_to_delegator(self, job: Job) -> None:
         """Let the delegator of a job continue if all its results are complete and it has no pending continuation."""
-        delegator = self.delegator(job)
+        delegator = self.find_delegator(job)
         if delegator is None:
             return
-        children = self.children_of(delegator.id)
+        children = self.list_children(delegator.id)
         if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
             self._add_continuation(delegator)
 
@@ -165,30 +167,30 @@ class Delegations(Repository):
         )
         job.turn = turn
 
-    def _original_job(self, job: Job) -> Job:
+    def _find_original_job(self, job: Job) -> Job:
         """Return the job that a continuation continues; any other job itself."""
         while job.parent_id is not None and not job.task:
-            job = self._reload(job.parent_id)
+            job = self._reload_job(job.parent_id)
         return job
 
     def _is_open(self, job: Job) -> bool:
         """Return whether any job of a job's chain is open."""
         return job.status in OPEN or any(
-            self._is_open(child) for child in self.children_of(job.id) if _is_in_chain(child)
+            self._is_open(child) for child in self.list_children(job.id) if _is_in_chain(child)
         )
 
-    def _result_job(self, job: Job) -> Job:
+    def _find_result_job(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the first job.
 
         Continuations with an answer are preferred. The first answer of a job, which only says that it delegates, is not
         the result if there are continuations.
         """
-        continuations = [child for child in self.children_of(job.id) if not child.task]
+        continuations = [child for child in self.list_children(job.id) if not child.task]
         answered = [child for child in continuations if child.has_answer]
         last = (answered or continuations or [job])[-1]
-        return last if last is job else self._result_job(last)
+        return last if last is job else self._find_result_job(last)
 
-    def _reload(self, job_id: str) -> Job:
+    def _reload_job(self, job_id: str) -> Job:
         return self._session.exec(select(Job).where(Job.id == job_id), execution_options=_AFRESH).one()
 
 

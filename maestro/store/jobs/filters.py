@@ -21,7 +21,7 @@ from maestro.domain.webhooks.webhook import Webhook
 _ESCAPE = "\\"
 
 
-def unindexed(column: Any) -> ColumnElement[Any]:
+def without_index(column: Any) -> ColumnElement[Any]:
     """Return a column in a form that keeps SQLite from using its index.
 
     SQLite would otherwise find the rows by an index on the column, such as 90,000 jobs of one status, and sort them
@@ -31,24 +31,24 @@ def unindexed(column: Any) -> ColumnElement[Any]:
     return UnaryExpression(expression, operator=custom_op("+"), type_=expression.type)
 
 
-def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
+def filter_conditions(job_filter: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
     """Yield the SQL conditions of a job filter.
 
-    ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``unindexed``.
+    ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``without_index``.
     """
-    if wanted.since is not None:
-        yield col(Job.created_at) >= wanted.since
-    if wanted.until is not None:
-        yield col(Job.created_at) < wanted.until
-    if wanted.at is not None:
-        yield _around_moment(wanted.at)
-    yield from _list_conditions(wanted, unindexed if sifted else col)
-    yield from _equality_conditions(wanted)
-    yield from _relation_conditions(wanted)
-    if wanted.reason is not None:
-        yield col(Job.reason).like(_like_pattern(wanted.reason), escape=_ESCAPE)
-    if wanted.q:
-        yield _text_condition(wanted.q)
+    if job_filter.since is not None:
+        yield col(Job.created_at) >= job_filter.since
+    if job_filter.until is not None:
+        yield col(Job.created_at) < job_filter.until
+    if job_filter.at is not None:
+        yield _around_moment(job_filter.at)
+    yield from _list_conditions(job_filter, without_index if sifted else col)
+    yield from _equality_conditions(job_filter)
+    yield from _relation_conditions(job_filter)
+    if job_filter.reason is not None:
+        yield col(Job.reason).like(_like_pattern(job_filter.reason), escape=_ESCAPE)
+    if job_filter.q:
+        yield _text_condition(job_filter.q)
 
 
 def _around_moment(at: datetime) -> ColumnElement[bool]:
@@ -66,22 +66,22 @@ def _around_moment(at: datetime) -> ColumnElement[bool]:
     return col(Job.id).in_(union_all(*queries))
 
 
-def _list_conditions(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
+def _list_conditions(job_filter: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions on columns in the index by which lists are sorted."""
-    if wanted.status:
+    if job_filter.status:
         # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
-        yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
-    if wanted.kind:
-        yield column(Job.kind).in_(wanted.kind)
-    if wanted.platform is not None:
-        yield column(Job.platform) == wanted.platform
-    if wanted.error is not None:
-        yield column(Job.error) == wanted.error
-    if wanted.agent is not None:
-        yield column(Job.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
+        yield (col if OPEN.issuperset(job_filter.status) else column)(Job.status).in_(job_filter.status)
+    if job_filter.kind:
+        yield column(Job.kind).in_(job_filter.kind)
+    if job_filter.platform is not None:
+        yield column(Job.platform) == job_filter.platform
+    if job_filter.error is not None:
+        yield column(Job.error) == job_filter.error
+    if job_filter.agent is not None:
+        yield column(Job.agent_id) == select(Agent.id).where(Agent.slug == job_filter.agent).scalar_subquery()
 
 
-def failed_step() -> ScalarSelect[str]:
+def select_failed_step() -> ScalarSelect[str]:
     """Return the query for the step of a job's last failure, ignoring steps that run after every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
@@ -92,27 +92,29 @@ def failed_step() -> ScalarSelect[str]:
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
 
 
-def _equality_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _equality_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
     same = (
-        (Job.account, wanted.account),
-        (Job.channel, wanted.channel),
-        (Job.priority, wanted.priority),
-        (Job.conversation_id, wanted.conversation),
-        (Job.schedule, wanted.schedule),
+        (Job.account, job_filter.account),
+        (Job.channel, job_filter.channel),
+        (Job.priority, job_filter.priority),
+        (Job.conversation_id, job_filter.conversation),
+        (Job.schedule, job_filter.schedule),
     )
     yield from (col(column) == value for column, value in same if value is not None)
 
 
-def _relation_conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.client is not None:
-        yield col(Job.client_id) == select(Client.id).where(Client.name == wanted.client).scalar_subquery()
-    if wanted.webhook is not None:
-        yield col(Job.webhook_id) == select(Webhook.id).where(Webhook.path == wanted.webhook).scalar_subquery()
-    if wanted.batch is not None:
-        begun = select(ReplayItem.began).where(ReplayItem.batch_id == wanted.batch, ReplayItem.state == ItemState.BEGUN)
+def _relation_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
+    if job_filter.client is not None:
+        yield col(Job.client_id) == select(Client.id).where(Client.name == job_filter.client).scalar_subquery()
+    if job_filter.webhook is not None:
+        yield col(Job.webhook_id) == select(Webhook.id).where(Webhook.path == job_filter.webhook).scalar_subquery()
+    if job_filter.batch is not None:
+        begun = select(ReplayItem.began).where(
+            ReplayItem.batch_id == job_filter.batch, ReplayItem.state == ItemState.BEGUN
+        )
         yield col(Job.id).in_(begun)
-    if wanted.step is not None:
-        yield func.coalesce(failed_step(), "") == wanted.step
+    if job_filter.step is not None:
+        yield func.coalesce(select_failed_step(), "") == job_filter.step
 
 
 def _like_pattern(pattern: str) -> str:
@@ -127,28 +129,28 @@ def _text_condition(text: str) -> ColumnElement[bool]:
     Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
     """
     has_text = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
-    messages = select(InboxRow.id).where(or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content)))
+    messages = select(InboxRow.id).where(or_(*select_jobs_containing(text, InboxRow.user_name, InboxRow.content)))
     places = (
-        select(Job.id).where(*_jobs_containing(text, Job.id)),
-        select(Job.id).where(has_text, or_(*_jobs_containing(text, Job.error, Job.reason, Job.task))),
+        select(Job.id).where(*select_jobs_containing(text, Job.id)),
+        select(Job.id).where(has_text, or_(*select_jobs_containing(text, Job.error, Job.reason, Job.task))),
         select(Job.id).where(col(Job.inbox_id).in_(messages)),
     )
     return col(Job.id).in_(union_all(*places))
 
 
-def job_mentions(text: str) -> ColumnElement[bool]:
+def mentions_text(text: str) -> ColumnElement[bool]:
     """Return the condition of ``JobFilter.q`` for queries of few jobs, which reads each job with its message."""
     message = select(InboxRow.id).where(
-        InboxRow.id == Job.inbox_id, or_(*_jobs_containing(text, InboxRow.user_name, InboxRow.content))
+        InboxRow.id == Job.inbox_id, or_(*select_jobs_containing(text, InboxRow.user_name, InboxRow.content))
     )
-    return or_(*_jobs_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
+    return or_(*select_jobs_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
 
 
-def _jobs_containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
+def select_jobs_containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
     # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
     return (col(place).contains(text, autoescape=True) for place in places)
 
 
-def newest_first() -> tuple[ColumnElement[Any], ...]:
+def order_newest_first() -> tuple[ColumnElement[Any], ...]:
     """Return the columns by which lists of jobs are sorted, newest first."""
     return col(Job.created_at).desc(), col(Job.id).desc()

@@ -14,8 +14,8 @@ from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import JobEnded, Stopped, WaitReason
 from maestro.domain.jobs.job import OPEN, Job, JobEnding, JobStatus, Wait
 from maestro.domain.messages import Address, LaneKey
-from maestro.store.engine.repository import read_once, required, with_values
-from maestro.store.engine.statements import PreparedStatement, one_of, row_update
+from maestro.store.engine.repository import read_once, require_found, with_values
+from maestro.store.engine.statements import PreparedStatement, is_one_of, row_update
 from maestro.store.jobs.claims import HOLDS_LANE, Claims
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
@@ -40,7 +40,7 @@ class JobStart:
 def _update_open(*names: str) -> PreparedStatement:
     """Return the statement that updates columns of an open job without a stop request."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
-    open_one = (one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
+    open_one = (is_one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
     return PreparedStatement(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))
 
 
@@ -75,7 +75,7 @@ class Jobs(Claims):
     _WAITING = PreparedStatement(_ALL_PENDING.where(col(Job.lane) == bindparam("its_lane")))
     _END = PreparedStatement(
         update(Job)
-        .where(col(Job.id) == bindparam("job_id"), one_of(col(Job.status), OPEN))
+        .where(col(Job.id) == bindparam("job_id"), is_one_of(col(Job.status), OPEN))
         .values(
             {name: bindparam(f"its_{name}") for name in ("status", "error", "reason", "completed_at")}
             | dict.fromkeys(("waits_for", "waits_since", "wake_at"))
@@ -108,12 +108,12 @@ class Jobs(Claims):
     def add(self, job: Job) -> Job:
         """Add a job at the end of its lane, if it has a lane."""
         job.created_at = self._now
-        job.turn = self._next_position()
-        return self._save(job)
+        job.turn = self._compute_next_position()
+        return self._save_objects(job)
 
     def get(self, job_id: str) -> Job:
         """Return the job with this id; raises ``NotFound``."""
-        return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
+        return require_found(self._session.get(Job, job_id), f"job {job_id} does not exist")
 
     def find(self, job_id: str) -> Job | None:
         """Return the job with this id, or None if there is none."""
@@ -122,13 +122,13 @@ class Jobs(Claims):
     @read_once
     def read(self, job_id: str) -> Job:
         """Return a job by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return required(self._read(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
+        return require_found(self._read_model(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
         """Update columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
-        known = self._known().get(("read", (job_id,)))
+        known = self._cached_values().get(("read", (job_id,)))
         its = {f"its_{name}": value for name, value in values.items()}
-        if not self._change(_update_open(*values), its_id=job_id, **its):
+        if not self._run_change(_update_open(*values), its_id=job_id, **its):
             if self.read(job_id).status.ended:
                 raise JobEnded(f"job {job_id} is {self.read(job_id).status}")
             raise Stopped(f"a person stopped job {job_id}")
@@ -138,34 +138,34 @@ class Jobs(Claims):
     def update_later(self, job_id: str, **values: object) -> None:
         """Update columns of a job read in this transaction; all these updates share one statement before the commit."""
         self.cache_value(with_values(self.read(job_id), **values))
-        self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
+        self._link.write_later(self._noun, job_id, values, lambda noted: self.update_job(job_id, **noted))
 
     def cache_value(self, job: Job) -> None:
         """Cache a job's values, as the caller has read or written them, for this transaction."""
-        self._known()[("read", (job.id,))] = job
+        self._cached_values()[("read", (job.id,))] = job
 
-    def status(self, job_id: str) -> JobStatus:
+    def read_status(self, job_id: str) -> JobStatus:
         """Return the current status of a job."""
         return self.read(job_id).status
 
-    def pending(self) -> int:
+    def count_pending(self) -> int:
         """Count the pending jobs."""
-        return int(self._value(self._PENDING))
+        return int(self._read_value(self._PENDING))
 
     def mark_started(self, job_id: str) -> JobStart | None:
         """Mark a pending job as running; if another job of its lane runs, change nothing and return None."""
-        for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
-            job = self._STARTED.made(Job, row)
+        for *row, has_merged in self._run_returning(self._STARTED, job_id=job_id, now=self._now):
+            job = self._STARTED.convert_row(Job, row)
             self.cache_value(job)
             return JobStart(is_new=job.run == 1 and job.attempts == 0, has_merged=has_merged)
         return None
 
-    def end(self, job_id: str, ending: JobEnding) -> bool:
+    def end_job(self, job_id: str, ending: JobEnding) -> bool:
         """End an open job, which frees its lane; return false if it had already ended."""
         its = {f"its_{name}": value for name, value in ending}
-        return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
+        return self._run_change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
-    def reopen(self, job: Job) -> Job:
+    def reopen_job(self, job: Job) -> Job:
         """Make an ended job pending again under the same id, to continue at its failed step, at the end of its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
@@ -175,11 +175,11 @@ class Jobs(Claims):
         job.merged_into = None
         job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
         job.told_to_wait = False
-        job.turn = self._next_position()
+        job.turn = self._compute_next_position()
         self._session.add(job)
         return job
 
-    def rerun(self, job: Job) -> None:
+    def restart_workflow(self, job: Job) -> None:
         """Make an open job whose workflow is missing pending again, at the same position."""
         job.status = JobStatus.PENDING
         job.run += 1
@@ -187,18 +187,18 @@ class Jobs(Claims):
         job.claimed_at = None
         self._session.add(job)
 
-    def update(self, job_id: str, **values: object) -> None:
+    def update_job(self, job_id: str, **values: object) -> None:
         """Update columns of a job."""
         its = {f"its_{name}": value for name, value in values.items()}
-        known = self._known().get(("read", (job_id,)))
-        self._change(row_update(Job, *values), its_id=job_id, **its)
+        known = self._cached_values().get(("read", (job_id,)))
+        self._run_change(row_update(Job, *values), its_id=job_id, **its)
         if known is not None:
             self.cache_value(with_values(known, **values))
 
-    def park(self, job_id: str, wait: Wait) -> None:
+    def park_job(self, job_id: str, wait: Wait) -> None:
         """Let a running job wait: the job frees its lane and keeps its position, so that it is next when it resumes.
 
-        It resumes at ``wait.wake_at``, or sooner if ``wake`` was called since its last resumption.
+        It resumes at ``wait.wake_at``, or sooner if ``wake_job`` was called since its last resumption.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
         at = self._spread_wake_time(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
@@ -206,10 +206,10 @@ class Jobs(Claims):
         parked = waits.values(
             status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
         )
-        if self._run(parked).rowcount and wait.reason is not WaitReason.PERSON:
+        if self._run_statement(parked).rowcount and wait.reason is not WaitReason.PERSON:
             self._delay_later_jobs(job_id)
 
-    def wake(self, job_id: str) -> None:
+    def wake_job(self, job_id: str) -> None:
         """Resume a job that waits or is about to wait; no effect on any other job."""
         self._wake_jobs(col(Job.id) == job_id)
 
@@ -221,60 +221,60 @@ class Jobs(Claims):
         """
         self._wake_jobs(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
-    def any_due(self) -> bool:
+    def has_due(self) -> bool:
         """Return whether any waiting job is due."""
-        return self._exists(self._ANY_DUE, present=self._now)
+        return self._has_row(self._ANY_DUE, present=self._now)
 
     def resume_due(self) -> None:
         """Make all waiting jobs that are due pending again, at their old positions."""
-        self._change(self._GO_ON, present=self._now)
+        self._run_change(self._GO_ON, present=self._now)
 
-    def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
+    def count_waiting_in(self, lane: LaneKey) -> Sequence[Job]:
         """Return the waiting jobs of a lane, newest first."""
         waiting = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
-        return self._all(waiting.order_by(col(Job.turn).desc()))
+        return self._find_all(waiting.order_by(col(Job.turn).desc()))
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
         """Return whether the user was notified that an open job of the lane waits, even if it runs again now."""
-        return self._any(select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait)))
+        return self._has_any(select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait)))
 
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; return false if it had already ended."""
         open_job = update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
-        return self._run(open_job.values(stop_requested=True)).rowcount > 0
+        return self._run_statement(open_job.values(stop_requested=True)).rowcount > 0
 
-    def stopping(self, ids: Iterable[str]) -> Sequence[str]:
+    def filter_stopping(self, ids: Iterable[str]) -> Sequence[str]:
         """Return those of these jobs that were asked to stop or have ended."""
         unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
-        return self._all(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted))
+        return self._find_all(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted))
 
-    def stopped_while_waiting(self) -> Sequence[str]:
+    def list_stopped_without_step(self) -> Sequence[str]:
         """Return the ids of running jobs with a stop request but no running step, which could notice the request."""
-        return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
+        return self._run_statement(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def is_pending_notice(self, address: Address, text: str) -> bool:
         """Return whether a notice with this text is about to be sent to this address."""
         at_address = (getattr(Job, name) == value for name, value in address.model_dump().items())
-        return self._any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
+        return self._has_any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
 
-    def lane_head(self, lane: LaneKey) -> Job | None:
+    def find_lane_head(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
-        return self._first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))
+        return self._find_first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))
 
-    def running_in(self, lane: LaneKey) -> Sequence[str]:
+    def find_running_in(self, lane: LaneKey) -> Sequence[str]:
         """Return the ids of the jobs that hold this lane now, at most one."""
-        return self._all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
+        return self._find_all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
 
-    def waiting_in(self, lane: LaneKey) -> int:
+    def list_waiting_in(self, lane: LaneKey) -> int:
         """Count the pending jobs of this lane."""
-        return int(self._value(self._WAITING, its_lane=lane))
+        return int(self._read_value(self._WAITING, its_lane=lane))
 
-    def running(self) -> Sequence[Job]:
+    def list_running(self) -> Sequence[Job]:
         """Return the running jobs, each of which should have a workflow."""
-        return self._all(select(Job).where(Job.status == JobStatus.RUNNING))
+        return self._find_all(select(Job).where(Job.status == JobStatus.RUNNING))
 
-    def ancestors(self, job: Job) -> list[str]:
+    def list_ancestor_ids(self, job: Job) -> list[str]:
         """Return the ids of the jobs that a job restarts, directly or through other restarts, nearest first."""
         ancestors: list[str] = []
         earlier = job.restarted_from
@@ -283,8 +283,8 @@ class Jobs(Claims):
             earlier = self.get(earlier).restarted_from
         return ancestors
 
-    def _next_position(self) -> int:
-        return int(self._value(self._LAST_TURN) or 0) + 1
+    def _compute_next_position(self) -> int:
+        return int(self._read_value(self._LAST_TURN) or 0) + 1
 
     def _spread_wake_time(self, wait: Wait) -> datetime | None:
         """Return when a job should resume after a provider failed, so that waiting jobs do not resume all at once."""
@@ -296,11 +296,11 @@ class Jobs(Claims):
     def _delay_later_jobs(self, job_id: str) -> None:
         """Delay later jobs of a lane that wait for a model, so that none resumes before this job."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
-        for lane, turn, wake_at in self._run(job).all():
+        for lane, turn, wake_at in self._run_statement(job).all():
             later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at
             waiting = col(Job.status) == JobStatus.WAITING, col(Job.waits_for).in_(MODEL_WAITS)
-            self._run(update(Job).where(*later, *waiting).values(wake_at=wake_at))
+            self._run_statement(update(Job).where(*later, *waiting).values(wake_at=wake_at))
 
-    def _wake_jobs(self, which: ColumnElement[bool]) -> None:
+    def _wake_jobs(self, condition: ColumnElement[bool]) -> None:
         open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))
-        self._run(update(Job).where(which, open_ones).values(wake_at=self._now))
+        self._run_statement(update(Job).where(condition, open_ones).values(wake_at=self._now))

@@ -29,7 +29,7 @@ from maestro.domain.questions.views import MOST_OPEN
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag
 from maestro.domain.tools import INTERNAL_TOOLS, ToolPicture, ToolRun, ToolState
-from maestro.store.engine.repository import Repository, required
+from maestro.store.engine.repository import Repository, require_found
 from maestro.store.engine.statements import PreparedStatement
 from maestro.store.jobs.steps import StepRecords
 
@@ -74,23 +74,25 @@ class Questions(Repository):
         .values(status=QuestionStatus.CANCELLED, answered_at=bindparam("at"))
     )
 
-    def ask(self, question: Question) -> Question:
+    def add_question(self, question: Question) -> Question:
         """Add a question of a job; if it was cancelled with the job and the job is resumed, open it again instead."""
         before = (
-            self.of_tool_call(question.job_id, question.number, question.place) if question.job_id is not None else None
+            self.find_of_tool_call(question.job_id, question.number, question.place)
+            if question.job_id is not None
+            else None
         )
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)
         stored = before or question
-        return self._save(stored)
+        return self._save_objects(stored)
 
-    def of_tool_call(self, job_id: str, number: int, place: int) -> Question | None:
+    def find_of_tool_call(self, job_id: str, number: int, call_index: int) -> Question | None:
         """Return the question of a tool call, given by its model call's number and its index there."""
-        key = {"of_job": job_id, "its_number": number, "its_place": place}
+        key = {"of_job": job_id, "its_number": number, "its_place": call_index}
         return self._session.exec(self._OF_KEY, params=key).first()
 
-    def ask_outside(self, question: Question) -> Question:
+    def add_outside_question(self, question: Question) -> Question:
         """Store a question of an external agent, or return an equal one that is open or answered.
 
         Raises ``Conflict`` when the agent has too many open questions.
@@ -99,12 +101,12 @@ class Questions(Repository):
         own = (self._OF_NO_JOB, Question.agent_id == question.agent_id)
         lasting = or_(and_(*waiting), col(Question.status) == QuestionStatus.ANSWERED)
         alike = select(Question).where(*own, Question.text == question.text, Question.context == question.context)
-        before = self._first(alike.where(lasting).order_by(col(Question.id).desc()).limit(1))
+        before = self._find_first(alike.where(lasting).order_by(col(Question.id).desc()).limit(1))
         if before is not None:
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} questions of this agent are open; ask one of them again to get its answer")
-        return self._save(question)
+        return self._save_objects(question)
 
     def find(self, question_id: int) -> Question | None:
         """Return the question with this id, or None if there is none."""
@@ -112,30 +114,34 @@ class Questions(Repository):
 
     def get(self, question_id: int) -> QuestionRecord:
         """Return a question with its agent and job; raises ``NotFound``."""
-        row = self._first(_records_query().where(Question.id == question_id))
+        row = self._find_first(_records_query().where(Question.id == question_id))
         if row is None:
             raise NotFound(f"there is no question {question_id}")
         return QuestionRecord(*row)
 
-    def open_in(self, lane: LaneKey) -> Sequence[Question]:
+    def list_open_questions(self, lane: LaneKey) -> Sequence[Question]:
         """Return the open questions of a lane as values, oldest first."""
-        return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
+        return self._read_models(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
-    def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
+    def filter_possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that users may have received, and so can answer."""
-        return [question for question in waiting if self._sent_as(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+        return [
+            question
+            for question in waiting
+            if self._sent_condition(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))
+        ]
 
-    def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
+    def find_delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return that of these questions which was sent as this platform message, or None."""
         known = col(Delivery.platform_message_id) == platform_message_id
-        return next((question for question in waiting if self._sent_as(question, known)), None)
+        return next((question for question in waiting if self._sent_condition(question, known)), None)
 
-    def question_of(self, job_id: str) -> Question | None:
+    def find_of_notice_job(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users; None for any other job."""
         number = question_of_job(job_id)
         return self.find(number) if number is not None else None
 
-    def settle(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
+    def record_answer(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
         """Store a user's answer to a question; return false if the question is no longer open."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
@@ -147,21 +153,21 @@ class Questions(Repository):
             "inbox_id": inbox_id,
             "answered_at": self._now,
         }
-        return self._run(update(Question).where(*still_open).values(**values)).rowcount > 0
+        return self._run_statement(update(Question).where(*still_open).values(**values)).rowcount > 0
 
-    def last_answer(self, job_id: str) -> int | None:
+    def find_last_answer(self, job_id: str) -> int | None:
         """Return the inbox id of the last text message that answered a question of this job."""
         answers = select(func.max(Question.inbox_id)).where(
             Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
         )
-        last: int | None = self._run(answers).scalar_one()
+        last: int | None = self._run_statement(answers).scalar_one()
         return last
 
-    def cancel_of(self, job_id: str) -> None:
+    def cancel_open_questions(self, job_id: str) -> None:
         """Cancel the open questions of a job that has ended."""
-        self._change(self._CANCEL, of_job=job_id, at=self._now)
+        self._run_change(self._CANCEL, of_job=job_id, at=self._now)
 
-    def page(
+    def list_page(
         self, wanted: Sequence[QuestionStatus], before: int | None, limit: int
     ) -> tuple[Sequence[QuestionRecord], int | None]:
         """Return up to ``limit`` questions with ids below ``before``, newest first, and the id for the next page.
@@ -176,21 +182,23 @@ class Questions(Repository):
         records = [QuestionRecord(*row) for row in self._session.exec(page)]
         return records[:limit], records[limit - 1].question.id if len(records) > limit else None
 
-    def waiting(self, limit: int) -> Sequence[QuestionRecord]:
+    def list_open(self, limit: int) -> Sequence[QuestionRecord]:
         """Return up to ``limit`` open questions, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
         query = _records_query().where(*waiting).order_by(col(Question.id)).limit(limit)
         return [QuestionRecord(*row) for row in self._session.exec(query)]
 
-    def count_waiting(self, most: int) -> int:
-        """Count the open questions, up to ``most``."""
-        waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
-        return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
+    def count_open(self, limit: int) -> int:
+        """Count the open questions, up to ``limit``."""
+        waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(limit)
+        return int(self._run_statement(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
-    def _sent_as(self, question: Question, what: ColumnElement[bool]) -> bool:
+    def _sent_condition(self, question: Question, delivery_condition: ColumnElement[bool]) -> bool:
         """Return whether the notice of a question has a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
-        return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
+        return (
+            self._run_statement(select(Delivery.id).where(of_question, delivery_condition).limit(1)).first() is not None
+        )
 
     def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:
         """Return the SQL condition for questions of a status, equivalent to ``Question.status_at``."""
@@ -213,7 +221,7 @@ def _records_query() -> Any:
 class Actions(Repository):
     """Queries for the actions of tags in answers."""
 
-    def add(self, job_id: str, performed: Sequence[tuple[Tag, ActionOutcome]]) -> None:
+    def add_outcomes(self, job_id: str, performed: Sequence[tuple[Tag, ActionOutcome]]) -> None:
         """Store the outcome of each tag in a job's answer, in the order of the answer."""
         self._session.add_all(
             Action(
@@ -229,45 +237,45 @@ class Actions(Repository):
         )
         self._session.flush()
 
-    def of_job(self, job_id: str) -> Sequence[Action]:
+    def list_of_job(self, job_id: str) -> Sequence[Action]:
         """Return the outcomes of the tags in a job's answer, in the order of the answer."""
-        return self._all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
+        return self._find_all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
-    def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
+    def list_latest(self, agent: Agent, limit: int) -> Sequence[Action]:
         """Return an agent's latest outcomes of tags, newest first, among the newest ``LATELY`` of all agents."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
-        return self._all(of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit))
+        return self._find_all(of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit))
 
 
 class ToolRuns(Repository):
     """Queries for the tool calls of jobs."""
 
-    def of_job(self, job_id: str) -> Sequence[ToolRun]:
+    def list_of_job(self, job_id: str) -> Sequence[ToolRun]:
         """Return the tool calls of a job in the order in which the model made them."""
-        return self._all(
+        return self._find_all(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
         )
 
-    def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
+    def filter_with_outside_text(self, job_ids: Collection[str]) -> Sequence[str]:
         """Return the sorted names of the tools that gave these jobs content from outside Maestro."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
         outside = col(ToolRun.tool).not_in(INTERNAL_TOOLS)
         tools = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, outside)
-        return self._all(tools.distinct().order_by(col(ToolRun.tool)))
+        return self._find_all(tools.distinct().order_by(col(ToolRun.tool)))
 
-    def get(self, job_id: str, number: int, place: int) -> ToolRun:
+    def get(self, job_id: str, number: int, call_index: int) -> ToolRun:
         """Return a tool call by the number of its model call and its index there; raises ``NotFound``."""
-        return required(
-            self._first(
-                select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
+        return require_found(
+            self._find_first(
+                select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == call_index)
             ),
-            f"job {job_id} has no tool call {place} in the answer of model call {number}",
+            f"job {job_id} has no tool call {call_index} in the answer of model call {number}",
         )
 
-    def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
+    def list_images(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
         """Return the images that a job's tool calls returned, by number of the model call and index."""
-        rows = self._all(select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq)))
+        rows = self._find_all(select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq)))
         images: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
         for row in rows:
             image = ImageRef(digest=row.digest, content_type=row.content_type)
@@ -280,14 +288,14 @@ class ToolRuns(Repository):
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()
 
-    def put(self, run: ToolRun) -> ToolRun:
+    def save(self, run: ToolRun) -> ToolRun:
         """Insert or update a tool call."""
         run.finished_at = self._now if run.state.ended else None
-        return self._save(run)
+        return self._save_objects(run)
 
-    def begin(self, run: ToolRun) -> ToolRun:
+    def begin_run(self, run: ToolRun) -> ToolRun:
         """Record that a tool is about to be called; raises ``StepTaken`` when a newer attempt has begun."""
         StepRecords(self._link, self._now).require_newest()
         run.state = ToolState.STARTED
         run.attempts += 1
-        return self.put(run)
+        return self.save(run)

@@ -19,9 +19,9 @@ from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.precedence import Precedence, precedence_of
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.statements import PreparedStatement, is_one_of
 from maestro.store.jobs.jobs import Jobs
-from maestro.store.jobs.steps import recorded_attempt
+from maestro.store.jobs.steps import current_recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
 """The state to which the end of a job changes a chunk without a receipt, by its state before."""
@@ -77,7 +77,7 @@ class JobDependents(Repository):
             _has_row(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
             _has_row(col(Reservation.job_id)),
         ),
-        _has_row(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
+        _has_row(col(Delivery.job_id), is_one_of(col(Delivery.state), AT_THE_END)),
         _has_row(col(OutboundLane.job_id)),
         _has_row(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
         col(Job.parent_id).is_not(None),
@@ -103,7 +103,7 @@ class JobDependents(Repository):
             col(Job.stop_requested),
             _OWN_STATE,
             select(func.count(col(Delivery.id))).where(col(Delivery.job_id) == Job.id, _OF_PURPOSE).scalar_subquery(),
-            _has_row(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
+            _has_row(col(Delivery.job_id), _OF_PURPOSE, is_one_of(col(Delivery.state), UNSENT), _AFTER),
             _has_row(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
             select(col(_BEHIND.id))
             .where(col(_BEHIND.lane) == col(Job.lane), col(_BEHIND.status) == JobStatus.PENDING)
@@ -111,16 +111,16 @@ class JobDependents(Repository):
         ).where(col(Job.id) == bindparam("job_id"))
     )
 
-    def of_job(self, job_id: str) -> DependentRows:
+    def find_kinds(self, job_id: str) -> DependentRows:
         """Return which kinds of rows depend on a job; none for a missing job."""
-        row = self._row(self._OF_JOB, job_id=job_id)
+        row = self._read_row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
-    def progress(self, job_id: str, purpose: DeliveryPurpose, chunk_id: int) -> DeliveryProgress:
+    def read_delivery_progress(self, job_id: str, purpose: DeliveryPurpose, chunk_id: int) -> DeliveryProgress:
         """Return the state of a delivery after one of its chunks; raises ``NotFound`` for a missing job."""
-        own = recorded_attempt()
+        own = current_recorded_attempt()
         attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
-        row = self._row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
+        row = self._read_row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         rows = DependentRows(*row[: len(self._ROWS)])
@@ -198,13 +198,13 @@ class ModelCallers(Repository):
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
-    def load(self, job_id: str) -> None:
+    def load_columns(self, job_id: str) -> None:
         """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
-        self._caller_row(job_id)
+        self._read_caller_row(job_id)
 
-    def read(self, job_id: str) -> ModelCaller:
+    def read_caller(self, job_id: str) -> ModelCaller:
         """Return a job with its agent and prompt as the caller of a model; raises ``NotFound``."""
-        row = self._caller_row(job_id)
+        row = self._read_caller_row(job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         job = row.job
@@ -215,9 +215,9 @@ class ModelCallers(Repository):
         precedence = precedence_of(job.priority, job.client_id, row.weight, job.address)
         return ModelCaller(job, row.agent, row.turns, precedence, row.edit_interval or 0.0)
 
-    def payer(self, job_id: str) -> Payer:
+    def read_payer(self, job_id: str) -> Payer:
         """Return the client, agent and conversation that pay for a job's calls; an empty payer for a missing job."""
-        row = self._caller_row(job_id)
+        row = self._read_caller_row(job_id)
         if row is None:
             return Payer()
         job, agent = row.job, row.agent
@@ -231,25 +231,25 @@ class ModelCallers(Repository):
             conversation_id=job.conversation_id,
         )
 
-    def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
+    def read_spending_levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
         """Return what each scope of a job's payer has spent and reserved today, before changes by this transaction."""
-        row = self._caller_row(job_id)
+        row = self._read_caller_row(job_id)
         if row is None:
             return {}
-        return {(scope, subject): row.spent[scope] for scope, subject in self.payer(job_id).scopes}
+        return {(scope, subject): row.spent[scope] for scope, subject in self.read_payer(job_id).scopes}
 
-    def _known(self) -> dict[object, Any]:
+    def _cached_values(self) -> dict[object, Any]:
         """Return the cache of jobs' values, so that callers and jobs are invalidated together."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once
-    def _caller_row(self, job_id: str) -> _CallerRow | None:
-        self._link.write_noted(Jobs.__name__)
-        row = self._row(self._OF_JOB, of_job=job_id, today=utc_day(self._now))
+    def _read_caller_row(self, job_id: str) -> _CallerRow | None:
+        self._link.write_collected(Jobs.__name__)
+        row = self._read_row(self._OF_JOB, of_job=job_id, today=utc_day(self._now))
         if row is None:
             return None
-        job = self._OF_JOB.made(Job, row[: self._JOB_END])
-        agent = self._OF_JOB.made(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
+        job = self._OF_JOB.convert_row(Job, row[: self._JOB_END])
+        agent = self._OF_JOB.convert_row(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
         Jobs(self._link, self._now).cache_value(job)
         client, client_usd, weight, turns, edit_interval, *spent = row[self._AGENT_END :]
         levels = map(SpendingLevel, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))

@@ -75,14 +75,14 @@ def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
-def recorded_attempt() -> OwnAttempt | None:
+def current_recorded_attempt() -> OwnAttempt | None:
     """Return the attempt in which the current code runs; None if it has no row yet."""
     own = _OWN.get()
     return own if own is not None and own.recorded else None
 
 
 @contextmanager
-def acting_for(attempt: OwnAttempt) -> Iterator[None]:
+def use_attempt(attempt: OwnAttempt) -> Iterator[None]:
     """Attribute all writes within the block to a step attempt.
 
     Effects of an attempt are written by code that does not know the attempt. Tasks and threads that are started within
@@ -108,7 +108,7 @@ class StepHistory:
         return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
 
     @property
-    def last(self) -> int:
+    def last_attempt(self) -> int:
         """The number of the last attempt, or 0 without attempts."""
         return max((attempt.number for attempt in self.attempts), default=0)
 
@@ -118,7 +118,7 @@ class StepHistory:
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
     @property
-    def overtaken(self) -> bool:
+    def is_overtaken(self) -> bool:
         """Whether an attempt newer than the one about to begin exists, because this process stalled."""
         return any(
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
@@ -126,7 +126,7 @@ class StepHistory:
         )
 
     @property
-    def begun_ahead(self) -> int | None:
+    def is_begun_ahead(self) -> int | None:
         """The number of the attempt that was recorded before Temporal's first attempt, or None."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
@@ -134,18 +134,18 @@ class StepHistory:
         same = (newest.workflow_run, newest.activity_attempt) == (self.tried.workflow_run, self.tried.number)
         return newest.number if same else None
 
-    def failures(self, run: int | None = None) -> int:
+    def count_failures(self, run: int | None = None) -> int:
         """Count the failed attempts in one run of the job, or in all runs."""
         return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
 
-    def crashes(self, run: int) -> int:
+    def count_crashes(self, run: int) -> int:
         """Count the attempts in one run of the job whose process died."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
 def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
     """Return the key under which ``read_once`` caches the attempts of a job."""
-    return "_attempts", (job_id,)
+    return "_read_cached_attempts", (job_id,)
 
 
 @cache
@@ -200,13 +200,13 @@ class StepRecords(Repository):
         .limit(1)
     )
 
-    def history(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
-        """Return the history of a step for the Temporal attempt ``tried``, which is about to begin."""
-        return StepHistory(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
+    def read_history(self, ref: StepRef, temporal_attempt: TemporalAttempt = UNKNOWN) -> StepHistory:
+        """Return the history of a step for the Temporal attempt ``temporal_attempt``, which is about to begin."""
+        return StepHistory(tuple(self._read_cached_attempts(ref.job_id).get(ref.step, ())), temporal_attempt)
 
-    def attempts(self, job_id: str) -> StepAttempts:
+    def read_attempts(self, job_id: str) -> StepAttempts:
         """Return all attempts of a job by step, each list oldest first."""
-        return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
+        return {step: tuple(attempts) for step, attempts in self._read_cached_attempts(job_id).items()}
 
     def cache_attempts(self, job_id: str, attempts: StepAttempts) -> None:
         """Cache these attempts as all attempts of the job for this transaction, as the caller has read.
@@ -214,13 +214,13 @@ class StepRecords(Repository):
         The cached attempts hold until the end of an attempt shows that another process has written: see
         ``_keep_cached``.
         """
-        self._known()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
+        self._cached_values()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
-    def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
+    def _read_cached_attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
         """Return all attempts of a job in the cached dictionary, to which new attempts are added."""
         attempts: dict[str, list[StepAttempt]] = {}
-        for step, *attempt in self._rows(self._PAST, of_job=job_id):
+        for step, *attempt in self._read_rows(self._PAST, of_job=job_id):
             attempts.setdefault(step, []).append(StepAttempt(*attempt))
         return attempts
 
@@ -228,25 +228,25 @@ class StepRecords(Repository):
         """Return whether this workflow run belongs to an earlier run of the job."""
         if run == 1 or not workflow_run:
             return False
-        return self._row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
+        return self._read_row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
 
     @property
-    def overtaken(self) -> bool:
+    def is_overtaken(self) -> bool:
         """Whether a newer attempt at the current step has begun, or the job continued without this attempt."""
-        own = recorded_attempt()
-        return own is not None and self._state_of(own) is not StepState.RUNNING
+        own = current_recorded_attempt()
+        return own is not None and self._read_state(own) is not StepState.RUNNING
 
     @read_once
-    def _state_of(self, attempt: OwnAttempt) -> StepState | None:
+    def _read_state(self, attempt: OwnAttempt) -> StepState | None:
         ref = attempt.ref
-        state: StepState | None = self._value(
+        state: StepState | None = self._read_value(
             self._OWN_STATE, of_job=ref.job_id, of_step=ref.step, its_attempt=attempt.number
         )
         return state
 
     def cache_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
         """Cache the state of an attempt for this transaction, as the caller has read."""
-        self._known()["_state_of", (attempt,)] = state
+        self._cached_values()["_read_state", (attempt,)] = state
 
     def require_newest(self) -> None:
         """Raise ``StepTaken`` before an effect if a newer attempt at the current step has begun.
@@ -254,32 +254,36 @@ class StepRecords(Repository):
         A stalled process learns only here that Temporal gave its step to another process.
         """
         own = _OWN.get()
-        if own is not None and self.overtaken:
+        if own is not None and self.is_overtaken:
             raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
 
-    def begin(self, ref: StepRef, activity: str, run: int, past: StepHistory, *, recorded: bool = True) -> OwnAttempt:
+    def begin_attempt(
+        self, ref: StepRef, activity: str, run: int, history: StepHistory, *, recorded: bool = True
+    ) -> OwnAttempt:
         """Begin an attempt and return it; mark an earlier attempt that is still running as ended by a crash.
 
-        ``past`` is the step's history, read in this transaction. An attempt that is not ``recorded`` writes its row at
-        its end.
+        ``history`` is the step's history, read in this transaction. An attempt that is not ``recorded`` writes its row
+        at its end.
         """
-        if past.has_running:
-            self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
-        attempt = OwnAttempt(ref, past.last + 1, activity, run, past.tried, started_at=self._now, recorded=recorded)
+        if history.has_running:
+            self._run_change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
+        attempt = OwnAttempt(
+            ref, history.last_attempt + 1, activity, run, history.tried, started_at=self._now, recorded=recorded
+        )
         if recorded:
             self._add_attempt(attempt, StepState.RUNNING)
         return attempt
 
-    def record(self, attempt: OwnAttempt) -> OwnAttempt:
+    def record_attempt(self, attempt: OwnAttempt) -> OwnAttempt:
         """Add the row of an attempt before it calls another system, and return the attempt as recorded."""
         self._add_attempt(attempt, StepState.RUNNING)
         return replace(attempt, recorded=True)
 
-    def start(self, ref: StepRef, activity: str, run: int, past: StepHistory | None = None) -> int:
+    def start_attempt(self, ref: StepRef, activity: str, run: int, history: StepHistory | None = None) -> int:
         """Begin an attempt at a step and return its number."""
-        return self.begin(ref, activity, run, past or self.history(ref)).number
+        return self.begin_attempt(ref, activity, run, history or self.read_history(ref)).number
 
-    def done(self, ref: StepRef, result: Result) -> Result:
+    def finish_step(self, ref: StepRef, result: Result) -> Result:
         """Finish the step in the transaction of its effect, and return the stored result.
 
         Raises ``StepTaken`` when another attempt has finished first, so that the effects of this attempt are rolled
@@ -289,7 +293,7 @@ class StepRecords(Repository):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
         return result
 
-    def failed(self, ref: StepRef, error: str, detail: str) -> bool:
+    def fail_attempt(self, ref: StepRef, error: str, detail: str) -> bool:
         """End the current attempt with an error; ``detail`` is for operators.
 
         Returns false for an attempt that was refused before it began, as after a stop: it has no row. The row of a
@@ -297,13 +301,13 @@ class StepRecords(Repository):
         """
         return self._end_attempt(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
-    def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
+    def suspend_attempt(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
         """End the current attempt because its step has to wait, for example for a user's answer."""
         self._end_attempt(
             ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail
         )
 
-    def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
+    def list_waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
         """Return the waits of these steps of a job, from their newest attempts."""
         results = self._session.exec(
             select(JobStep.result)
@@ -313,25 +317,25 @@ class StepRecords(Repository):
         )
         return [Wait.model_validate_json(result) for result in results]
 
-    def last(self, job_id: str, state: StepState) -> JobStep | None:
+    def find_last_attempt(self, job_id: str, state: StepState) -> JobStep | None:
         """Return the newest attempt of a job that ended in this state."""
         attempts = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
-        return self._first(attempts.order_by(col(JobStep.id).desc()).limit(1))
+        return self._find_first(attempts.order_by(col(JobStep.id).desc()).limit(1))
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark running attempts at other steps of a job as interrupted, so that their results do not count."""
-        others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
+        others = (past for step, past in self._read_cached_attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
-        self._change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
+        self._run_change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
         """Mark all running attempts of a job as interrupted."""
-        self._change(self._ALL, of_job=job_id, at=self._now)
+        self._run_change(self._ALL, of_job=job_id, at=self._now)
 
-    def of_job(self, job_id: str) -> Sequence[JobStep]:
+    def list_of_job(self, job_id: str) -> Sequence[JobStep]:
         """Return the attempts of a job in the order in which they were recorded."""
-        return self._all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
+        return self._find_all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 
     def _end_attempt(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
         """End the running attempt at a step; with ``own``, only if the current code runs in that attempt."""
@@ -341,11 +345,11 @@ class StepRecords(Repository):
             return True
         values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
         values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
-        known = self._known().get(_cache_key(ref.job_id))
+        known = self._cached_values().get(_cache_key(ref.job_id))
         if own and attempt is not None:
-            ended = self._returned(self._OWN_ENDED, **values, its_attempt=attempt.number)
+            ended = self._run_returning(self._OWN_ENDED, **values, its_attempt=attempt.number)
         else:
-            ended = self._returned(self._ENDED, **values)
+            ended = self._run_returning(self._ENDED, **values)
         if known is not None:
             self._keep_cached(ref, known, [number for (number,) in ended], state, says.get("result", ""))
         return bool(ended)
@@ -365,7 +369,7 @@ class StepRecords(Repository):
             replace(attempt, state=state, result=result) if attempt.state is StepState.RUNNING else attempt
             for attempt in of_step
         ]
-        self._known()[_cache_key(ref.job_id)] = known
+        self._cached_values()[_cache_key(ref.job_id)] = known
 
     def _add_attempt(self, attempt: OwnAttempt, state: StepState, **values: object) -> None:
         row: dict[str, Any] = {
@@ -382,13 +386,13 @@ class StepRecords(Repository):
             **dict.fromkeys(("result", "error", "detail"), ""),
             **values,
         }
-        known = self._attempts(attempt.ref.job_id).setdefault(attempt.ref.step, [])
+        known = self._read_cached_attempts(attempt.ref.job_id).setdefault(attempt.ref.step, [])
         tried = attempt.tried
         known.append(StepAttempt(attempt.number, attempt.run, state, row["result"], tried.workflow_run, tried.number))
         key = f"{attempt.ref.job_id} {attempt.ref.step} {attempt.number}"
-        self._link.later(self._noun, "rows", {key: row}, self._add_all)
+        self._link.write_later(self._noun, "rows", {key: row}, self._add_attempt_rows)
 
-    def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
+    def _add_attempt_rows(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add the rows of several attempts in one statement, which costs less than one statement for each."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
-        self._change(_insert_statement(len(rows)), **values)
+        self._run_change(_insert_statement(len(rows)), **values)

@@ -23,8 +23,8 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.repository import Repository, require_found
+from maestro.store.engine.statements import PreparedStatement, is_one_of
 from maestro.store.jobs.jobs import Jobs
 
 _CONFIGURED = (
@@ -82,50 +82,50 @@ class Accounts(Repository):
     _FORGIVE = PreparedStatement(
         delete(AccountLimit).where(
             col(AccountLimit.account_id) == bindparam("of_account"),
-            one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
+            is_one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
             or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
         )
     )
 
-    def all(self) -> Sequence[ModelAccount]:
+    def list_all(self) -> Sequence[ModelAccount]:
         """Return all accounts as values, in failover order."""
-        return self._read_all(self._ALL, ModelAccount)
+        return self._read_models(self._ALL, ModelAccount)
 
-    def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return the results of ``all`` and ``limits`` together, read by one statement."""
+    def list_with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
+        """Return the results of ``list_all`` and ``read_cooldown_ends`` together, read by one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
-        for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
-            account = self._WITH_LIMITS.made(ModelAccount, row)
+        for *row, model, until in self._read_rows(self._WITH_LIMITS, at=self._now):
+            account = self._WITH_LIMITS.convert_row(ModelAccount, row)
             accounts.setdefault(account.id or 0, account)
             if until is not None:
                 limits[account.id or 0, model] = until
         return list(accounts.values()), limits
 
-    def by_name(self, name: str) -> ModelAccount | None:
+    def find_by_name(self, name: str) -> ModelAccount | None:
         """Return the account with this name, or None if there is none."""
-        return self._first(select(ModelAccount).where(ModelAccount.name == name))
+        return self._find_first(select(ModelAccount).where(ModelAccount.name == name))
 
     def get(self, name: str) -> ModelAccount:
         """Return the account with this name; raises ``NotFound``."""
         missing = f"there is no account {name!r}; `maestro accounts list` shows all accounts"
-        return required(self.by_name(name), missing)
+        return require_found(self.find_by_name(name), missing)
 
-    def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
+    def read_cooldown_ends(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
         """Return the ends of the cool-downs at a moment, by account and model; an unlisted model has no cool-down.
 
         For past moments, only the last cool-down is known.
         """
-        return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
+        return {(account, model): until for account, model, until in self._read_rows(self._LIMITS, at=at or self._now)}
 
     @cached_by_version("accounts")
-    def default_model(self) -> str:
+    def find_default_model(self) -> str:
         """Return ``provider/model`` of the first account in failover order, or the demo model if there is no account.
 
         If all accounts are disabled, the first of them still counts: the demo model's context window must not shorten
         conversations.
         """
-        best = self._row(self._BEST)
+        best = self._read_row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
     def set_configured(self, accounts: Sequence[ModelAccount]) -> None:
@@ -135,7 +135,7 @@ class Accounts(Repository):
         or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
         """
         named = {account.name for account in accounts}
-        for former in self.all():
+        for former in self.list_all():
             if former.source is not AccountSource.API and former.name not in named:
                 self._delete(self.get(former.name))
         for account in accounts:
@@ -143,9 +143,9 @@ class Accounts(Repository):
 
     def add(self, account: ModelAccount) -> ModelAccount:
         """Add an account; raises ``Conflict`` when its name is in use."""
-        if self.by_name(account.name) is not None:
+        if self.find_by_name(account.name) is not None:
             raise Conflict(f"there is an account {account.name!r} already; choose another name")
-        self._put(account)
+        self._save(account)
         self._wake_waiting_jobs()
         return account
 
@@ -165,7 +165,7 @@ class Accounts(Repository):
             account.last_error = ""  # a new key reverts a refusal, but not an operator's decision to disable
         elif {"status", "secret"} & set(changes):
             self._end_cooldowns(account)
-        self._put(account)
+        self._save(account)
         self._wake_waiting_jobs()
         return account
 
@@ -176,60 +176,64 @@ class Accounts(Repository):
             raise Conflict(_origin_refusal(account, "take it out there and restart, or disable it"))
         self._delete(account)
 
-    def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
+    def record_success(self, name: str, model: str, cost_usd: float | None) -> None:
         """Count an answer and its cost for this account and model, and delete the model's expired cool-down.
 
         A cool-down that has not expired stays, because the call may have begun before it.
         """
-        for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
+        for account_id, limited_until in self._run_returning(
+            self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now
+        ):
             # None means that the model was never in cool-down, so it has no row to reset.
             if limited_until is not None:
-                self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
+                self._run_change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
-    def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
+    def add_cost(self, key: CallKey, attempt: int, cost_usd: float) -> None:
         """Add the cost of a failed attempt to its account."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
-        self._change(self._SPEND, cost=cost_usd, **which)
+        self._run_change(self._SPEND, cost=cost_usd, **which)
 
-    def cool_down(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
-        """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requested.
+    def cool_down(
+        self, name: str, model: str, requested_wait: timedelta | None, ladder: Sequence[timedelta]
+    ) -> datetime | None:
+        """Begin a cool-down of an account's model; return its end. The provider may have requested a wait.
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
         """
         account = self._set_error(name, RateLimited.__name__)
         if account is None:
             return None
-        limit = self._cooldown_row(account, model)
+        limit = self._read_cooldown(account, model)
         if limit.strikes and limit.is_in_force(self._now):
-            return self._extend_cooldown(account, limit, asked or timedelta())
+            return self._extend_cooldown(account, limit, requested_wait or timedelta())
         limit.strikes += 1
-        return self._extend_cooldown(account, limit, cool_down_length(limit.strikes, asked, ladder))
+        return self._extend_cooldown(account, limit, cool_down_length(limit.strikes, requested_wait, ladder))
 
-    def begin_quota_wait(self, name: str, asked: timedelta | None) -> datetime | None:
+    def begin_quota_wait(self, name: str, requested_wait: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
         account = self._set_error(name, QuotaExhausted.__name__)
         if account is None:
             return None
-        return self._extend_cooldown(account, self._cooldown_row(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
+        return self._extend_cooldown(account, self._read_cooldown(account, WHOLE_ACCOUNT), requested_wait or QUOTA_WAIT)
 
     def disable_refused(self, account: ModelAccount) -> bool:
         """Disable an account with a refused key; return false if an operator changed it since the call began."""
-        row = self.by_name(account.name)
+        row = self.find_by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
         self._set_error(account.name, AuthenticationFailed.__name__)
         row.status = AccountStatus.DISABLED
-        self._save(row)
+        self._save_objects(row)
         return True
 
-    def failed(self, name: str, error: str) -> None:
+    def record_error(self, name: str, error: str) -> None:
         """Store the name of an error as the last error of an account."""
         self._set_error(name, error)
 
     def _set_configured(self, account: ModelAccount) -> None:
-        row = self.by_name(account.name)
+        row = self.find_by_name(account.name)
         if row is None:
-            self._put(account)
+            self._save(account)
             self._wake_waiting_jobs()
             return
         renewed = row.fingerprint != account.fingerprint
@@ -241,25 +245,25 @@ class Accounts(Repository):
             row.status = AccountStatus.ACTIVE
         if renewed:
             self._end_cooldowns(row)
-        self._put(row)
+        self._save(row)
         self._wake_waiting_jobs()
 
-    def _put(self, account: ModelAccount) -> None:
+    def _save(self, account: ModelAccount) -> None:
         account.updated_at = self._now
-        self._save(account)
+        self._save_objects(account)
 
     def _delete(self, account: ModelAccount) -> None:
         self._end_cooldowns(account)
-        self._remove(account)
+        self._delete_object(account)
         # Nothing else would resume a job that waits for the deleted account.
         self._wake_waiting_jobs()
 
     def _end_cooldowns(self, account: ModelAccount) -> None:
         """End all cool-downs of an account, and reset the counts of failures that lengthen cool-downs."""
-        self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
+        self._run_statement(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
-    def _cooldown_row(self, account: ModelAccount, model: str) -> AccountLimit:
+    def _read_cooldown(self, account: ModelAccount, model: str) -> AccountLimit:
         """Return the row for the cool-down of a model, or a new row with an expired cool-down."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
@@ -274,15 +278,15 @@ class Accounts(Repository):
             limit.limited_at, limit.limited_until = self._now, until
         seen = account.rate_limited_until
         account.rate_limited_until = max(seen, limit.limited_until) if seen else limit.limited_until
-        self._save(account, limit)
+        self._save_objects(account, limit)
         return limit.limited_until
 
     def _set_error(self, name: str, error: str) -> ModelAccount | None:
         """Store an error of an account; return the account, or None if it was removed."""
-        account = self.by_name(name)
+        account = self.find_by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now
-            self._save(account)
+            self._save_objects(account)
         return account
 
     def _wake_waiting_jobs(self) -> None:

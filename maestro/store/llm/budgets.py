@@ -48,7 +48,7 @@ from maestro.domain.settings.llm import BudgetSettings
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, insert, row_insert
 from maestro.store.jobs.related import ModelCallers
-from maestro.store.llm.usage_sums import parts, sums, total
+from maestro.store.llm.usage_sums import select_parts, select_sums, select_total
 
 _OF_CALL = tuple(name for name in UsageRow.model_fields if name in LLMCall.model_fields and name != "id")
 """The columns that a usage row copies from its call."""
@@ -84,15 +84,15 @@ class UsageLog(Repository):
     def add_attempt(self, call: LLMCall, payer: Payer) -> CallCharge:
         """Write the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
-        self._insert(row_insert(UsageRow), id=None, at=self._now, **values)
+        self._insert_row(row_insert(UsageRow), id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
-    def of_job(self, job_id: str) -> Sequence[UsageRow]:
+    def list_of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the usage rows of a job in the order of its calls and their attempts."""
         of_job = select(UsageRow).where(col(UsageRow.job_id) == job_id)
         return self._session.scalars(of_job.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
-    def add(self, row: UsageRow) -> int:
+    def add_request(self, row: UsageRow) -> int:
         """Write the usage row of a request that is no model call, charged to the job's payer; return the row's id.
 
         The attempt gets the next number for its purpose and call number.
@@ -106,38 +106,41 @@ class UsageLog(Repository):
         job = self._session.get_one(Job, row.job_id)
         for name in _OF_JOB:
             setattr(row, name, getattr(job, name))
-        self._save(row)
+        self._save_objects(row)
         assert row.id is not None
         return row.id
 
-    def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
+    def complete_request(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
         """Complete a row that was added before its request was sent; the time of the row becomes that of the end."""
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
-    def sums(self, request: UsageRequest, limit: int) -> Sequence[UsageSum]:
+    def list_sums(self, request: UsageRequest, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` usage sums after a cursor: newest days first, other keys by cost, highest first."""
-        return [UsageSum(*row) for row in self._session.execute(sums(request).limit(limit))]
+        return [UsageSum(*row) for row in self._session.execute(select_sums(request).limit(limit))]
 
-    def total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
+    def read_total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
         """Return the usage in a period, of the given scope, as a single sum."""
-        row = self._session.execute(total(period, scope)).first()
+        row = self._session.execute(select_total(period, scope)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
-    def parts(self, by: UsageBy, period: Period, scope: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
+    def list_parts(self, grouping: UsageBy, period: Period, scope: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
         """Return usage by day and key, oldest day first; days without usage are left out."""
-        rows = self._session.execute(parts(by, period, scope))
+        rows = self._session.execute(select_parts(grouping, period, scope))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
-    def page(self, query: UsageQuery, today: date) -> UsagePage:
+    def build_page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the totals of the period and of the period before it."""
         request = query.request(today)
-        totals = self.total(request.period, request.scope), self.total(request.period.preceding_period, request.scope)
-        return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
+        totals = (
+            self.read_total(request.period, request.scope),
+            self.read_total(request.period.preceding_period, request.scope),
+        )
+        return usage_page(self.list_sums(request, query.limit + 1), query.limit, request.period, totals)
 
-    def forget(self, key: CallKey, attempt: int) -> float:
+    def delete_attempt(self, key: CallKey, attempt: int) -> float:
         """Delete the row of an attempt with a revised outcome; return the cost in the row."""
-        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **key_values(key), its_attempt=attempt))
+        return sum(cost or 0.0 for (cost,) in self._run_returning(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
 class ReservedAmount(NamedTuple):
@@ -172,20 +175,20 @@ class Budgets(Repository):
         return utc_day(self._now)
 
     @property
-    def tomorrow(self) -> datetime:
+    def next_day(self) -> datetime:
         """The moment when the next day of budgets begins."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
-    def level(self, scope: Scope) -> SpendingLevel:
+    def read_level(self, scope: Scope) -> SpendingLevel:
         """Return the amounts that a scope has spent and reserved today."""
-        return self._levels_of([scope]).get(scope, SpendingLevel())
+        return self._read_levels([scope]).get(scope, SpendingLevel())
 
-    def exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
+    def find_exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
         """Return the first of these limits that today's spending has reached, or None."""
         scopes = [(limit.scope, limit.subject) for limit in limits]
-        return exceeded_limit(limits, self._levels_of(scopes) if scopes else {})
+        return exceeded_limit(limits, self._read_levels(scopes) if scopes else {})
 
-    def reserve(
+    def reserve_cost(
         self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[BudgetLimit] = ()
     ) -> BudgetLimit | None:
         """Reserve the estimated cost of a call until it is settled or released, in place of an earlier reservation.
@@ -201,60 +204,62 @@ class Budgets(Repository):
             amount_usd=amount_usd,
             scopes=" ".join(f"{scope}:{subject}" for scope, subject in payer.scopes),
         )
-        if not self._change(self._RESERVE, **vars(reservation)):
-            self.release(key)
-            self._add(reservation)
+        if not self._run_change(self._RESERVE, **vars(reservation)):
+            self.release_reservation(key)
+            self._add_row(reservation)
         levels = self._add_amounts(self.today, payer.scopes, reserved_usd=amount_usd)
         return exceeded_limit(
             limits,
             {scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()},
         )
 
-    def release(self, key: CallKey) -> None:
+    def release_reservation(self, key: CallKey) -> None:
         """Release the reservation of a call, if the call has one."""
-        self._subtract_reserved(self._returned(self._TAKE, **key_values(key)))
+        self._subtract_reserved(self._run_returning(self._TAKE, **key_values(key)))
 
-    def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+    def settle_cost(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Replace the reservation of a call by its cost, on the day of the reservation.
 
         ``payer`` is the call's payer, if the caller has read it in this transaction.
         """
-        reservations = [_reserved_amount(row) for row in self._returned(self._TAKE, **key_values(key))]
+        reservations = [_reserved_amount(row) for row in self._run_returning(self._TAKE, **key_values(key))]
         for held in reservations:
             self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._add_amounts(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
+            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
 
-    def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+    def add_cost(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
 
         ``payer`` is the call's payer, if the caller has read it.
         """
         if not cost_usd:
             return
-        row = self._row(self._HELD, **key_values(key))
+        row = self._read_row(self._HELD, **key_values(key))
         held = _reserved_amount(row) if row is not None else None
-        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
+        day, scopes = (
+            (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
+        )
         self._add_amounts(day, scopes, spent_usd=cost_usd)
 
-    def close(self, job_id: str) -> None:
+    def release_all_of_job(self, job_id: str) -> None:
         """Release all reservations of a job that ends, such as those left by a crash."""
-        self._subtract_reserved(self._returned(self._TAKE_ALL, of_job=job_id))
+        self._subtract_reserved(self._run_returning(self._TAKE_ALL, of_job=job_id))
 
-    def clients(self) -> Sequence[Client]:
+    def list_clients(self) -> Sequence[Client]:
         """Return all clients by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
 
-    def client_levels(self) -> Mapping[str, SpendingLevel]:
+    def read_client_levels(self) -> Mapping[str, SpendingLevel]:
         """Return the amounts spent and reserved today for each client, by name."""
-        return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
+        return {client.name: self.read_level((BudgetScope.CLIENT, str(client.id))) for client in self.list_clients()}
 
-    def client_view(self, client: Client) -> ClientView:
+    def build_client_view(self, client: Client) -> ClientView:
         """Return a client as an API view, with the amounts spent and reserved for it today."""
-        return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
+        return client_view(client, self.read_level((BudgetScope.CLIENT, str(client.id))))
 
-    def _payer(self, key: CallKey) -> Payer:
-        return ModelCallers(self._link, self._now).payer(key.job_id)
+    def _read_payer(self, key: CallKey) -> Payer:
+        return ModelCallers(self._link, self._now).read_payer(key.job_id)
 
     def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
         """Subtract deleted reservations from the reserved amounts of their scopes."""
@@ -266,10 +271,14 @@ class Budgets(Repository):
     ) -> Mapping[Scope, SpendingLevel]:
         """Add amounts to the spending of these scopes on a day; return the new amounts."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        return _levels_by_scope(self._returned(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes)))
+        return _levels_by_scope(
+            self._run_returning(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes))
+        )
 
-    def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
-        return _levels_by_scope(self._rows(_levels_statement(len(scopes)), day=self.today, **_scope_parameters(scopes)))
+    def _read_levels(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
+        return _levels_by_scope(
+            self._read_rows(_levels_statement(len(scopes)), day=self.today, **_scope_parameters(scopes))
+        )
 
 
 @cache
@@ -334,7 +343,7 @@ def key_values(key: CallKey) -> dict[str, object]:
 class UsedBudgets(Budgets):
     """Budgets, with a view of how much of each is used."""
 
-    def used(self, budgets: BudgetSettings) -> BudgetPage:
+    def list_used(self, budgets: BudgetSettings) -> BudgetPage:
         """Return every budget that has a limit, with the amounts spent and reserved today."""
         today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
         levels = _levels_by_scope(self._session.execute(today))

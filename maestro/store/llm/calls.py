@@ -14,10 +14,10 @@ from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
-from maestro.store.engine.repository import LazyRepository, Repository, read_once, required
-from maestro.store.engine.statements import PreparedStatement, in_list, json_list
+from maestro.store.engine.repository import LazyRepository, Repository, read_once, require_found
+from maestro.store.engine.statements import PreparedStatement, is_in_list, write_json_list
 from maestro.store.jobs.related import ModelCallers
-from maestro.store.jobs.steps import StepRecords, recorded_attempt
+from maestro.store.jobs.steps import StepRecords, current_recorded_attempt
 from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog, key_values
 
@@ -61,7 +61,7 @@ class Calls(Repository):
     # The result has a row for each stored text with its digest, one for the last attempt, and one for the step.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
-            select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
+            select(null(), PromptPart.digest, null()).where(is_in_list(col(PromptPart.digest), "digests")),
             select(LLMCall.attempt, LLMCall.request, LLMCall.state).where(*_OF_KEY, LLMCall.attempt == _NEWEST),
             select(null(), null(), JobStep.state).where(
                 col(JobStep.job_id) == bindparam("own_job"),
@@ -77,17 +77,17 @@ class Calls(Repository):
     )
 
     @read_once
-    def answered(self, key: CallKey) -> LLMCall | None:
+    def find_answer(self, key: CallKey) -> LLMCall | None:
         """Return the stored answer of a call (the first one if there are two), or None."""
-        return self._read(self._ANSWERED, LLMCall, **key_values(key))
+        return self._read_model(self._ANSWERED, LLMCall, **key_values(key))
 
-    def answer(self, key: CallKey) -> LLMCall:
+    def get_answer(self, key: CallKey) -> LLMCall:
         """Return the stored answer of a call; raises ``NotFound``."""
-        return required(self.answered(key), f"job {key.job_id} has no answer to model call {key.number}")
+        return require_found(self.find_answer(key), f"job {key.job_id} has no answer to model call {key.number}")
 
-    def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
+    def find_newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest stored answer for this purpose among all jobs of a conversation."""
-        return self._first(
+        return self._find_first(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
             .where(
@@ -99,34 +99,34 @@ class Calls(Repository):
             .limit(1)
         )
 
-    def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
+    def read_costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
         """Return the known costs of these jobs in US dollars; jobs without a known cost are left out."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         costs = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
-        return dict(self._run(costs.group_by(col(LLMCall.job_id))).all())
+        return dict(self._run_statement(costs.group_by(col(LLMCall.job_id))).all())
 
-    def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
+    def read_rows_before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
         """Read all rows that a request needs before it is sent; return those of its digests whose texts are stored.
 
         Caches the last attempt at the call, and whether a newer attempt at the step has begun, for this transaction.
         """
-        own = recorded_attempt()
+        own = current_recorded_attempt()
         job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
         last, step_state, stored = None, None, set()
         values = {"own_job": job_id, "of_step": step, "its_attempt": number, **key_values(key)}
-        for attempt, digest, state in self._rows(self._BEFORE_SENDING, digests=json_list(digests), **values):
+        for attempt, digest, state in self._read_rows(self._BEFORE_SENDING, digests=write_json_list(digests), **values):
             if attempt is not None:
                 last = LastAttempt(attempt, CallState(state), digest)
             elif digest is not None:
                 stored.add(digest)
             else:
                 step_state = StepState(state)
-        self._known()["_last_attempt", (key,)] = last
+        self._cached_values()["_read_last_attempt", (key,)] = last
         if own is not None:
             StepRecords(self._link, self._now).cache_state(own, step_state)
         return frozenset(stored)
 
-    def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
+    def record_sending(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Record that a request, given by its digest, is about to be sent; return the number of this attempt.
 
         The estimate stays in the row should the process die before the answer tells the cost. An earlier attempt still
@@ -135,11 +135,11 @@ class Calls(Repository):
         #maestro: the request contains the posts after the first, up to the second.
         """
         StepRecords(self._link, self._now).require_newest()
-        last = self._last_attempt(key)
+        last = self._read_last_attempt(key)
         if last is not None and last.state is CallState.SENT:
-            self.interrupted(key, last.attempt)
+            self.record_interruption(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
-        self._add(
+        self._add_row(
             LLMCall(
                 job_id=key.job_id,
                 purpose=key.purpose,
@@ -159,16 +159,16 @@ class Calls(Repository):
         )
         return attempt
 
-    def cut_off_request(self, key: CallKey) -> str | None:
+    def find_interrupted_request(self, key: CallKey) -> str | None:
         """Return the digest of the last attempt's request if that attempt was interrupted, else None.
 
         After a failure the request is built anew, so that an operator's correction takes effect.
         """
-        last = self._last_attempt(key)
+        last = self._read_last_attempt(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
-    def keep_answer(
+    def store_answer(
         self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
     ) -> float | None:
         """Store the answer of a model under the key of its call, and settle the call's reservation.
@@ -182,38 +182,38 @@ class Calls(Repository):
         charge = self._end_attempt(key, attempt, values, payer, unless=CallState.ANSWERED)
         if charge is None:
             return None
-        self._budgets.settle(key, charge.cost_usd, charge.payer)
+        self._budgets.settle_cost(key, charge.cost_usd, charge.payer)
         return charge.cost_usd
 
-    def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
+    def record_failure(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
         """End an attempt as failed; ``error`` is the name of the error's class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
         self._end_unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
-    def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
+    def record_interruption(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
         """End an attempt as interrupted before its answer; its estimated cost counts as spent."""
         self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
-    def unsent(self, key: CallKey, attempt: int) -> None:
+    def record_unsent(self, key: CallKey, attempt: int) -> None:
         """End an attempt as interrupted before its request was sent, at no cost."""
         self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
-    def close(self, job_id: str) -> None:
+    def close_calls(self, job_id: str) -> None:
         """End all open attempts of a job that ends, and release the job's reservations."""
-        for purpose, number, attempt in self._rows(self._UNDER_WAY, of_job=job_id):
-            self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
-        self._budgets.close(job_id)
+        for purpose, number, attempt in self._read_rows(self._UNDER_WAY, of_job=job_id):
+            self.record_interruption(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
+        self._budgets.release_all_of_job(job_id)
 
-    def failures(self, key: CallKey) -> int:
+    def count_failures(self, key: CallKey) -> int:
         """Count the failed attempts at a call."""
         return self._session.exec(
             select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
             params=key_values(key),
         ).one()
 
-    def of_job(self, job_id: str) -> Sequence[LLMCall]:
+    def list_of_job(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the calls of a job, in their order."""
-        return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
+        return self._find_all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def _end_unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
         """End an attempt without an answer, and count its cost.
@@ -222,12 +222,12 @@ class Calls(Repository):
         """
         charge = self._end_attempt(key, attempt, values)
         if charge is not None and charge.cost_usd:
-            self._budgets.spend(key, charge.cost_usd, charge.payer)
-            Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
+            self._budgets.add_cost(key, charge.cost_usd, charge.payer)
+            Accounts(self._link, self._now).add_cost(key, attempt, charge.cost_usd)
 
     @read_once
-    def _last_attempt(self, key: CallKey) -> LastAttempt | None:
-        row = self._row(self._LAST, **key_values(key))
+    def _read_last_attempt(self, key: CallKey) -> LastAttempt | None:
+        row = self._read_row(self._LAST, **key_values(key))
         return LastAttempt(*row) if row else None
 
     def _end_attempt(
@@ -253,17 +253,17 @@ class Calls(Repository):
             call = self._run_ending(_ending_statement(names, unless, is_open=False), key, which)
             if call is None:
                 return None
-            counted = usage.forget(key, attempt)
-        charge = usage.add_attempt(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
+            counted = usage.delete_attempt(key, attempt)
+        charge = usage.add_attempt(call, payer or ModelCallers(self._link, self._now).read_payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
     def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
         """Run a statement of ``_ending_statement`` and return the ended attempt, or None if it ended no attempt."""
-        for row in self._returned(prepared, **values):
-            call = prepared.made(LLMCall, row)
+        for row in self._run_returning(prepared, **values):
+            call = prepared.convert_row(LLMCall, row)
             # No earlier attempt can have an answer, so this answer is the one to cache.
             if call.state is CallState.ANSWERED and call.attempt == 1:
-                self._known()["answered", (key,)] = call
+                self._cached_values()["find_answer", (key,)] = call
             return call
         return None
 

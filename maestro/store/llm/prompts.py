@@ -30,11 +30,11 @@ from maestro.domain.llm.prompts import (
     StoredTurn,
     StoredTurnJson,
 )
-from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
+from maestro.store.engine.repository import Repository, require_found
+from maestro.store.engine.statements import PreparedStatement, insert, is_in_list, write_json_list
 
 BEGINNING = 4_000
-"""The number of bytes that ``Prompts.beginning`` returns of a long text."""
+"""The number of bytes that ``Prompts.read_beginning`` returns of a long text."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -44,57 +44,59 @@ class Prompts(Repository):
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
-    _ARE_KEPT = PreparedStatement(select(PromptPart.digest).where(in_list(col(PromptPart.digest), "digests")))
+    _ARE_KEPT = PreparedStatement(select(PromptPart.digest).where(is_in_list(col(PromptPart.digest), "digests")))
     _TEXT = PreparedStatement(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
     _OF_JOB = PreparedStatement(select(Prompt).where(col(Prompt.job_id) == bindparam("of_job")))
     _TEXTS = PreparedStatement(
         union_all(
-            select(Message.id, col(Message.content), null(), null()).where(in_list(col(Message.id), "ids")),
+            select(Message.id, col(Message.content), null(), null()).where(is_in_list(col(Message.id), "ids")),
             select(ArchivedMessage.id, col(ArchivedMessage.content), null(), null()).where(
-                in_list(col(ArchivedMessage.id), "ids")
+                is_in_list(col(ArchivedMessage.id), "ids")
             ),
             select(null(), null(), PromptPart.digest, PromptPart.body).where(
-                in_list(col(PromptPart.digest), "digests")
+                is_in_list(col(PromptPart.digest), "digests")
             ),
         )
     )
 
-    def keep(self, text: str) -> str:
+    def store_text(self, text: str) -> str:
         """Store a text unless it is stored already; return its SHA-256."""
         texts = TextsByDigest()
         digest = texts.add(text)
-        self._keep_texts(texts)
+        self._store_texts(texts)
         return digest
 
-    def text(self, digest: str) -> str:
+    def read_text(self, digest: str) -> str:
         """Return the stored text with this digest; raises ``NotFound``."""
-        body = required(self._value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist")
+        body = require_found(
+            self._read_value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist"
+        )
         return zlib.decompress(body).decode()
 
-    def beginning(self, digest: str) -> str:
+    def read_beginning(self, digest: str) -> str:
         """Return the beginning of a stored text; empty if the text is missing or was deleted."""
-        body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
+        body: bytes | None = self._read_value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
-    def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
+    def store_request(self, packed: "PackedRequest", stored_digests: frozenset[str] | None = None) -> str:
         """Store all parts of a model request, and return the digest of the request.
 
-        ``kept`` are its texts that are stored already, if the caller has read that in this transaction.
+        ``stored_digests`` are its texts that are stored already, if the caller has read that in this transaction.
         """
-        self._keep_texts(packed.texts, kept)
+        self._store_texts(packed.texts, stored_digests)
         return packed.digest
 
-    def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
+    def restore_messages(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
         """Restore the messages of a prompt from their references; raises ``NotFound`` if a part was deleted."""
         texts = self._read_texts(turns)
         return tuple(_unpacked_message(turn, texts) for turn in turns)
 
-    def add(self, job_id: str, composed: Composition) -> int:
+    def add_prompt(self, job_id: str, composed: Composition) -> int:
         """Store the prompt of a job and return its id."""
         texts = TextsByDigest()
         turns = [_turn_reference(turn, texts) for turn in composed.messages]
-        self._keep_texts(texts)
-        return self._insert(
+        self._store_texts(texts)
+        return self._insert_row(
             self._ADD,
             id=None,
             job_id=job_id,
@@ -104,22 +106,24 @@ class Prompts(Repository):
             created_at=self._now,
         )
 
-    def of_job(self, job_id: str) -> Prompt:
+    def get_of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job as a value; raises ``NotFound``."""
-        return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
+        return require_found(self._read_model(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 
-    def layers(self, job_id: str) -> tuple[LayerSize, ...]:
+    def read_layer_sizes(self, job_id: str) -> tuple[LayerSize, ...]:
         """Return the sizes of the layers in a job's prompt; empty without a prompt."""
-        sizes = self._first(select(Prompt.layers).where(Prompt.job_id == job_id))
+        sizes = self._find_first(select(Prompt.layers).where(Prompt.job_id == job_id))
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
-    def _keep_texts(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
+    def _store_texts(self, texts: "TextsByDigest", stored_digests: frozenset[str] | None = None) -> None:
         """Store the texts that are not stored yet, without compressing the others again."""
-        if kept is None:
-            kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
+        if stored_digests is None:
+            stored_digests = frozenset(
+                digest for (digest,) in self._read_rows(self._ARE_KEPT, digests=write_json_list(texts.raw))
+            )
         for digest, raw in texts.raw.items():
-            if digest not in kept:
-                self._change(self._KEEP, digest=digest, body=_compressed(raw))
+            if digest not in stored_digests:
+                self._run_change(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _read_texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
         """Return the texts to which these references point; raises ``NotFound`` if a message was deleted."""
@@ -127,8 +131,8 @@ class Prompts(Repository):
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
         parts: dict[str, bytes] = {}
-        for message_id, content, digest, body in self._rows(
-            self._TEXTS, ids=json_list(ids), digests=json_list(digests)
+        for message_id, content, digest, body in self._read_rows(
+            self._TEXTS, ids=write_json_list(ids), digests=write_json_list(digests)
         ):
             if digest is None:
                 messages[message_id] = content
@@ -188,9 +192,9 @@ class PromptTexts:
     messages: Mapping[int, str]
     parts: Mapping[str, bytes]
 
-    def part(self, digest: str) -> str:
+    def get_text(self, digest: str) -> str:
         """Return the text of a part by its digest; raises ``NotFound``."""
-        body = required(self.parts.get(digest), f"the prompt part {digest} does not exist")
+        body = require_found(self.parts.get(digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
 
@@ -224,15 +228,15 @@ def _packed_message(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
 
 
 def _unpacked_message(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
-    stable = texts.part(turn.stable) if turn.stable else ""
-    rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
+    stable = texts.get_text(turn.stable) if turn.stable else ""
+    rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.get_text(turn.digest)
     return PromptMessage(
         role=turn.role,
         images=turn.images,
         message_id=turn.message_id,
         content=stable + rest,
         stable=len(stable),
-        tool_calls=TOOL_CALLS.validate_json(texts.part(turn.calls)) if turn.calls else (),
+        tool_calls=TOOL_CALLS.validate_json(texts.get_text(turn.calls)) if turn.calls else (),
         call_id=turn.call_id,
         tool=turn.tool,
         cache=turn.cache,
@@ -254,23 +258,23 @@ def _compressed(raw: bytes) -> bytes:
 class ModelRequests(Repository):
     """Queries for the requests of a job's model calls; every method raises ``NotFound`` for a missing job."""
 
-    def calls(self, job_id: str) -> Sequence[LLMCall]:
+    def list_calls(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the model calls of a job, in their order."""
         self._require_job(job_id)
-        return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
+        return self._find_all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
-    def last(self, job_id: str) -> int:
+    def find_default_call_id(self, job_id: str) -> int:
         """Return the id of the call that pages show first: the last one that wrote an answer, else the last.
 
         Raises ``NotFound`` when no model was called.
         """
-        calls = self.calls(job_id)
+        calls = self.list_calls(job_id)
         if not calls:
             raise NotFound(f"job {job_id} has called no model")
         answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
         return (answers or calls)[-1].id or 0
 
-    def recorded_call(self, job_id: str, call_id: int) -> RecordedCall:
+    def get_recorded_call(self, job_id: str, call_id: int) -> RecordedCall:
         """Return the request of one model call, as it was stored before it was sent.
 
         Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.
@@ -281,14 +285,14 @@ class ModelRequests(Repository):
         if job.erased:
             raise NotFound(f"the requests of job {job_id} were deleted with its conversation")
         prompts = Prompts(self._link, self._now)
-        request = StoredRequest.model_validate_json(prompts.text(call.request))
+        request = StoredRequest.model_validate_json(prompts.read_text(call.request))
         return RecordedCall(
             call=call,
             request=request,
-            messages=prompts.unpack(request.turns),
-            tools=TOOL_SPECS.validate_json(prompts.text(request.tools)) if request.tools else (),
-            layers=prompts.layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
+            messages=prompts.restore_messages(request.turns),
+            tools=TOOL_SPECS.validate_json(prompts.read_text(request.tools)) if request.tools else (),
+            layers=prompts.read_layer_sizes(job_id) if call.purpose is CallPurpose.ANSWER else (),
         )
 
     def _require_job(self, job_id: str) -> Job:
-        return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
+        return require_found(self._session.get(Job, job_id), f"job {job_id} does not exist")

@@ -25,14 +25,18 @@ _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageB
 Query = Select[*tuple[Any, ...]]
 
 
-def sums(request: UsageRequest) -> Query:
+def select_sums(request: UsageRequest) -> Query:
     """Return the query for usage sums after a cursor, with the columns of ``UsageSum``.
 
     Days are sorted newest first, other keys by cost, highest first.
     """
     by, after = request.by, request.after
-    key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
-    query = _matching(select(key, *totals), by, request.period, request.scope).group_by(key)
+    key, totals, cost = (
+        (usage_row_key(by), usage_row_total_columns(), usage_row_cost_column())
+        if by in FINE
+        else (sum_key(by), total_columns(), cost_column())
+    )
+    query = filter_usage(select(key, *totals), by, request.period, request.scope).group_by(key)
     if by is UsageBy.DAY:
         return (query.having(key < after.key) if after is not None else query).order_by(key.desc())
     known = func.coalesce(cost, 0.0)
@@ -41,23 +45,25 @@ def sums(request: UsageRequest) -> Query:
     return query.order_by(known.desc(), key)
 
 
-def total(period: Period, scope: UsageScope) -> Query:
+def select_total(period: Period, scope: UsageScope) -> Query:
     """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row without usage."""
-    return _matching(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, scope).having(func.count() > 0)
+    return filter_usage(select(type_coerce("", String), *total_columns()), UsageBy.DAY, period, scope).having(
+        func.count() > 0
+    )
 
 
-def parts(by: UsageBy, period: Period, scope: UsageScope) -> Query:
+def select_parts(by: UsageBy, period: Period, scope: UsageScope) -> Query:
     """Return the query for usage by day and key: the day, then the columns of ``UsageSum``.
 
     A day may have several rows of a key: deleted agents have no name, and each of them has its own row.
     """
     # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
-    query = _matching(select(col(UsageDay.day), _key(by), *_totals()), by, period, scope)
+    query = filter_usage(select(col(UsageDay.day), sum_key(by), *total_columns()), by, period, scope)
     return query.group_by(*columns).order_by(*columns)
 
 
-def _matching(found: Query, by: UsageBy, period: Period, scope: UsageScope) -> Query:
+def filter_usage(found: Query, by: UsageBy, period: Period, scope: UsageScope) -> Query:
     table: Any = UsageRow if by in FINE else UsageDay
     if by is UsageBy.AGENT:
         found = found.outerjoin(Agent, col(Agent.id) == table.agent_id)
@@ -87,7 +93,7 @@ def _scope_conditions(table: Any, scope: UsageScope) -> Iterator[ColumnElement[b
     yield from (getattr(table, name) == value for name, value in same.items() if value is not None)
 
 
-def _key(by: UsageBy) -> Any:
+def sum_key(by: UsageBy) -> Any:
     match by:
         case UsageBy.AGENT:
             return func.coalesce(col(Agent.slug), "")
@@ -99,28 +105,28 @@ def _key(by: UsageBy) -> Any:
             return getattr(UsageDay, by)
 
 
-def _fine_key(by: UsageBy) -> Any:
+def usage_row_key(by: UsageBy) -> Any:
     if by is UsageBy.JOB:
         return col(UsageRow.job_id)
     return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
 
 
-def _totals() -> tuple[ColumnElement[Any], ...]:
+def total_columns() -> tuple[ColumnElement[Any], ...]:
     counted = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
     return (
         *(func.sum(getattr(UsageDay, name)) for name in counted),
-        _cost(),
+        cost_column(),
         func.sum(UsageDay.unknown_cost),
         case((func.sum(UsageDay.estimated) > 0, func.sum(UsageDay.interrupted_cost_usd))),
     )
 
 
-def _cost() -> ColumnElement[Any]:
+def cost_column() -> ColumnElement[Any]:
     """Return the sum of known costs, None if no cost is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 
-def _fine_totals() -> tuple[ColumnElement[Any], ...]:
+def usage_row_total_columns() -> tuple[ColumnElement[Any], ...]:
     state, cost = col(UsageRow.state), col(UsageRow.cost_usd)
     took_tokens = col(UsageRow.input_tokens) + col(UsageRow.output_tokens) > 0
     return (
@@ -130,13 +136,13 @@ def _fine_totals() -> tuple[ColumnElement[Any], ...]:
         _token_sum(UsageRow.input_tokens),
         _token_sum(UsageRow.output_tokens),
         _token_sum(UsageRow.cached_tokens),
-        _fine_cost(),
+        usage_row_cost_column(),
         _count_where(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
         func.sum(case((state == CallState.INTERRUPTED, cost))),
     )
 
 
-def _fine_cost() -> ColumnElement[Any]:
+def usage_row_cost_column() -> ColumnElement[Any]:
     return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
 
 

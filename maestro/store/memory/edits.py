@@ -27,45 +27,49 @@ from maestro.store.users.audit import Audit
 class MemoryEdits(Memory):
     """The memory of agents, with edits by operators."""
 
-    def page(
-        self, agent: Agent, chosen: FactFilter, after: int | None, limit: int
+    def list_facts(
+        self, agent: Agent, fact_filter: FactFilter, after: int | None, limit: int
     ) -> tuple[Sequence[MemoryFact], int | None]:
         """Return up to ``limit`` facts of all scopes, and the id for the next page.
 
         Facts are sorted newest first. A search returns the best matches first, on a single page.
         """
-        words, conditions = search_terms(chosen.q or ""), tuple(_filter_conditions(chosen))
+        words, conditions = search_terms(fact_filter.q or ""), tuple(_filter_conditions(fact_filter))
         if words:
-            return self._all(facts_with_words(words, agent.id or 0).where(*conditions).limit(limit)), None
+            return self._find_all(facts_with_words(words, agent.id or 0).where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
         if after is not None:
             facts = facts.where(col(MemoryFact.id) < after)
-        rows = self._all(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1))
+        rows = self._find_all(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1))
         return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
-    def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
-        """Return the states of one scope with the global ones, or without ``place`` the states of all scopes."""
-        return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
+    def list_states(self, agent: Agent, memory_scope: str | None) -> Sequence[MemoryState]:
+        """Return the states of one scope with the global ones, or without ``memory_scope`` the states of all scopes."""
+        return (
+            self.list_states_of_agent(agent.id or 0, STATES)
+            if memory_scope is None
+            else self.read_states(agent.id or 0, memory_scope)
+        )
 
-    def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
+    def count_by_category(self, agent: Agent) -> Mapping[FactCategory, int]:
         """Return the number of an agent's facts by category."""
         of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
         rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
         return {FactCategory(category): count for category, count in rows}
 
-    def fact(self, agent: Agent, fact_id: int) -> MemoryFact:
+    def get_fact(self, agent: Agent, fact_id: int) -> MemoryFact:
         """Return a fact of this agent; raises ``NotFound``."""
         fact = self._session.get(MemoryFact, fact_id)
         if fact is None or fact.agent_id != agent.id:
             raise NotFound(f"{agent.slug} has no fact {fact_id}")
         return fact
 
-    def fact_learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
+    def get_fact_learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
         """Return a fact that was learned in this conversation, or None."""
         fact = self._session.get(MemoryFact, fact_id)
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
 
-    def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
+    def add_fact(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
         """Add an operator's fact; raises ``Conflict`` if the agent already has an equal fact."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
         fact = self.save_fact(
@@ -81,53 +85,53 @@ class MemoryEdits(Memory):
         self._add_audit_entry(actor, "memory.add", agent, f"fact {fact.id}")
         return fact
 
-    def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
+    def change_fact(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
         """Change a fact; raises ``NotFound``, and ``Conflict`` if the fact would repeat another one."""
-        fact = self.fact(agent, fact_id)
+        fact = self.get_fact(agent, fact_id)
         changed = Fact(change.category or fact.category, change.content or fact.content)
         if changed != (fact.category, fact.content):
-            self._refuse_repeat(fact.agent_id, changed, fact.place, besides=fact_id)
+            self._refuse_repeat(fact.agent_id, changed, fact.place, excluded_id=fact_id)
         fact.category, fact.content = changed
         fact.confidence = fact.confidence if change.confidence is None else change.confidence
         self._add_audit_entry(actor, "memory.change", agent, f"fact {fact_id}")
         return self.save_fact(fact)
 
-    def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
+    def delete_fact(self, agent: Agent, fact_id: int, actor: str) -> None:
         """Delete a fact; raises ``NotFound``."""
-        self._remove(self.fact(agent, fact_id))
+        self._delete_object(self.get_fact(agent, fact_id))
         self._add_audit_entry(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
         """Set the value of a key; raises ``Conflict`` with the reason if the value is refused."""
         problem = self.set_state(agent.id or 0, key, change.value, change.place)
-        state = self.state(agent.id or 0, key.strip(), change.place)
+        state = self.find_state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
             raise Conflict(problem or "the value is empty; forget the key instead")
         self._add_audit_entry(actor, "memory.state.set", agent, f"state {state.id}")
         return state
 
-    def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
+    def delete_state_of_agent(self, agent: Agent, key: str, memory_scope: str, actor: str) -> None:
         """Delete a key in this scope only; raises ``NotFound``."""
-        state = self.state(agent.id or 0, key, place)
+        state = self.find_state(agent.id or 0, key, memory_scope)
         if state is None:
             raise NotFound(f"{agent.slug} has no state with this key")
-        self.forget_state(agent.id or 0, key, place)
+        self.delete_state(agent.id or 0, key, memory_scope)
         self._add_audit_entry(actor, "memory.state.forget", agent, f"state {state.id}")
 
-    def clear(self, agent: Agent, actor: str) -> int:
+    def delete_all(self, agent: Agent, actor: str) -> int:
         """Delete all facts and states of an agent; return the number of facts deleted."""
-        self.forget_states(agent.id or 0)
+        self.delete_all_states(agent.id or 0)
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
         self._add_audit_entry(actor, "memory.clear", agent, f"{count} facts")
         return count
 
-    def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
-        known = self.find_repeated(agent_id, fact, place, besides)
+    def _refuse_repeat(self, agent_id: int, fact: Fact, memory_scope: str, excluded_id: int | None = None) -> None:
+        known = self.find_repeated(agent_id, fact, memory_scope, excluded_id)
         if known is not None:
             raise Conflict(f"fact {known.id} has the same content already; change that fact instead")
 
     def _add_audit_entry(self, actor: str, action: str, agent: Agent, detail: str) -> None:
-        Audit(self._link, self._now).add(actor, action, agent.slug, detail)
+        Audit(self._link, self._now).add_entry(actor, action, agent.slug, detail)
 
 
 def _filter_conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:

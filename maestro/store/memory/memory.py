@@ -40,7 +40,7 @@ from maestro.domain.memory.memory import (
 from maestro.domain.texts import storable
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import PreparedStatement, in_list, json_list, one_of
+from maestro.store.engine.statements import PreparedStatement, is_in_list, is_one_of, write_json_list
 
 INDEX = "memory_index"
 
@@ -87,32 +87,32 @@ class States(Repository):
 
     _SEEN = PreparedStatement(
         select(MemoryState)
-        .where(MemoryState.agent_id == bindparam("of_agent"), one_of(col(MemoryState.place), ("", bindparam("at"))))
+        .where(MemoryState.agent_id == bindparam("of_agent"), is_one_of(col(MemoryState.place), ("", bindparam("at"))))
         .order_by(MemoryState.place)
     )
 
     @cached_by_version("memory_state")
-    def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
+    def read_states(self, agent_id: int, memory_scope: str = "") -> Sequence[MemoryState]:
         """Return the states of a memory scope as values, by key, including global states that it does not override."""
-        rows = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
+        rows = self._read_models(self._SEEN, MemoryState, of_agent=agent_id, at=memory_scope)
         seen = {state.key: state for state in rows}
         return [seen[key] for key in sorted(seen)]
 
-    def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
+    def list_states_of_agent(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
         """Return the states of all scopes by key and scope, beginning after the state with the id ``after``."""
         query = select(MemoryState).where(MemoryState.agent_id == agent_id)
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
             query = query.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
-        return self._all(query.order_by(MemoryState.key, MemoryState.place).limit(limit))
+        return self._find_all(query.order_by(MemoryState.key, MemoryState.place).limit(limit))
 
-    def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
+    def find_state(self, agent_id: int, key: str, memory_scope: str = "") -> MemoryState | None:
         """Return the state of a key in this scope, ignoring global states."""
         return self._session.exec(
-            select(MemoryState).where(*_scope_condition(agent_id, place), MemoryState.key == key)
+            select(MemoryState).where(*_scope_condition(agent_id, memory_scope), MemoryState.key == key)
         ).one_or_none()
 
-    def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
+    def set_state(self, agent_id: int, key: str, value: str, memory_scope: str = "") -> str:
         """Set the value of a key; an empty value deletes the key.
 
         Returns the reason why the value is refused, as a sentence for the caller; empty if it is stored.
@@ -121,29 +121,29 @@ class States(Repository):
         problem = state_problem(key, value)
         if problem:
             return problem
-        state = self.state(agent_id, key, place)
+        state = self.find_state(agent_id, key, memory_scope)
         if not value:
-            self.forget_state(agent_id, key, place)
+            self.delete_state(agent_id, key, memory_scope)
             return ""
-        if state is None and self._count(*_scope_condition(agent_id, place)) >= MAX_STATES:
+        if state is None and self._count_rows(*_scope_condition(agent_id, memory_scope)) >= MAX_STATES:
             return f"{MAX_STATES} keys are kept already; forget one first"
-        state = state or MemoryState(agent_id=agent_id, place=place, key=key, value="", updated_at=self._now)
+        state = state or MemoryState(agent_id=agent_id, place=memory_scope, key=key, value="", updated_at=self._now)
         state.value, state.updated_at = value, self._now
-        self._save(state)
+        self._save_objects(state)
         return ""
 
-    def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
+    def delete_state(self, agent_id: int, key: str, memory_scope: str = "") -> bool:
         """Delete a key in this scope only; return false if it had no value."""
-        states = delete(MemoryState).where(*_scope_condition(agent_id, place), col(MemoryState.key) == key)
+        states = delete(MemoryState).where(*_scope_condition(agent_id, memory_scope), col(MemoryState.key) == key)
         return self._session.exec(states).rowcount > 0
 
-    def forget_states(self, agent_id: int) -> None:
+    def delete_all_states(self, agent_id: int) -> None:
         """Delete all states of an agent."""
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
 
 
-def _scope_condition(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
-    return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == place
+def _scope_condition(agent_id: int, memory_scope: str) -> tuple[ColumnElement[bool], ...]:
+    return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == memory_scope
 
 
 class Memory(States):
@@ -164,7 +164,7 @@ class Memory(States):
         .where(
             col(MemoryFact.agent_id) == bindparam("of_agent"),
             col(MemoryFact.category) == FactCategory.STICKY,
-            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+            is_one_of(col(MemoryFact.place), ("", bindparam("at"))),
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
         .limit(MOST_STICKY)
@@ -198,7 +198,7 @@ class Memory(States):
             _BOTH.c.id.desc(),
         )
     )
-    _LISTED = in_list(col(MemoryFact.id), "ids")
+    _LISTED = is_in_list(col(MemoryFact.id), "ids")
     _OBJECTS = select(MemoryFact).where(_LISTED)
     _BY_ID = PreparedStatement(columns(*_TOLD_OF).where(_LISTED))
     _TOLD = PreparedStatement(
@@ -209,19 +209,19 @@ class Memory(States):
     _KEYS = PreparedStatement(
         select(MemoryFact.id, MemoryFact.likeness).where(
             MemoryFact.agent_id == bindparam("of_agent"),
-            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+            is_one_of(col(MemoryFact.place), ("", bindparam("at"))),
             MemoryFact.category == bindparam("about"),
             func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
         )
     )
 
-    def learn(
+    def learn_facts(
         self,
         agent_id: int,
         facts: Sequence[Fact],
         *,
         conversation_id: int | None,
-        place: str = "",
+        memory_scope: str = "",
         confidence: float = EXTRACTED_CONFIDENCE,
     ) -> int:
         """Store the facts that the agent does not know yet; return the number of new facts.
@@ -231,7 +231,7 @@ class Memory(States):
         """
         new = 0
         keys = {
-            category: self._likeness_keys(agent_id, place, [fact for fact in facts if fact.category is category])
+            category: self._likeness_keys(agent_id, memory_scope, [fact for fact in facts if fact.category is category])
             for category in {fact.category for fact in facts}
         }
         for category, content in facts:
@@ -245,7 +245,7 @@ class Memory(States):
                     agent_id=agent_id,
                     category=category,
                     content=content,
-                    place=place,
+                    place=memory_scope,
                     confidence=confidence,
                     source_conversation_id=conversation_id,
                     created_at=self._now,
@@ -256,20 +256,20 @@ class Memory(States):
         self._session.flush()
         return new
 
-    def best(self, agent_id: int, others: int, place: str = "") -> list[RecalledFact]:
-        """Return all sticky facts, and ``others`` more: those of the highest current confidence, then by last use."""
-        of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
+    def find_best_facts(self, agent_id: int, other_count: int, memory_scope: str = "") -> list[RecalledFact]:
+        """Return all sticky facts, and ``other_count`` more: by current confidence, then by last use."""
+        of = {"of_agent": agent_id, "at": memory_scope, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
-        for *values, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
+        for *values, is_fresh in self._read_rows(self._BEST, **of, at_most=other_count, fresh_since=self._now - FRESH):
             fact = RecalledFact._make(values)
             if fact.category is FactCategory.STICKY:
                 sticky.append(fact)
             else:
                 written.append((fact, is_fresh))
-        return [*sticky, *self._best_others(written, others, of)]
+        return [*sticky, *self._find_best_others(written, other_count, of)]
 
-    def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
+    def search_facts(self, agent_id: int, query: str, limit: int, memory_scope: str = "") -> Sequence[MemoryFact]:
         """Return the facts that match the text of a user or a model, best match first.
 
         A whole word counts more than the beginning of one, a rare one more than a common one, and confidence counts
@@ -277,30 +277,32 @@ class Memory(States):
         """
         words = search_terms(query)
         if not words:
-            return self._load_facts([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
-        seen = col(MemoryFact.place).in_({"", place})
-        return self._all(facts_with_words(words, agent_id).where(seen).limit(limit))
+            return self._load_facts([fact.id for fact in self.find_best_facts(agent_id, limit, memory_scope)[:limit]])
+        seen = col(MemoryFact.place).in_({"", memory_scope})
+        return self._find_all(facts_with_words(words, agent_id).where(seen).limit(limit))
 
-    def note_used(self, facts: Sequence[RecalledFact]) -> None:
+    def record_use(self, facts: Sequence[RecalledFact]) -> None:
         """Record that a prompt used these facts, except facts whose last use was recorded recently."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
-            self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
+            self._run_change(self._TOLD, ids=write_json_list(uncounted), at=self._now)
 
-    def find_repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
-        """Return the stored fact that a new fact repeats, or None; the fact ``besides`` (an id) is ignored."""
-        keys = self._likeness_keys(agent_id, place, [fact])
-        keys.pop(besides or 0, None)
+    def find_repeated(
+        self, agent_id: int, fact: Fact, memory_scope: str, excluded_id: int | None = None
+    ) -> MemoryFact | None:
+        """Return the stored fact that a new fact repeats, or None; the fact ``excluded_id`` (an id) is ignored."""
+        keys = self._likeness_keys(agent_id, memory_scope, [fact])
+        keys.pop(excluded_id or 0, None)
         return self._find_same(fact.content, keys)
 
     def save_fact(self, fact: MemoryFact) -> MemoryFact:
         """Insert or update a fact."""
         fact.content = fact_line(fact.content)
         fact.likeness, fact.words = likeness_key(fact.content), index_text(fact.content)
-        return self._save(fact)
+        return self._save_objects(fact)
 
-    def _best_others(
-        self, written: Sequence[tuple[RecalledFact, bool]], count: int, of: Mapping[str, object]
+    def _find_best_others(
+        self, written: Sequence[tuple[RecalledFact, bool]], count: int, scope_values: Mapping[str, object]
     ) -> list[RecalledFact]:
         """Return the best facts that are not sticky; ``written`` has facts by stored confidence, each with freshness.
 
@@ -309,16 +311,18 @@ class Memory(States):
         """
         if all(is_fresh for _, is_fresh in written):
             return [fact for fact, _ in written]
-        ids = rank_facts(map(FactRank._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
-        rows = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
+        ids = rank_facts(
+            map(FactRank._make, self._read_rows(self._STANDINGS, **scope_values, at_most=CANDIDATES)), count, self._now
+        )
+        rows = self._read_rows(self._BY_ID, ids=write_json_list(ids), counted_since=scope_values["counted_since"])
         facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [facts[fact_id] for fact_id in ids]
 
-    def _likeness_keys(self, agent_id: int, place: str, facts: Sequence[Fact]) -> dict[int, str]:
+    def _likeness_keys(self, agent_id: int, memory_scope: str, facts: Sequence[Fact]) -> dict[int, str]:
         """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
         least, most = key_lengths([content for _, content in facts])
-        values = {"of_agent": agent_id, "at": place, "about": facts[0].category, "least": least, "most": most}
-        return dict(self._rows(self._KEYS, **values))
+        values = {"of_agent": agent_id, "at": memory_scope, "about": facts[0].category, "least": least, "most": most}
+        return dict(self._read_rows(self._KEYS, **values))
 
     def _find_same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
         near = self._load_facts(similar_facts(content, keys))
@@ -328,5 +332,5 @@ class Memory(States):
         """Return facts as objects that can be changed, in the order of the given ids."""
         if not ids:
             return []
-        facts = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}
+        facts = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": write_json_list(ids)})}
         return [facts[fact_id] for fact_id in ids]

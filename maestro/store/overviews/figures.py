@@ -30,8 +30,8 @@ from maestro.domain.llm.usage_views import (
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import PreparedStatement, batches, in_list, json_list
-from maestro.store.jobs.filters import unindexed
+from maestro.store.engine.statements import PreparedStatement, is_in_list, split_into_batches, write_json_list
+from maestro.store.jobs.filters import without_index
 
 UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
 """The states of a chunk that its job is still sending."""
@@ -105,7 +105,7 @@ class DeliverySample:
 class MonitoringFigures(Repository):
     """Queries for metrics, which contain no content of users."""
 
-    def marks(self) -> MetricMarks:
+    def read_last_ids(self) -> MetricMarks:
         """Return the id of the last row in each table; the next query reads the rows after it."""
         return MetricMarks(
             inbox=self._last_key(col(InboxRow.id)),
@@ -114,7 +114,7 @@ class MonitoringFigures(Repository):
             delivery=self._last_key(col(Delivery.id)),
         )
 
-    def open_jobs(self) -> OpenJobs:
+    def count_open_jobs(self) -> OpenJobs:
         """Return the open jobs by position, and when the oldest pending one was created.
 
         Only jobs that were never started count for the oldest, because no row has the time when a resumed job began to
@@ -129,7 +129,7 @@ class MonitoringFigures(Repository):
         ).first()
         return OpenJobs({turn: status for turn, status in rows if turn is not None}, oldest)
 
-    def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
+    def count_jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return the numbers of all and of failed jobs of each agent since a moment, without what-ifs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
         # ``coalesce`` keeps SQLite from grouping by the index of agents, which would read all jobs.
@@ -140,7 +140,7 @@ class MonitoringFigures(Repository):
         rows = self._session.execute(counts.group_by(agent))
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
-    def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
+    def list_ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
         """Return the ended jobs among those with positions above ``after`` and those at the positions ``turns``.
 
         What-ifs are left out, because they answer no user.
@@ -149,21 +149,21 @@ class MonitoringFigures(Repository):
         query = query.where(col(Job.what_if).is_(False))
         return [
             EndedJob(status, error, completed_at - created_at)
-            for status, error, created_at, completed_at in self._new_or_known(query, col(Job.turn), after, turns)
+            for status, error, created_at, completed_at in self._read_new_or_known(query, col(Job.turn), after, turns)
             if status.ended and completed_at is not None
         ]
 
-    def received(self, after: int) -> Mapping[str, int]:
+    def count_received(self, after: int) -> Mapping[str, int]:
         """Count messages with inbox ids above ``after`` by platform."""
         # The messages are counted in Python, because with GROUP BY SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
-    def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
+    def list_calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
         """Return the model calls with ids above ``after``, and those with the given ids."""
         query = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
-        return [CallSample(*row) for row in self._new_or_known(query, col(LLMCall.id), after, ids)]
+        return [CallSample(*row) for row in self._read_new_or_known(query, col(LLMCall.id), after, ids)]
 
-    def open_calls(self) -> set[int]:
+    def list_open_calls(self) -> set[int]:
         """Return the ids of unanswered model calls of open jobs."""
         ids = self._session.scalars(
             select(col(LLMCall.id))
@@ -172,12 +172,12 @@ class MonitoringFigures(Repository):
         )
         return {call_id for call_id in ids if call_id is not None}
 
-    def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
+    def list_deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
         """Return the chunks with ids above ``after``, and those with the given ids."""
         query = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
-        return [DeliverySample(*row) for row in self._new_or_known(query, col(Delivery.id), after, ids)]
+        return [DeliverySample(*row) for row in self._read_new_or_known(query, col(Delivery.id), after, ids)]
 
-    def open_deliveries(self) -> set[int]:
+    def count_open_deliveries(self) -> set[int]:
         """Return the ids of chunks that open jobs have yet to send."""
         ids = self._session.scalars(
             select(col(Delivery.id))
@@ -186,20 +186,20 @@ class MonitoringFigures(Repository):
         )
         return {delivery_id for delivery_id in ids if delivery_id is not None}
 
-    def connectors(self) -> Sequence[ConnectorStatus]:
+    def list_connector_states(self) -> Sequence[ConnectorStatus]:
         """Return the last reported state of each connector."""
         return self._session.scalars(select(ConnectorStatus)).all()
 
     def _last_key(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0
 
-    def _new_or_known(
-        self, wanted: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known: Collection[int]
+    def _read_new_or_known(
+        self, query: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known_ids: Collection[int]
     ) -> Iterator[Any]:
         """Yield rows with keys above ``after``, then those with known keys: one query for both would read all rows."""
-        yield from self._session.execute(wanted.where(key > after))
-        for batch in batches(known):
-            yield from self._session.execute(wanted.where(key.in_(batch), key <= after))
+        yield from self._session.execute(query.where(key > after))
+        for batch in split_into_batches(known_ids):
+            yield from self._session.execute(query.where(key.in_(batch), key <= after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Latency(Repository):
 
     _ANSWERS = PreparedStatement(
         select(col(Delivery.job_id), func.min(type_coerce(Delivery.sent_at, String)))
-        .where(in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == DeliveryPurpose.ANSWER)
+        .where(is_in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == DeliveryPurpose.ANSWER)
         .where(col(Delivery.sent_at).is_not(None))
         .group_by(col(Delivery.job_id))
     )
@@ -230,17 +230,17 @@ class Latency(Repository):
             type_coerce(JobStep.started_at, String),
             type_coerce(JobStep.finished_at, String),
         )
-        .where(in_list(col(JobStep.job_id), "jobs"), col(JobStep.state) == StepState.DONE)
+        .where(is_in_list(col(JobStep.job_id), "jobs"), col(JobStep.state) == StepState.DONE)
         .where(col(JobStep.finished_at).is_not(None))
         .limit(SAMPLED_STEPS)
     )
 
-    def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
+    def build_page(self, query: LatencyQuery, period: Period) -> LatencyPage:
         """Return the latency percentiles of a sample of the matching completed jobs: the newest of each day."""
         days = sampled_period(period)
         jobs = self._sample_jobs(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
-        times = [*self._wait_times(jobs), *self._answer_times(jobs), *self._step_times(days_of)]
+        times = [*self._read_wait_times(jobs), *self._read_answer_times(jobs), *self._read_step_times(days_of)]
         return latency_page(days, len(jobs), times)
 
     def _sample_jobs(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
@@ -253,30 +253,32 @@ class Latency(Repository):
             .order_by(col(Job.created_at).desc(), col(Job.id).desc())
             .limit(sampled_jobs_per_day(days))
         )
-        results = (self._run(of_day, begins=day.start_time, ends=day.end_time) for day in _days_of(days))
+        results = (self._run_statement(of_day, begins=day.start_time, ends=day.end_time) for day in each_day(days))
         return [_Sampled(*row) for rows in results for row in rows]
 
-    def _wait_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
+    def _read_wait_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         """Yield each job's wait for its first step; resumed runs are left out, because other waits precede them."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
-                yield StageTime(day, LatencyStage.LANE, _milliseconds(job.created_at, job.claimed_at))
-                yield StageTime(day, LatencyStage.QUEUED, _milliseconds(job.claimed_at, job.started_at))
+                yield StageTime(day, LatencyStage.LANE, milliseconds_between(job.created_at, job.claimed_at))
+                yield StageTime(day, LatencyStage.QUEUED, milliseconds_between(job.claimed_at, job.started_at))
 
-    def _answer_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
+    def _read_answer_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         created = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
-        for job_id, first in self._rows(self._ANSWERS, jobs=json_list(created)):
-            yield StageTime(created[job_id][:DATE_CHARS], LatencyStage.ANSWER, _milliseconds(created[job_id], first))
+        for job_id, first in self._read_rows(self._ANSWERS, jobs=write_json_list(created)):
+            yield StageTime(
+                created[job_id][:DATE_CHARS], LatencyStage.ANSWER, milliseconds_between(created[job_id], first)
+            )
 
-    def _step_times(self, days_of: dict[str, str]) -> Iterator[StageTime]:
-        for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
+    def _read_step_times(self, days_of: dict[str, str]) -> Iterator[StageTime]:
+        for job_id, step, started, finished in self._read_rows(self._STEPS, jobs=write_json_list(days_of)):
             stage = STAGES.get(kind_of(step))
             if stage is not None:
-                yield StageTime(days_of[job_id], stage, _milliseconds(started, finished))
+                yield StageTime(days_of[job_id], stage, milliseconds_between(started, finished))
 
 
-def _days_of(period: Period) -> Iterator[Period]:
+def each_day(period: Period) -> Iterator[Period]:
     """Yield each day of a period, the newest first."""
     for back in range(period.days):
         day = period.until - timedelta(days=back)
@@ -284,17 +286,19 @@ def _days_of(period: Period) -> Iterator[Period]:
 
 
 def _query_conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
-    yield unindexed(Job.status) == JobStatus.COMPLETED
+    yield without_index(Job.status) == JobStatus.COMPLETED
     yield ~col(Job.what_if)
     if query.agent is not None:
-        yield unindexed(Job.agent_id) == select(col(Agent.id)).where(col(Agent.slug) == query.agent).scalar_subquery()
+        yield (
+            without_index(Job.agent_id) == select(col(Agent.id)).where(col(Agent.slug) == query.agent).scalar_subquery()
+        )
     if query.client is not None:
         named = or_(col(Client.name) == query.client, col(Client.slug) == query.client)
         yield col(Job.client_id).in_(select(col(Client.id)).where(named))
     if query.platform is not None:
-        yield unindexed(Job.platform) == query.platform
+        yield without_index(Job.platform) == query.platform
 
 
-def _milliseconds(earlier: str, later: str) -> float:
+def milliseconds_between(earlier: str, later: str) -> float:
     """Return the milliseconds from one time to a later one; 0 if the clock was set back between them."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

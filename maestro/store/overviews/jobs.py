@@ -27,7 +27,13 @@ from maestro.store.deliveries.deliveries import Deliveries
 from maestro.store.engine.repository import Repository
 from maestro.store.jobs.claims import MergedJobs
 from maestro.store.jobs.delegations import Delegations
-from maestro.store.jobs.filters import conditions, failed_step, job_mentions, newest_first, unindexed
+from maestro.store.jobs.filters import (
+    filter_conditions,
+    mentions_text,
+    order_newest_first,
+    select_failed_step,
+    without_index,
+)
 from maestro.store.jobs.questions import Actions, ToolRuns
 from maestro.store.jobs.steps import StepRecords
 from maestro.store.llm.accounts import Accounts
@@ -48,81 +54,83 @@ SAMPLE = 1_000
 class JobTexts(Repository):
     """Queries for the texts of one job, such as its message and its answer."""
 
-    def of_job(self, job: Job) -> JobPageTexts:
+    def read_of_job(self, job: Job) -> JobPageTexts:
         """Return the texts of a job for its page."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
-            answer=self.answer(job),
-            layers=Prompts(self._link, self._now).layers(job.id),
-            ahead=self._job_ahead(job),
+            answer=self.find_answer(job),
+            layers=Prompts(self._link, self._now).read_layer_sizes(job.id),
+            ahead=self._find_job_ahead(job),
         )
 
-    def answer(self, job: Job) -> RecordedAnswer | None:
+    def find_answer(self, job: Job) -> RecordedAnswer | None:
         """Return the answer of a job, or None if the job has none or the answer was deleted."""
         if job.answer_id is None:
             return RecordedAnswer(job.said) if job.said else None
         message = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
         return RecordedAnswer(message.content, message.created_at, message.superseded) if message is not None else None
 
-    def _job_ahead(self, job: Job) -> str:
+    def _find_job_ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
         # A waiting job has freed its lane, so it blocks no other job.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
-        return self._first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
+        return self._find_first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
 
 
 class JobLists(Repository):
     """Queries for lists of jobs, and for all rows of one job."""
 
-    def jobs(
-        self, wanted: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
+    def list_jobs(
+        self, job_filter: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
     ) -> tuple[Sequence[ListedJob], PageCursor | None]:
         """Return up to ``limit`` jobs after a cursor, newest first, and the cursor of the next page.
 
         The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
         a filter in ``without`` are left out.
         """
-        left_out = [not_(and_(*conditions(excluded, sifted=True))) for excluded in without]
+        left_out = [not_(and_(*filter_conditions(excluded, sifted=True))) for excluded in without]
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
         listed: Sequence[ListedJob] = ()
-        if wanted.q:
-            newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
-            others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
-            page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
+        if job_filter.q:
+            newest = select(Job.id).where(*earlier).order_by(*order_newest_first()).limit(NEWEST).scalar_subquery()
+            others = filter_conditions(job_filter.model_copy(update={"q": None}), sifted=True)
+            page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, mentions_text(job_filter.q))
             listed = self._read_page(page, limit)
         if len(listed) <= limit:
-            listed = self._read_page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+            listed = self._read_page(
+                select(Job.id).where(*filter_conditions(job_filter, sifted=True), *left_out, *earlier), limit
+            )
         last = listed[limit - 1].job if len(listed) > limit else None
         return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
     def _read_page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
         # A subquery selects the page before the joins: with 100,000 jobs, joining first takes ten times as long.
-        chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
-        rows = self._session.exec(_list_query().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
+        chosen = page.order_by(*order_newest_first()).limit(limit + 1).scalar_subquery()
+        rows = self._session.exec(_list_query().where(col(Job.id).in_(chosen)).order_by(*order_newest_first()))
         return [ListedJob(*row) for row in rows]
 
-    def job(self, job_id: str, cheaper: str = "") -> JobRecord:
+    def read_record(self, job_id: str, cheaper: str = "") -> JobRecord:
         """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used when a budget is used up."""
-        row = self._first(_list_query().where(Job.id == job_id))
+        row = self._find_first(_list_query().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        listed, calls = ListedJob(*row), Calls(self._link, self._now).of_job(job_id)
+        listed, calls = ListedJob(*row), Calls(self._link, self._now).list_of_job(job_id)
         prompts = Prompts(self._link, self._now)
         return JobRecord(
             listed=listed,
-            substitution=self._substitution(listed.job, calls, cheaper),
-            steps=StepRecords(self._link, self._now).of_job(job_id),
+            substitution=self._find_substitution(listed.job, calls, cheaper),
+            steps=StepRecords(self._link, self._now).list_of_job(job_id),
             calls=calls,
-            deliveries=Deliveries(self._link, self._now).of_job(job_id),
-            actions=Actions(self._link, self._now).of_job(job_id),
-            led_to=[job.id for job in Delegations(self._link, self._now).children_of(job_id)],
-            merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
-            restarts=self._all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
+            deliveries=Deliveries(self._link, self._now).list_of_job(job_id),
+            actions=Actions(self._link, self._now).list_of_job(job_id),
+            led_to=[job.id for job in Delegations(self._link, self._now).list_children(job_id)],
+            merged=[job.id for job in MergedJobs(self._link, self._now).list_merged_jobs([job_id])],
+            restarts=self._find_all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
             tools=[
-                tool_view(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
-                for run in ToolRuns(self._link, self._now).of_job(job_id)
+                tool_view(run, prompts.read_beginning(run.arguments), prompts.read_beginning(run.result))
+                for run in ToolRuns(self._link, self._now).list_of_job(job_id)
             ],
             questions=[
                 JobQuestionView.from_row(row, status=row.status_at(self._now))
@@ -132,15 +140,15 @@ class JobLists(Repository):
             ],
         )
 
-    def _substitution(self, job: Job, calls: Sequence[LLMCall], cheaper: str) -> Substitution | None:
+    def _find_substitution(self, job: Job, calls: Sequence[LLMCall], cheaper: str) -> Substitution | None:
         answer = final_answer(calls)
         agent = self._session.get(Agent, job.agent_id) if job.agent_id is not None else None
         if answer is None or agent is None:
             return None
         accounts = Accounts(self._link, self._now)
-        then = AgentVersions(self._link, self._now).fields_at_moment(agent, answer.started_at) or agent
-        limits = accounts.limits(answer.started_at)
-        return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
+        then = AgentVersions(self._link, self._now).read_fields_at(agent, answer.started_at) or agent
+        limits = accounts.read_cooldown_ends(answer.started_at)
+        return substitution(calls, FirstChoice(model_for(job, then.model), accounts.list_all(), limits, cheaper))
 
 
 def _list_query() -> Any:
@@ -157,24 +165,24 @@ def _list_query() -> Any:
 class JobCounts(Repository):
     """Queries for counts of jobs by status and by failure."""
 
-    def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
+    def count_by_status(self, job_filter: JobFilter) -> Mapping[JobStatus, int]:
         """Count jobs by status; the status in the filter is ignored."""
-        others = wanted.model_copy(update={"status": ()})
-        status = unindexed(Job.status)
-        counts = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
-        return dict(self._run(counts).all())
+        others = job_filter.model_copy(update={"status": ()})
+        status = without_index(Job.status)
+        counts = select(status, func.count()).where(*filter_conditions(others, sifted=True)).group_by(status)
+        return dict(self._run_statement(counts).all())
 
-    def failures(self, wanted: JobFilter) -> Sequence[FailureCount]:
+    def group_failures(self, job_filter: JobFilter) -> Sequence[FailureCount]:
         """Return the matching failed jobs (or jobs of the statuses in the filter), grouped by cause."""
-        chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
+        chosen = job_filter if job_filter.status else job_filter.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
             # The times stay texts, because only two of the thousands in a group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
-                func.coalesce(failed_step(), "").label("step"),
+                func.coalesce(select_failed_step(), "").label("step"),
             )
-            .where(*conditions(chosen), col(Job.completed_at).is_not(None))
+            .where(*filter_conditions(chosen), col(Job.completed_at).is_not(None))
             .subquery()
         )
         kind = (each.c.error, each.c.step, each.c.reason, each.c.agent_id)
@@ -185,33 +193,34 @@ class JobCounts(Repository):
             .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)
             .group_by(*kind)
         )
-        return [FailureCount(*row) for row in self._run(groups).all()]
+        return [FailureCount(*row) for row in self._run_statement(groups).all()]
 
-    def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
+    def list_failed(self, job_filter: JobFilter) -> Iterator[FailedJob]:
         """Yield the failed jobs that match a filter, newest first."""
-        failed = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
+        failed = select(Job.id, Job.reason, Job.created_at).where(*filter_conditions(job_filter, sifted=True))
         yield from (
-            FailedJob(*row) for row in self._run(failed.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
+            FailedJob(*row)
+            for row in self._run_statement(failed.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
         )
 
 
 class Overview(Repository):
     """Queries for the overview page of operators."""
 
-    def work(self, since: datetime) -> WorkOverview:
+    def read_work(self, since: datetime) -> WorkOverview:
         """Return counts and the oldest of the open jobs, and the outcomes of jobs since a moment."""
-        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
-        statuses: list[JobStatus] = list(self._run(recent).scalars())
+        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*order_newest_first()).limit(MOST + 1)
+        statuses: list[JobStatus] = list(self._run_statement(recent).scalars())
         return WorkOverview(
-            any_job=self._first(select(Job.id).limit(1)) is not None,
+            any_job=self._find_first(select(Job.id).limit(1)) is not None,
             open=self._count_open(),
             ended={status: count for status, count in Counter(statuses[:MOST]).items() if status.ended},
             capped=len(statuses) > MOST,
-            oldest=[*self._oldest_pending(), *self._oldest_waiting()],
+            oldest=[*self._find_oldest_pending(), *self._find_oldest_waiting()],
             pending=self._count_pending(),
         )
 
-    def first_answers(self, since: datetime) -> Sequence[tuple[datetime, timedelta]]:
+    def read_first_answers(self, since: datetime) -> Sequence[tuple[datetime, timedelta]]:
         """Return how long the newest messages since a moment waited for the first chunk of their answer."""
         sent = (
             select(func.min(Delivery.sent_at))
@@ -227,10 +236,10 @@ class Overview(Repository):
             select(Job.id)
             .where(
                 col(Job.created_at) >= since,
-                unindexed(col(Job.kind)) == JobKind.MESSAGE,
-                unindexed(col(Job.status)) == JobStatus.COMPLETED,
+                without_index(col(Job.kind)) == JobKind.MESSAGE,
+                without_index(col(Job.status)) == JobStatus.COMPLETED,
             )
-            .order_by(*newest_first())
+            .order_by(*order_newest_first())
             .limit(SAMPLE)
         )
         answered = (
@@ -239,38 +248,39 @@ class Overview(Repository):
             .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
             .where(col(Job.id).in_(chosen.scalar_subquery()))
         )
-        return [(came, left - came) for came, left in self._run(answered) if left is not None]
+        return [(came, left - came) for came, left in self._run_statement(answered) if left is not None]
 
-    def failures(self, since: datetime) -> Sequence[FailureRecord]:
+    def list_failures(self, since: datetime) -> Sequence[FailureRecord]:
         """Return the newest failed jobs since a moment, newest first."""
         failed = (
             select(Job.id, Job.error, Job.reason)
             .add_columns(col(Job.completed_at), col(Job.created_at))
-            .where(col(Job.created_at) >= since, unindexed(col(Job.status)) == JobStatus.FAILED)
-            .order_by(*newest_first())
+            .where(col(Job.created_at) >= since, without_index(col(Job.status)) == JobStatus.FAILED)
+            .order_by(*order_newest_first())
             .limit(SAMPLE)
         )
         return [
-            FailureRecord(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)
+            FailureRecord(id_, error, reason, ended or came)
+            for id_, error, reason, ended, came in self._run_statement(failed)
         ]
 
     def _count_open(self) -> Mapping[JobStatus, int]:
         counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
-        return dict(self._run(counted).all())
+        return dict(self._run_statement(counted).all())
 
-    def _oldest_pending(self) -> Sequence[OldestJob]:
+    def _find_oldest_pending(self) -> Sequence[OldestJob]:
         pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
-        return [OldestJob(*row) for row in self._run(pending)]
+        return [OldestJob(*row) for row in self._run_statement(pending)]
 
-    def _oldest_waiting(self) -> Sequence[OldestJob]:
+    def _find_oldest_waiting(self) -> Sequence[OldestJob]:
         waiting = (
             select(Job.id, Job.waits_since, Job.waits_for)
             .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
             .order_by(col(Job.waits_since))
             .limit(1)
         )
-        return [OldestJob(*row) for row in self._run(waiting)]
+        return [OldestJob(*row) for row in self._run_statement(waiting)]
 
     def _count_pending(self) -> Mapping[tuple[str, str], int]:
         pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
-        return Counter((platform, account) for platform, account in self._run(pending))
+        return Counter((platform, account) for platform, account in self._run_statement(pending))

@@ -17,7 +17,7 @@ from maestro.domain.messages import Address
 from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.agents.agents import Channels
-from maestro.store.engine.repository import LazyRepository, Repository, required
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
 from maestro.store.users.audit import Audit
 
 WEB = "web"
@@ -26,10 +26,10 @@ POSTING = (Heartbeat, Cron, Webhook)
 """The tables of schedules and webhooks, whose jobs post to a channel."""
 
 
-def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
+def set_secrets(bot: BotInstance, stored_keys: Mapping[str, StoredKey]) -> None:
     """Store encrypted secrets of an account; an empty secret is deleted, unnamed ones stay."""
     secrets, endings = dict(bot.stored_secrets), dict(bot.last_characters)
-    for name, key in kept.items():
+    for name, key in stored_keys.items():
         secrets.pop(name, None)
         endings.pop(name, None)
         if key.secret:
@@ -42,49 +42,49 @@ def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
 class ChannelMoves(Repository):
     """Queries for channels that a platform moved to a new id."""
 
-    def add(self, place: Address, to: str) -> bool:
+    def move_channel(self, address: Address, new_channel: str) -> bool:
         """Move bindings, conversations, schedules and webhooks to the new id; return false if that was done before.
 
         Rows of the same kind in the new channel stay unchanged. Open jobs keep the old address; a connector may
         translate it to the new one, except where another user may get the old address.
         """
-        known = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
-        if to == place.channel or (known is not None and known.moved_to == to):
+        known = self._session.get(MovedChannel, (address.platform, address.account, address.channel))
+        if new_channel == address.channel or (known is not None and known.moved_to == new_channel):
             return False
-        at = {"platform": place.platform, "account": place.account}
-        self._run(
+        at = {"platform": address.platform, "account": address.account}
+        self._run_statement(
             update(MovedChannel)
-            .where(*self._account_filter(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
-            .values(moved_to=to)
+            .where(*self._account_filter(MovedChannel, address), col(MovedChannel.moved_to) == address.channel)
+            .values(moved_to=new_channel)
         )
-        self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
+        self._session.merge(MovedChannel(**at, channel=address.channel, moved_to=new_channel, moved_at=self._now))
         self._session.flush()
-        self._run(delete(DisabledChannel).where(*self._channel_filter(DisabledChannel, place)))
-        new_place = place.model_copy(update={"channel": to})
-        is_bound = self._any(select(AgentChannel.id).where(*self._channel_filter(AgentChannel, new_place)))
-        self._move_conversations(place, to)
+        self._run_statement(delete(DisabledChannel).where(*self._channel_filter(DisabledChannel, address)))
+        new_place = address.model_copy(update={"channel": new_channel})
+        is_bound = self._has_any(select(AgentChannel.id).where(*self._channel_filter(AgentChannel, new_place)))
+        self._move_conversations(address, new_channel)
         for table in POSTING if is_bound else (AgentChannel, *POSTING):
-            self._run(update(table).where(*self._channel_filter(table, place)).values(channel=to))
-        Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
+            self._run_statement(update(table).where(*self._channel_filter(table, address)).values(channel=new_channel))
+        Audit(self._link, self._now).add_entry(address.platform, "channel.moved", address.outbound_lane, new_channel)
         return True
 
-    def _move_conversations(self, place: Address, to: str) -> None:
+    def _move_conversations(self, address: Address, new_channel: str) -> None:
         """Move conversations with their facts, and close those for which the new channel already has one."""
-        for row in self._all(select(Conversation).where(*self._channel_filter(Conversation, place))):
-            key = row.key_for_channel(to)
+        for row in self._find_all(select(Conversation).where(*self._channel_filter(Conversation, address))):
+            key = row.key_for_channel(new_channel)
             active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
-            if row.status is ConversationStatus.ACTIVE and self._any(active.where(Conversation.key == key)):
+            if row.status is ConversationStatus.ACTIVE and self._has_any(active.where(Conversation.key == key)):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):
-                self._run(update(table).where(col(table.place) == row.key).values(place=key))
-            row.channel, row.key = to, key
-            self._save(row)
+                self._run_statement(update(table).where(col(table.place) == row.key).values(place=key))
+            row.channel, row.key = new_channel, key
+            self._save_objects(row)
 
-    def _account_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
-        return (col(table.platform) == place.platform, col(table.account) == place.account)
+    def _account_filter(self, table: Any, address: Address) -> tuple[Any, ...]:
+        return (col(table.platform) == address.platform, col(table.account) == address.account)
 
-    def _channel_filter(self, table: Any, place: Address) -> tuple[Any, ...]:
-        return (*self._account_filter(table, place), col(table.channel) == place.channel)
+    def _channel_filter(self, table: Any, address: Address) -> tuple[Any, ...]:
+        return (*self._account_filter(table, address), col(table.channel) == address.channel)
 
 
 class Bots(Repository):
@@ -94,10 +94,10 @@ class Bots(Repository):
     moves = LazyRepository(ChannelMoves)
     _audit = LazyRepository(Audit)
 
-    def all(self) -> Sequence[BotInstance]:
+    def list_all(self) -> Sequence[BotInstance]:
         """Return all accounts by platform and account name."""
         order = (col(BotInstance.platform), col(BotInstance.account))
-        return self._all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
+        return self._find_all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
 
     def find(self, platform: str, account: str) -> BotInstance | None:
         """Return the account with this name on a platform, or None if there is none."""
@@ -105,27 +105,27 @@ class Bots(Repository):
 
     def get(self, platform: str, account: str) -> BotInstance:
         """Return the account with this name on a platform; raises ``NotFound``."""
-        return required(self.find(platform, account), f"there is no connector {platform}/{account}")
+        return require_found(self.find(platform, account), f"there is no connector {platform}/{account}")
 
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
         """Add an account; raises ``Conflict`` when its name is in use on the platform."""
         if self.find(bot.platform, bot.account) is not None:
             raise Conflict(f"there is a connector {bot.name} already; change it, or choose another account name")
-        return self.put(bot, actor, "connector.add")
+        return self.save(bot, actor, "connector.add")
 
-    def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
+    def save(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
         """Store the current values of an account, with an audit entry for ``action``."""
         bot.changed_at = self._now
-        self._save(bot)
-        self._audit.add(actor, action, bot.name)
+        self._save_objects(bot)
+        self._audit.add_entry(actor, action, bot.name)
         return bot
 
     def remove(self, bot: BotInstance, actor: str) -> None:
         """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
         if bot.configured:
             raise Conflict(f"connector {bot.name} is set by the configuration; remove it there, or disable it")
-        self._remove(bot)
-        self._audit.add(actor, "connector.remove", bot.name)
+        self._delete_object(bot)
+        self._audit.add_entry(actor, "connector.remove", bot.name)
 
     def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
         """Store the accounts that the configuration names, with their agents; delete those it no longer names.
@@ -133,7 +133,7 @@ class Bots(Repository):
         An account of the same name that was added by the API becomes a configured one, and its stored secrets are
         deleted.
         """
-        for bot in self.all():
+        for bot in self.list_all():
             if bot.configured and (bot.platform, bot.account) not in named:
                 self._session.delete(bot)
         for (platform, account), agent_id in named.items():

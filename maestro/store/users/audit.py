@@ -18,7 +18,7 @@ _ORIGIN: ContextVar[str] = ContextVar("origin", default="")
 
 
 @contextlib.contextmanager
-def coming_from(address: str) -> Iterator[None]:
+def set_origin(address: str) -> Iterator[None]:
     """Record a network address as the origin of all audit entries that are written within the block.
 
     Code that writes entries does not know the network address. Threads started within the block (``asyncio.to_thread``,
@@ -31,7 +31,7 @@ def coming_from(address: str) -> Iterator[None]:
         _ORIGIN.reset(token)
 
 
-def present_origin() -> str:
+def current_origin() -> str:
     """Return the network address that the current action came from, or an empty text."""
     return _ORIGIN.get()
 
@@ -39,26 +39,26 @@ def present_origin() -> str:
 class Audit(Repository):
     """Queries for the audit log, whose entries are never changed or deleted."""
 
-    def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
+    def add_entry(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
         """Add an entry for an action, with the current origin."""
         self._session.add(
             AuditEntry(
-                at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=present_origin()
+                at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=current_origin()
             )
         )
 
-    def latest(self, limit: int) -> Sequence[AuditEntry]:
+    def list_latest(self, limit: int) -> Sequence[AuditEntry]:
         """Return the newest audit entries, newest first."""
-        return self._all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
+        return self._find_all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
 
-    def page(self, wanted: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
+    def list_page(self, audit_filter: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` audit entries after a cursor, newest first."""
         # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
-        page = select(AuditEntry).where(*_filter_conditions(wanted)).order_by(*newest_first).limit(limit)
+        page = select(AuditEntry).where(*_filter_conditions(audit_filter)).order_by(*newest_first).limit(limit)
         if after is not None:
             page = page.where(tuple_(AuditEntry.at, AuditEntry.id) < after)
-        return self._all(page)
+        return self._find_all(page)
 
 
 def _filter_conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
@@ -80,19 +80,19 @@ def _filter_conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
 class SettingsOverrides(Repository):
     """Queries for the versions of the overrides, of which the newest is in effect."""
 
-    def version(self) -> int:
+    def newest_version(self) -> int:
         """Return the number of the newest version, or 0 if no setting was ever overridden."""
         return self._session.exec(select(func.max(SettingsVersion.version))).one() or 0
 
-    def values(self) -> Mapping[str, object]:
+    def read_values(self) -> Mapping[str, object]:
         """Return the overrides in effect, by key."""
         newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
-        stored = self._first(newest)
+        stored = self._find_first(newest)
         values: dict[str, object] = json.loads(stored) if stored else {}
         return values
 
-    def add(self, values: Mapping[str, object], actor: str) -> int:
+    def add_version(self, values: Mapping[str, object], actor: str) -> int:
         """Store these overrides as a new version, which takes effect; return the version's number."""
         version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
-        self._save(version)
+        self._save_objects(version)
         return version.version or 0

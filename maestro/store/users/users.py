@@ -26,8 +26,8 @@ from maestro.domain.people.people import (
     WebTicket,
     normalize_code,
 )
-from maestro.store.engine.repository import LazyRepository, Repository, required
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same
+from maestro.store.engine.repository import LazyRepository, Repository, require_found
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert
 from maestro.store.users.clients import PayingClients
 
 WRONG_CODE = "pairing.wrong_code"
@@ -36,21 +36,21 @@ WRONG_CODE = "pairing.wrong_code"
 class Owners(Repository):
     """Queries for owners, users who may talk to every agent and approve everything."""
 
-    _HAS = PreparedStatement(select(Owner.user_id).where(same(Owner, *PersonId._fields)))
+    _HAS = PreparedStatement(select(Owner.user_id).where(equals_parameters(Owner, *PersonId._fields)))
 
-    def all(self) -> Sequence[Owner]:
+    def list_all(self) -> Sequence[Owner]:
         """Return all owners by platform and user id."""
-        return self._all(select(Owner).order_by(col(Owner.platform), col(Owner.user_id)))
+        return self._find_all(select(Owner).order_by(col(Owner.platform), col(Owner.user_id)))
 
-    def has(self, person: PersonId) -> bool:
+    def is_owner(self, person: PersonId) -> bool:
         """Return whether this user is an owner."""
-        return self._exists(self._HAS, **person._asdict())
+        return self._has_row(self._HAS, **person._asdict())
 
-    def add(self, person: PersonId, by: str) -> bool:
+    def add(self, person: PersonId, actor: str) -> bool:
         """Make a user an owner; return false if the user already is one."""
-        if self.has(person):
+        if self.is_owner(person):
             return False
-        self._save(Owner(**person._asdict(), added_at=self._now, added_by=by))
+        self._save_objects(Owner(**person._asdict(), added_at=self._now, added_by=actor))
         return True
 
     def remove(self, person: PersonId) -> bool:
@@ -58,14 +58,14 @@ class Owners(Repository):
         owner = self._session.get(Owner, (person.platform, person.user_id))
         if owner is None:
             return False
-        self._remove(owner)
+        self._delete_object(owner)
         return True
 
 
 class Pairings(Repository):
     """Queries for known users, pairing requests and invitations."""
 
-    _KNOWN = PreparedStatement(select(KnownPerson.user_id).where(same(KnownPerson, *PersonId._fields)))
+    _KNOWN = PreparedStatement(select(KnownPerson.user_id).where(equals_parameters(KnownPerson, *PersonId._fields)))
     _WAITING = PreparedStatement(
         select(func.count())
         .select_from(Pairing)
@@ -74,92 +74,96 @@ class Pairings(Repository):
 
     def is_known(self, person: PersonId) -> bool:
         """Return whether an operator gave a user access."""
-        return self._exists(self._KNOWN, **person._asdict())
+        return self._has_row(self._KNOWN, **person._asdict())
 
-    def admit(self, person: PersonId, user_name: str, by: str) -> bool:
+    def grant_access(self, person: PersonId, user_name: str, actor: str) -> bool:
         """Give a user access; return false if the user already has access."""
         if self.is_known(person):
             return False
-        self._save(KnownPerson(**person._asdict(), user_name=user_name, added_at=self._now, added_by=by))
+        self._save_objects(KnownPerson(**person._asdict(), user_name=user_name, added_at=self._now, added_by=actor))
         return True
 
-    def revoke(self, person: PersonId) -> bool:
+    def revoke_access(self, person: PersonId) -> bool:
         """Take away a user's access; return false if the user had none."""
-        access = delete(KnownPerson).where(same(KnownPerson, *PersonId._fields))
-        return self._run(access, **person._asdict()).rowcount > 0
+        access = delete(KnownPerson).where(equals_parameters(KnownPerson, *PersonId._fields))
+        return self._run_statement(access, **person._asdict()).rowcount > 0
 
-    def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
+    def list_known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
         """Return up to ``limit`` known users after the given one, by platform and user id."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
-        return self._all(page)
+        return self._find_all(page)
 
-    def newest_of(self, person: PersonId) -> Pairing | None:
+    def find_newest(self, person: PersonId) -> Pairing | None:
         """Return the newest pairing request of a user, in any state, or None."""
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
-        return self._first(theirs.order_by(col(Pairing.id).desc()).limit(1))
+        return self._find_first(theirs.order_by(col(Pairing.id).desc()).limit(1))
 
     def count_pending(self) -> int:
         """Count the open pairing requests."""
-        return int(self._value(self._WAITING, now=self._now))
+        return int(self._read_value(self._WAITING, now=self._now))
 
-    def pending(self) -> Sequence[Pairing]:
+    def list_pending(self) -> Sequence[Pairing]:
         """Return the open pairing requests, oldest first, at most ``MOST_PENDING``."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
-        return self._all(pending.order_by(col(Pairing.id)))
+        return self._find_all(pending.order_by(col(Pairing.id)))
 
     def add(self, pairing: Pairing) -> Pairing:
         """Store a pairing request in place of an expired one of the same user.
 
         Only requests that expired long ago are deleted, so that a recent number never refers to another user.
         """
-        older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
+        older = self.find_newest(PersonId(pairing.platform, pairing.user_id))
         if older is not None and older.status is PairingStatus.PENDING:
             pairing.id = older.id
         stored = self._session.merge(pairing)
         self._session.flush()
         long_ago = col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY
-        self._run(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
+        self._run_statement(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
         return stored
 
-    def note_sent(self, pairing: Pairing, address: Address) -> None:
+    def record_sent_code(self, pairing: Pairing, address: Address) -> None:
         """Record that a user's pairing code was sent once more, and to which channel."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
 
-    def named(self, text: str) -> Pairing:
+    def find_by_number_or_code(self, text: str) -> Pairing:
         """Return the pairing request with this number or code; raises ``NotFound``."""
         condition = Pairing.code == normalize_code(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             condition = Pairing.id == int(text)
-        return required(
-            self._first(select(Pairing).where(condition)),
+        return require_found(
+            self._find_first(select(Pairing).where(condition)),
             f"there is no pairing request {text!r}; `maestro pairings list` shows all requests",
         )
 
-    def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
+    def settle_pairing(self, pairing: Pairing, status: PairingStatus, actor: str) -> None:
         """Store an operator's decision on a pairing request."""
-        pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
-        self._save(pairing)
+        pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, actor
+        self._save_objects(pairing)
 
-    def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
+    def list_page(self, before: int | None, limit: int) -> Sequence[Pairing]:
         """Return up to ``limit`` pairing requests with ids below ``before``, newest first."""
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
-        return self._all(page.where(col(Pairing.id) < before) if before is not None else page)
+        return self._find_all(page.where(col(Pairing.id) < before) if before is not None else page)
 
-    def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
+    def add_invitation(self, code: str, lifetime: timedelta, *, as_owner: bool, actor: str) -> datetime:
         """Store the digest of an invitation code, delete expired codes, and return when the new code expires."""
-        self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
+        self._run_statement(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
         expires_at = self._now + lifetime
         self._session.add(
             Invitation(
-                digest=_code_digest(code), as_owner=as_owner, created_at=self._now, created_by=by, expires_at=expires_at
+                digest=_code_digest(code),
+                as_owner=as_owner,
+                created_at=self._now,
+                created_by=actor,
+                expires_at=expires_at,
             )
         )
         return expires_at
 
-    def redeem(self, code: str) -> Invitation | None:
+    def redeem_invitation(self, code: str) -> Invitation | None:
         """Use up an invitation code; return None if the code is unknown, used or expired."""
         invitation = self._session.get(Invitation, _code_digest(code))
         if invitation is None:
@@ -179,7 +183,7 @@ class Pairings(Repository):
             )
             .group_by(AuditEntry.subject)
         )
-        by_person = {str(subject): int(count) for subject, count in self._run(recent)}
+        by_person = {str(subject): int(count) for subject, count in self._run_statement(recent)}
         return by_person.get(str(person), 0), sum(by_person.values())
 
 
@@ -190,14 +194,14 @@ def _code_digest(code: str) -> str:
 class EndedLogins(Repository):
     """Queries for logins that ended before their expiry; a valid login has no row."""
 
-    def end(self, login: str, expires_at: datetime) -> None:
+    def end_login(self, login: str, expires_at: datetime) -> None:
         """Record that a login has ended, and delete expired records; a repeated call has no effect."""
         self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
         self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
 
-    def ended(self, login: str) -> bool:
+    def is_ended(self, login: str) -> bool:
         """Return whether a login has ended before its expiry."""
-        return self._first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None
+        return self._find_first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None
 
 
 class WebUsers(Repository):
@@ -249,26 +253,28 @@ class WebUsers(Repository):
         """Store the record of an uploaded file."""
         self._session.add(upload)
 
-    def uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
+    def list_uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
         """Return the uploaded files with these ids, by id."""
-        rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
+        rows = self._find_all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         return {row.id: row for row in rows}
 
-    def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
+    def record_connector_state(
+        self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False
+    ) -> None:
         """Store the state that a connector reports; with ``trouble``, ``detail`` is also its last error."""
-        status = self.status(platform, account)
+        status = self.find_status(platform, account)
         status.state, status.detail, status.changed_at = state, detail, self._now
         if trouble:
             status.last_error, status.last_error_at = detail, self._now
         self._session.flush()
 
-    def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
+    def record_connector_event(self, platform: str, account: str, lag: timedelta) -> None:
         """Record that a connector received an event now, and how old the event was."""
         status = _starting_status(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
-        self._change(self._EVENT, **vars(status))
+        self._run_change(self._EVENT, **vars(status))
 
-    def status(self, platform: str, account: str) -> ConnectorStatus:
+    def find_status(self, platform: str, account: str) -> ConnectorStatus:
         """Return the last reported state of a connector; before its first report, a connector is starting."""
         status = self._session.get(ConnectorStatus, (platform, account))
         if status is None:
@@ -276,9 +282,9 @@ class WebUsers(Repository):
             self._session.add(status)
         return status
 
-    def connectors(self) -> Sequence[ConnectorStatus]:
+    def list_connectors(self) -> Sequence[ConnectorStatus]:
         """Return the last reported states of all connectors."""
-        return self._all(select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account))
+        return self._find_all(select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account))
 
 
 def _starting_status(platform: str, account: str, now: datetime) -> ConnectorStatus:

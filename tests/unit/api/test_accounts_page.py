@@ -45,7 +45,9 @@ def row(page: str, row_id: str) -> str:
 
 def audited(rows: JobRows) -> list[tuple[str, str]]:
     with rows.store.view() as tx:
-        return [(one.action, one.subject) for one in reversed(tx.system.audit.latest(20)) if one.actor == "operator"]
+        return [
+            (one.action, one.subject) for one in reversed(tx.system.audit.list_latest(20)) if one.actor == "operator"
+        ]
 
 
 async def test_nothing_yet_says_what_to_do(http: httpx.AsyncClient) -> None:
@@ -161,8 +163,8 @@ async def test_a_connector_is_added_changed_stopped_and_removed(rows: JobRows, h
 
 async def test_a_connector_says_how_it_is(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.users.connector_state("web", "default", "failed", NASTY, trouble=True)
-        tx.users.connector_event("web", "default", timedelta(seconds=3))
+        tx.users.record_connector_state("web", "default", "failed", NASTY, trouble=True)
+        tx.users.record_connector_event("web", "default", timedelta(seconds=3))
     page = (await http.get(PAGE)).text
     shown = row(page, "connector-web-default")
     assert '<span class="tag bad">failed</span>' in shown
@@ -179,7 +181,7 @@ async def test_a_closed_channel_is_opened(rows: JobRows, http: httpx.AsyncClient
     data = {"platform": "slack", "account": "default", "channel": "C-1"}
     assert "the bot was taken out" not in await sent(http, "connectors/open-channel", "opened", data)
     with rows.store.view() as tx:
-        assert tx.bots.channels.why_disabled(place) is None
+        assert tx.bots.channels.read_disable_reason(place) is None
 
 
 # People
@@ -195,7 +197,7 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
     assert "Users with access: 1, refused: 0" in page
     with rows.store.view() as tx:
         assert tx.users.pairings.is_known(PersonId("slack", "ada"))
-        assert tx.users.owners.has(PersonId("slack", "ada")) is bool(owner)
+        assert tx.users.owners.is_owner(PersonId("slack", "ada")) is bool(owner)
     assert "Users with access: 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
     with rows.store.view() as tx:
         assert not tx.users.pairings.is_known(PersonId("slack", "ada"))
@@ -216,7 +218,7 @@ async def test_an_invitation_is_shown_once(rows: JobRows, http: httpx.AsyncClien
     assert "as an owner" in made.text
     assert code not in (await http.get(PAGE)).text
     with rows.store.begin() as tx:
-        found = tx.users.pairings.redeem(code)
+        found = tx.users.pairings.redeem_invitation(code)
     assert found is not None
     assert found.as_owner
 

@@ -27,7 +27,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
     ):
         rows.clock.go(minutes=1)
         with rows.store.begin() as tx:
-            tx.system.audit.add(actor, action, subject, detail)
+            tx.system.audit.add_entry(actor, action, subject, detail)
     async with client(app_of(rows), auth=BASIC) as http:
         yield http
 
@@ -41,7 +41,7 @@ async def listed(http: httpx.AsyncClient, **query: Any) -> list[int]:
 async def test_entries_come_newest_first_in_pages(rows: JobRows, http: httpx.AsyncClient) -> None:
     first = (await http.get(API, params={"limit": 3})).json()
     with rows.store.begin() as tx:
-        tx.system.audit.add("operator", "meanwhile")
+        tx.system.audit.add_entry("operator", "meanwhile")
     rest = (await http.get(API, params={"limit": 3, "cursor": first["next"]})).json()
     assert [entry["id"] for entry in first["items"] + rest["items"]] == [5, 4, 3, 2, 1]
     assert rest["next"] is None
@@ -100,7 +100,7 @@ async def test_a_long_export_has_every_entry_once_and_an_end(
 ) -> None:
     with rows.store.begin() as tx:
         for number in range(2500):
-            tx.system.audit.add("operator", "something", str(number))
+            tx.system.audit.add_entry("operator", "something", str(number))
     lines = (await http.get(f"{API}.csv")).text.splitlines()
     assert len({line.partition(",")[0] for line in lines if line[:1].isdigit()}) == 2505
     monkeypatch.setattr(reports, "MOST_EXPORTED", 2000)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from maestro.domain.people.views import LIMIT
-from maestro.store.users.audit import coming_from
+from maestro.store.users.audit import set_origin
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -26,7 +26,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def note(rows: JobRows, actor: str, action: str, subject: str = "", detail: str = "") -> None:
     rows.clock.go(seconds=1)
     with rows.store.begin() as tx:
-        tx.system.audit.add(actor, action, subject, detail)
+        tx.system.audit.add_entry(actor, action, subject, detail)
 
 
 def numbers(page: httpx.Response) -> list[int]:
@@ -35,7 +35,7 @@ def numbers(page: httpx.Response) -> list[int]:
 
 async def test_what_was_done_comes_newest_first_with_where_it_came_from(rows: JobRows, http: httpx.AsyncClient) -> None:
     note(rows, "operator", "agent.create", "ada", "by hand")
-    with coming_from("203.0.113.9"):
+    with set_origin("203.0.113.9"):
         note(rows, "viewer", "login")
     page = await http.get(PAGE)
     assert page.status_code == 200

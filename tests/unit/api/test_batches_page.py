@@ -34,7 +34,7 @@ def big(page: str, name: str) -> str:
 
 def batches_of(rows: JobRows) -> list[str]:
     with rows.store.view() as tx:
-        return [batch.id for batch in tx.jobs.batches.all(None, 9)]
+        return [batch.id for batch in tx.jobs.batches.list_newest(None, 9)]
 
 
 async def begun(http: httpx.AsyncClient, **form: str) -> str:
@@ -59,8 +59,8 @@ async def test_what_was_told_is_begun_by_the_button(rows: JobRows, http: httpx.A
     first, second = rows.failed(), rows.failed()
     where = await begun(http, all="", ids=f"{first} {second}", expected="2")
     with rows.store.view() as tx:
-        items = tx.jobs.batches.items(where.rsplit("/", 1)[1], (), 0, 9)
-        entry = tx.system.audit.latest(1)[0]
+        items = tx.jobs.batches.list_items(where.rsplit("/", 1)[1], (), 0, 9)
+        entry = tx.system.audit.list_latest(1)[0]
     assert [item.job_id for item in items] == [first, second]
     assert (entry.actor, entry.action) == ("operator", "jobs.resume")
     page = (await http.get(where)).text
@@ -150,10 +150,10 @@ async def test_a_batch_shows_what_came_of_each_job(rows: JobRows, http: httpx.As
     where = await begun(http)
     batch_id = where.rsplit("/", 1)[1]
     with rows.store.begin() as tx:
-        tx.jobs.update(jobs[0], status=JobStatus.COMPLETED)
-        tx.jobs.batches.settle(batch_id, 1, ItemState.BEGUN, began=jobs[0])
-        tx.jobs.batches.settle(batch_id, 2, ItemState.BEGUN, began=jobs[1])
-        tx.jobs.batches.settle(batch_id, 3, ItemState.REFUSED, problem=NASTY)
+        tx.jobs.update_job(jobs[0], status=JobStatus.COMPLETED)
+        tx.jobs.batches.settle_item(batch_id, 1, ItemState.BEGUN, began=jobs[0])
+        tx.jobs.batches.settle_item(batch_id, 2, ItemState.BEGUN, began=jobs[1])
+        tx.jobs.batches.settle_item(batch_id, 3, ItemState.REFUSED, problem=NASTY)
     page = (await http.get(where)).text
     numbers = {name: big(page, name) for name in ("waiting", "begun", "completed", "failed", "refused")}
     assert numbers == {"waiting": "1", "begun": "2", "completed": "1", "failed": "1", "refused": "1"}

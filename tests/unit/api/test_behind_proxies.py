@@ -63,7 +63,7 @@ async def test_entries_tell_the_address_whatever_thread_writes_them(rows: JobRow
     @router.post("/sync")
     def in_a_thread(parts: Parts) -> None:
         with parts.store.begin() as tx:
-            tx.system.audit.add("somebody", "sync")
+            tx.system.audit.add_entry("somebody", "sync")
 
     app.include_router(router)
     async with client(app, PROXY, headers=for_whom(OTHER_ADDRESS)) as http:
@@ -73,7 +73,7 @@ async def test_entries_tell_the_address_whatever_thread_writes_them(rows: JobRow
         cancelled = await http.post(f"/api/jobs/{job}/cancel", auth=("maestro", PASSWORD))
         assert cancelled.status_code == 200
     with rows.store.begin() as tx:
-        tx.system.audit.add("maestro", "beside it")
+        tx.system.audit.add_entry("maestro", "beside it")
     with rows.store.view() as tx:
-        entries = [(entry.action, entry.origin) for entry in reversed(tx.system.audit.latest(5))]
+        entries = [(entry.action, entry.origin) for entry in reversed(tx.system.audit.list_latest(5))]
     assert entries == [("sync", OTHER_ADDRESS), ("job.cancel", OTHER_ADDRESS), ("beside it", "")]

@@ -76,7 +76,7 @@ async def test_who_asks_every_second_is_told_what_is_new_and_nothing_else(
     assert await texts(http, "?limit=1") == ["two"]
     assert await texts(http) == ["one", "two"]
     with rows.store.begin() as tx:
-        tx.chat.open("another")
+        tx.chat.open_session("another")
     empty = await http.get("/api/chat", headers={"If-None-Match": tag})
     assert (empty.status_code, empty.json()) == (200, [])
 

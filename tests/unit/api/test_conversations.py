@@ -26,7 +26,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
     """Have a conversation in which each message has an answer; return its number."""
     address = Address(platform="web", channel=channel)
     with rows.store.begin() as tx:
-        agent = tx.agents.by_slug("ada")
+        agent = tx.agents.find_by_slug("ada")
         assert agent is not None
         conversation = talk_with(tx, agent.id or 0, address, (user.lower(), user))
     for text in said:
@@ -40,7 +40,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
             job = Job(id=job_id, inbox_id=row.id, conversation_id=conversation.id, created_at=tx.now, **_of(address))
             tx.jobs.add(job)
             for role, content, inbox_id in ((Role.USER, text, row.id), (Role.ASSISTANT, f"to {text}", None)):
-                tx.conversations.add(
+                tx.conversations.add_message(
                     Message(
                         conversation_id=conversation.id or 0,
                         role=role,
@@ -51,7 +51,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
                         created_at=tx.now,
                     )
                 )
-            tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
+            tx.jobs.close_job(job_id, JobEnding(status=JobStatus.COMPLETED))
     return conversation.id or 0
 
 
@@ -98,8 +98,8 @@ async def test_conversations_are_found(rows: JobRows, http: httpx.AsyncClient) -
     code, general = talk(rows, "a 100% sure thing", channel="code"), talk(rows, "hello", user="Alan")
     with rows.store.begin() as tx:
         tx.conversations.get(general).status = ConversationStatus.CLOSED
-        oldest = tx.conversations.all_of(code)[0]
-        tx.conversations.compactions.archive(code, [oldest.id or 0])
+        oldest = tx.conversations.list_messages(code)[0]
+        tx.conversations.compactions.archive_messages(code, [oldest.id or 0])
     assert await ids(http, channel="code") == [code]
     assert await ids(http, user="alan") == [general]
     assert await ids(http, status="closed") == [general]
@@ -117,9 +117,9 @@ async def test_conversations_are_found(rows: JobRows, http: httpx.AsyncClient) -
 async def test_what_was_said_is_shown_in_order_with_its_marks(rows: JobRows, http: httpx.AsyncClient) -> None:
     number = talk(rows, "one", "two")
     with rows.store.begin() as tx:
-        said = tx.conversations.all_of(number)
-        tx.conversations.compactions.archive(number, [said[0].id or 0, said[1].id or 0])
-        tx.conversations.supersede([said[3].job_id])
+        said = tx.conversations.list_messages(number)
+        tx.conversations.compactions.archive_messages(number, [said[0].id or 0, said[1].id or 0])
+        tx.conversations.mark_superseded([said[3].job_id])
     shown = (await http.get(f"/api/conversations/{number}/messages?limit=3")).json()
     rest = (await http.get(f"/api/conversations/{number}/messages?cursor={shown['next']}")).json()
     everything = shown["items"] + rest["items"]
@@ -148,14 +148,17 @@ async def test_a_conversation_is_deleted(rows: JobRows, http: httpx.AsyncClient)
     assert (job.status_code, job.json()["conversationId"], job.json()["excerpt"]) == (200, None, "")
     assert job.json()["erased"]
     with rows.store.view() as tx:
-        assert (tx.system.audit.latest(1)[0].actor, tx.system.audit.latest(1)[0].subject) == ("operator", str(number))
+        assert (tx.system.audit.list_latest(1)[0].actor, tx.system.audit.list_latest(1)[0].subject) == (
+            "operator",
+            str(number),
+        )
 
 
 async def test_one_that_is_spoken_in_is_not_deleted(rows: JobRows, http: httpx.AsyncClient) -> None:
     number = talk(rows, "hello")
     job_id = rows.add("more")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, conversation_id=number)
+        tx.jobs.update_job(job_id, conversation_id=number)
     answer = await http.delete(f"/api/conversations/{number}")
     assert (answer.status_code, answer.json()["error"]) == (409, "Conflict")
     assert job_id in answer.json()["message"]

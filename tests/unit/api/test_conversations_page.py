@@ -41,9 +41,9 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
     """Take the oldest messages out of a conversation, as a compaction does, with a fact learned."""
     rows.clock.go(seconds=1)
     with rows.store.begin() as tx:
-        agent = tx.agents.named("ada")
-        before = tx.conversations.all_of(number)
-        tx.conversations.compactions.archive(number, [one.id or 0 for one in before[:count]])
+        agent = tx.agents.get_by_slug("ada")
+        before = tx.conversations.list_messages(number)
+        tx.conversations.compactions.archive_messages(number, [one.id or 0 for one in before[:count]])
         tx.conversations.compactions.add(
             Compaction(
                 conversation_id=number,
@@ -55,8 +55,8 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
                 created_at=tx.now,
             )
         )
-        tx.memory.learn(
-            agent.id or 0, [Fact(FactCategory.STICKY, f"Grace likes {XSS}")], conversation_id=number, place=""
+        tx.memory.learn_facts(
+            agent.id or 0, [Fact(FactCategory.STICKY, f"Grace likes {XSS}")], conversation_id=number, memory_scope=""
         )
 
 
@@ -122,7 +122,7 @@ async def test_the_list_and_its_api_say_the_cost(rows: JobRows, http: httpx.Asyn
     number, other = talk(rows, "hello", channel="one"), talk(rows, "hello", channel="two")
     job_id = rows.add("more")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, conversation_id=number)
+        tx.jobs.update_job(job_id, conversation_id=number)
     answered(rows, job_id, 0.25)
     page = (await http.get(PAGE)).text
     assert re.findall(r'data-label="Cost" class="number">([^<]+)<', page) == ["–", "$0.25"]
@@ -145,7 +145,7 @@ async def test_a_conversation_reads_as_a_chat_with_its_marks(rows: JobRows, http
     compact(rows, number, 2)
     talk(rows, "three")
     with rows.store.begin() as tx:
-        tx.conversations.supersede([tx.conversations.all_of(number)[-1].job_id])
+        tx.conversations.mark_superseded([tx.conversations.list_messages(number)[-1].job_id])
     page = (await http.get(f"{PAGE}/{number}")).text
     told = re.findall(r'id="(m|compaction|fact)-\d+"', page)
     assert told == ["m"] * 4 + ["fact", "compaction"] + ["m"] * 2
@@ -197,12 +197,12 @@ async def test_something_is_found_in_one_conversation(rows: JobRows, http: httpx
 async def test_files_are_named(rows: JobRows, http: httpx.AsyncClient) -> None:
     number = talk(rows, "look")
     with rows.store.begin() as tx:
-        said = tx.conversations.all_of(number)[0]
+        said = tx.conversations.list_messages(number)[0]
         row = tx.inbox.get(said.inbox_id)
         files = (Attachment(id="1", filename=f"{XSS}.png"), Attachment(id="2", filename="gone.pdf"))
         row.attachments = InboxRow.columns(row.message().model_copy(update={"attachments": files}))["attachments"]
         said.has_files = True
-        tx.inbox.media.put(
+        tx.inbox.media.save(
             MediaFile(
                 inbox_id=row.id or 0, seq=0, digest="d", content_type="image/png", filename=f"{XSS}.png", size=1234
             )
@@ -242,7 +242,7 @@ async def test_a_conversation_is_ended(rows: JobRows, http: httpx.AsyncClient) -
     assert talk(rows, "and now") != number
     with rows.store.view() as tx:
         assert tx.conversations.get(number).status is ConversationStatus.CLOSED
-        assert [one.action for one in tx.system.audit.latest(1)] == ["conversation.close"]
+        assert [one.action for one in tx.system.audit.list_latest(1)] == ["conversation.close"]
     other = talk(rows, "hello", channel="other")
     assert (await http.post(f"{API}/{other}/close")).json()["status"] == "closed"
     assert (await http.post(f"{API}/{other}/close")).status_code == 409
@@ -258,7 +258,7 @@ async def test_a_conversation_is_deleted_after_a_question(rows: JobRows, http: h
     assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}?done=deleted")
     assert "The conversation was deleted" in (await http.get(led.headers["Location"])).text
     with rows.store.view() as tx:
-        assert tx.memory.search(1, "Grace", 5) == []
+        assert tx.memory.search_facts(1, "Grace", 5) == []
     for path in (f"{PAGE}/{number}", f"{PAGE}/{number}/delete"):
         gone = await http.get(path)
         assert (gone.status_code, "was deleted by operator" in gone.text, "<h1>" in gone.text) == (404, True, True)
@@ -267,7 +267,7 @@ async def test_a_conversation_is_deleted_after_a_question(rows: JobRows, http: h
 async def test_one_that_is_worked_on_is_not_deleted(rows: JobRows, http: httpx.AsyncClient) -> None:
     number, job_id = talk(rows, "hello"), rows.add("more")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, conversation_id=number)
+        tx.jobs.update_job(job_id, conversation_id=number)
     asked = (await http.get(f"{PAGE}/{number}/delete")).text
     assert (f'href="/queue/{job_id}"' in asked, "Delete permanently" in asked) == (True, False)
     refused = await http.post(f"{PAGE}/{number}/delete")

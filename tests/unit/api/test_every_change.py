@@ -73,20 +73,20 @@ async def test_every_change_is_written_down(rows: JobRows, http: httpx.AsyncClie
 def end_scheduled(rows: JobRows) -> None:
     """End the jobs of schedules: each has one at a time."""
     with rows.store.begin() as tx:
-        found, _ = tx.jobs.lists.jobs(JobFilter(kind=(JobKind.CRON,), status=(JobStatus.PENDING,)), None, 100)
+        found, _ = tx.jobs.lists.list_jobs(JobFilter(kind=(JobKind.CRON,), status=(JobStatus.PENDING,)), None, 100)
         for listed in found:
-            tx.jobs.close(listed.job.id, JobEnding(status=JobStatus.COMPLETED))
+            tx.jobs.close_job(listed.job.id, JobEnding(status=JobStatus.COMPLETED))
 
 
 def newest(rows: JobRows) -> int:
     with rows.store.view() as tx:
-        return max((entry.id or 0 for entry in tx.system.audit.latest(1)), default=0)
+        return max((entry.id or 0 for entry in tx.system.audit.list_latest(1)), default=0)
 
 
 def written_since(rows: JobRows, before: int) -> list[tuple[str, str]]:
     """Return who made each entry that is new, and from where."""
     with rows.store.view() as tx:
-        return [(entry.actor, entry.origin) for entry in tx.system.audit.latest(50) if (entry.id or 0) > before]
+        return [(entry.actor, entry.origin) for entry in tx.system.audit.list_latest(50) if (entry.id or 0) > before]
 
 
 def found_in(name: str, answer: httpx.Response) -> dict[str, Any]:

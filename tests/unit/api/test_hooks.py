@@ -61,7 +61,7 @@ def signed(rows: JobRows) -> Callable[[str], Headers]:
 
 def jobs(rows: JobRows) -> list[Job]:
     with rows.store.view() as tx:
-        return [tx.jobs.read(row.id) for row in tx.jobs.claimable(1000, rows.clock.now)]
+        return [tx.jobs.read(row.id) for row in tx.jobs.list_claimable_jobs(1000, rows.clock.now)]
 
 
 def counts(rows: JobRows) -> tuple[int, int]:
@@ -130,7 +130,7 @@ async def test_a_delivery_for_a_paused_agent_is_kept(
     rows: JobRows, http: httpx.AsyncClient, signed: Callable[[str], Headers]
 ) -> None:
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.named("ada"), AgentChange(status=AgentStatus.PAUSED), "operator")
+        tx.agents.change(tx.agents.get_by_slug("ada"), AgentChange(status=AgentStatus.PAUSED), "operator")
     assert (await post(http, BODY, signed("d-1"))).status_code == 202
     assert len(jobs(rows)) == 1
 
@@ -156,7 +156,7 @@ async def test_without_the_right_signature_nothing_is_queued(
     assert jobs(rows) == []
     assert counts(rows) == (0, 1)
     with rows.store.view() as tx:
-        (entry, *_) = tx.system.audit.latest(1)
+        (entry, *_) = tx.system.audit.list_latest(1)
     assert (entry.actor, entry.action, entry.subject) == ("unknown", "webhook.refused", "deploys")
 
 
@@ -302,7 +302,7 @@ async def test_too_many_jobs_of_machines_are_refused_and_keep_no_person_out(
     assert [answer.status_code for answer in taken] == [202, 202, 503]
     assert taken[-1].headers["Retry-After"] == "60"
     with rows.store.view() as tx:
-        assert (tx.jobs.pending(), tx.background.webhooks.count_pending()) == (3, 2)
+        assert (tx.jobs.count_pending(), tx.background.webhooks.count_pending()) == (3, 2)
 
 
 async def test_what_was_taken_long_ago_is_forgotten(

@@ -83,7 +83,7 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
     assert detail["substitution"]["account"] == "main"
     rows.clock.go(hours=1)
     with rows.store.begin() as tx:
-        agent = tx.agents.by_slug("ada")
+        agent = tx.agents.find_by_slug("ada")
         assert agent is not None
         tx.agents.change(agent, AgentChange(model="openai/gpt-4o"), "test")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["substitution"] == detail["substitution"]
@@ -108,7 +108,7 @@ async def test_a_budget_is_the_reason_only_if_it_lets_a_cheaper_model_answer(
 def journal(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
     ref = StepRef(job_id=job_id, step=step)
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(ref, step, run)
+        tx.jobs.steps.start_attempt(ref, step, run)
     return ref
 
 
@@ -165,11 +165,11 @@ async def test_a_job_that_waits_says_for_what_and_until_when(rows: JobRows, http
     job_id = rows.add()
     ref = journal(rows, job_id, "tool-1-0")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+        tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
         wait = Wait(reason=WaitReason.PERSON, wake_at=tx.now + timedelta(days=2))
-        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.WAITING))
-        tx.jobs.steps.suspended(ref, "WaitsForPerson", "question 1 is open", wait)
-        tx.jobs.park(job_id, wait)
+        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.WAITING))
+        tx.jobs.steps.suspend_attempt(ref, "WaitsForPerson", "question 1 is open", wait)
+        tx.jobs.park_job(job_id, wait)
     page = await page_of(http, f"/queue/{job_id}")
     assert "Waits for a person since now ; goes on in 2 d at the latest" in words(page)
     assert "waits for person" in words(step_of(page, "tool-1-0-1"))
@@ -181,7 +181,7 @@ async def test_older_runs_are_kept_below_the_newest(rows: JobRows, http: httpx.A
     for run in (1, 2):
         ref = journal(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.jobs.steps.failed(ref, "ProviderDown", f"no answer in run {run}")
+            tx.jobs.steps.fail_attempt(ref, "ProviderDown", f"no answer in run {run}")
         rows.clock.go(hours=1)
     page = await page_of(http, f"/queue/{job_id}")
     assert page.index("no answer in run 2") < page.index("no answer in run 1")
@@ -194,7 +194,7 @@ async def test_a_job_with_hundreds_of_runs_is_no_heavy_page(rows: JobRows, http:
     for run in range(1, 301):
         ref = journal(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.jobs.steps.failed(ref, "RateLimited", "no account can answer " + "now " * 30)
+            tx.jobs.steps.fail_attempt(ref, "RateLimited", "no account can answer " + "now " * 30)
     page = await page_of(http, f"/queue/{job_id}")
     assert len(page) < 150_000
     assert 'id="run-300" open' in page
@@ -213,7 +213,7 @@ async def test_a_route_in_the_words_of_another_release_does_not_hide_the_rest(
     job_id = rows.add("still here")
     ref = journal(rows, job_id, "route")
     with rows.store.begin() as tx:
-        tx.jobs.steps.done(ref, StatusOutcome(status=JobStatus.WAITING))
+        tx.jobs.steps.finish_step(ref, StatusOutcome(status=JobStatus.WAITING))
     assert "still here" in await page_of(http, f"/queue/{job_id}")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["route"] == ""
 
@@ -228,7 +228,7 @@ async def test_a_clock_that_is_set_back_makes_nothing_take_less_than_no_time(
     journal(rows, job_id, "tags")
     rows.clock.go(hours=-1)
     with rows.store.begin() as tx:
-        tx.jobs.steps.failed(StepRef(job_id=job_id, step="tags"), "StoreBusy", "")
+        tx.jobs.steps.fail_attempt(StepRef(job_id=job_id, step="tags"), "StoreBusy", "")
     took = [step["durationMs"] for step in (await http.get(f"/api/jobs/{job_id}")).json()["steps"]]
     assert took[-1] == 0
     for path in (f"/queue/{job_id}", "/queue"):
@@ -239,7 +239,7 @@ async def test_the_route_says_its_reason(rows: JobRows, http: httpx.AsyncClient)
     job_id = rows.end(rows.add(agent=None), JobStatus.DROPPED, reason="nobody was mentioned")
     ref = journal(rows, job_id, "route")
     with rows.store.begin() as tx:
-        tx.jobs.steps.done(ref, RouteOutcome(action=RouteAction.DROP, reason="nobody was mentioned"))
+        tx.jobs.steps.finish_step(ref, RouteOutcome(action=RouteAction.DROP, reason="nobody was mentioned"))
     page = await page_of(http, f"/queue/{job_id}")
     assert "no agent answers: nobody was mentioned" in words(step_of(page, "route-1"))
     assert "mode=restart" in page, "what was dropped can be restarted"
@@ -251,12 +251,12 @@ async def test_tools_actions_and_chunks_stand_under_their_steps(rows: JobRows, h
     for step in ("tool-1-0", "tags", "deliver"):
         journal(rows, job_id, step)
     with rows.store.begin() as tx:
-        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep("it is noon")))
+        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text("it is noon")))
         [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
-        tx.jobs.actions.add(
+        tx.jobs.actions.add_outcomes(
             job_id, [(tag, ActionOutcome(subject="mood", state=ActionState.REFUSED, detail="not yours"))]
         )
-        tx.deliveries.add(_chunk(rows, job_id))
+        tx.deliveries.add_chunk(_chunk(rows, job_id))
     page = await page_of(http, f"/queue/{job_id}")
     assert "it is noon" in step_of(page, "tool-1-0-1")
     assert "refused state mood not yours" in words(step_of(page, "tags-1"))
@@ -277,14 +277,16 @@ async def test_no_text_is_markup(rows: JobRows, http: httpx.AsyncClient, kind: J
     journal(rows, job_id, NASTY)
     ref = journal(rows, job_id, "deliver")
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, task=NASTY, said=NASTY, channel=NASTY, thread=NASTY, account=NASTY)
-        tx.jobs.steps.failed(ref, NASTY, NASTY)
-        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep(NASTY), tool=NASTY))
+        tx.jobs.update_job(job_id, task=NASTY, said=NASTY, channel=NASTY, thread=NASTY, account=NASTY)
+        tx.jobs.steps.fail_attempt(ref, NASTY, NASTY)
+        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text(NASTY), tool=NASTY))
         [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
-        tx.jobs.actions.add(job_id, [(tag, ActionOutcome(subject=NASTY, state=ActionState.FAILED, detail=NASTY))])
+        tx.jobs.actions.add_outcomes(
+            job_id, [(tag, ActionOutcome(subject=NASTY, state=ActionState.FAILED, detail=NASTY))]
+        )
         chunk = _chunk(rows, job_id)
         chunk.content = chunk.error = chunk.filename = chunk.platform_message_id = NASTY
-        tx.deliveries.add(chunk)
+        tx.deliveries.add_chunk(chunk)
     rows.end(job_id, JobStatus.FAILED, NASTY, NASTY)
     for path in ("", "/replay?mode=restart", "/edit?mode=restart", "/cancel"):
         page = await page_of(http, f"/queue/{job_id}{path}")
@@ -297,10 +299,10 @@ async def test_no_text_is_markup(rows: JobRows, http: httpx.AsyncClient, kind: J
 async def test_a_what_if_stands_beside_what_was_really_answered(rows: JobRows, http: httpx.AsyncClient) -> None:
     original = rows.end(rows.add("hi"), JobStatus.COMPLETED)
     with rows.store.begin() as tx:
-        tx.jobs.update(original, said="what it said")
+        tx.jobs.update_job(original, said="what it said")
     trial = await JobOperations(rows.store, no_temporal).replay(original, ReplayMode.WHAT_IF, "operator")
     with rows.store.begin() as tx:
-        tx.jobs.update(trial, said="what it would say")
+        tx.jobs.update_job(trial, said="what it would say")
     rows.end(trial, JobStatus.COMPLETED)
     page = words(await page_of(http, f"/queue/{trial}"))
     assert f"It would answer what it would say What {original} really answered what it said" in page
@@ -325,8 +327,8 @@ async def test_jobs_are_linked_with_each_other(rows: JobRows, http: httpx.AsyncC
     parent, child = rows.add("parent"), rows.add("child", kind=JobKind.DELEGATION)
     host = rows.add("host")
     with rows.store.begin() as tx:
-        tx.jobs.update(child, parent_id=parent, depth=1, task="look it up")
-        tx.jobs.update(parent, merged_into=host)
+        tx.jobs.update_job(child, parent_id=parent, depth=1, task="look it up")
+        tx.jobs.update_job(parent, merged_into=host)
     page = await page_of(http, f"/queue/{child}")
     assert f'Task of</dt><dd><a href="/queue/{parent}">' in page
     assert "look it up" in page
@@ -349,7 +351,7 @@ async def test_a_prompt_is_shown_as_the_model_saw_it(rows: JobRows, http: httpx.
     spoken = Spoken(rows)
     job_id = await spoken.answered(f"and now? {NASTY}", f"{SECRET_ANSWER} {NASTY}")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of_job(job_id)
+        [call] = tx.llm.calls.list_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert "<script>alert" not in page
     roles = re.findall(r'<li class="turn" id="turn-\d+" data-role="(\w+)"', page)
@@ -365,7 +367,7 @@ async def test_a_long_turn_is_folded_and_cut_until_it_is_asked_for(rows: JobRows
     await spoken.answered(LONG)
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of_job(job_id)
+        [call] = tx.llm.calls.list_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert re.search(r'id="turn-2" data-role="user">\s*<details>', page), "folded"
     assert re.search(r'id="turn-4" data-role="user">\s*<details open>', page), "what is answered is not"
@@ -379,7 +381,7 @@ async def test_a_long_conversation_does_not_make_a_heavy_page(rows: JobRows, htt
         await spoken.answered(LONG[:5_500])
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.of_job(job_id)
+        [call] = tx.llm.calls.list_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert page.count('<li class="turn"') > 60
     assert len(page) < 130_000

@@ -57,7 +57,7 @@ async def test_a_resume_tells_where_it_goes_on_and_leads_to_the_job(rows: JobRow
     assert led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text))) == job_id
     assert (job(rows, job_id).status, job(rows, job_id).run) == (JobStatus.PENDING, 2)
     with rows.store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.latest(1)] == ["job.resume"]
+        assert [entry.action for entry in tx.system.audit.list_latest(1)] == ["job.resume"]
 
 
 async def test_a_restart_tells_what_is_sent_again_and_leads_to_the_new_job(
@@ -164,7 +164,7 @@ async def test_a_what_if_is_asked_of_what_is_done_and_changes_nothing(rows: JobR
 async def test_a_script_has_nothing_to_edit(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.end(rows.add(kind=JobKind.HEARTBEAT), JobStatus.FAILED)
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, schedule="heartbeat-1")
+        tx.jobs.update_job(job_id, schedule="heartbeat-1")
     page = (await http.get(f"/queue/{job_id}")).text
     assert "mode=restart" in page
     assert "/edit?" not in page
@@ -173,8 +173,8 @@ async def test_a_script_has_nothing_to_edit(rows: JobRows, http: httpx.AsyncClie
 async def test_a_cancellation_is_asked_for_and_done(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-        tx.jobs.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
+        tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+        tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
     asked = (await http.get(f"/queue/{job_id}/cancel")).text
     assert "Ask the model, call 1" in asked
     assert not job(rows, job_id).stop_requested

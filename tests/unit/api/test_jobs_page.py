@@ -75,11 +75,11 @@ async def test_each_status_has_its_count_and_leads_to_its_jobs(rows: JobRows, ht
 
 async def test_every_filter_narrows_the_list(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     mail = rows.add("the parcel of Monday", platform="discord", agent="bob", user="Linus")
     beat = rows.add("look", kind=JobKind.HEARTBEAT)
     with rows.store.begin() as tx:
-        tx.jobs.update(beat, priority=10)
+        tx.jobs.update_job(beat, priority=10)
     broken = rows.failed(error="ToolFailed")
     assert await listed(http, agent="bob") == [mail]
     assert await listed(http, platform="discord") == [mail]
@@ -245,7 +245,7 @@ async def test_the_button_of_a_group_means_its_jobs_and_no_others(rows: JobRows,
     assert "Resume 2 jobs?" in told.text
     led = await http.post(f"{PAGE}/replay", data={"action": "resume", "all": "1", "filter": wanted, "expected": "2"})
     with rows.store.view() as tx:
-        items = tx.jobs.batches.items(led.headers["Location"].rsplit("/", 1)[1], (), 0, 9)
+        items = tx.jobs.batches.list_items(led.headers["Location"].rsplit("/", 1)[1], (), 0, 9)
     assert {item.job_id for item in items} == ours
 
 

@@ -18,8 +18,10 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the API as the operator, of an agent that knows a little."""
     with rows.store.begin() as tx:
         facts = ["likes tea", "lives in 東京", "likes green apples"]
-        tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, text) for text in facts], conversation_id=None)
-        tx.memory.learn(1, [Fact(FactCategory.STICKY, "never call")], conversation_id=None, place="1/web/x")
+        tx.memory.learn_facts(1, [Fact(FactCategory.USER_PREFERENCE, text) for text in facts], conversation_id=None)
+        tx.memory.learn_facts(
+            1, [Fact(FactCategory.STICKY, "never call")], conversation_id=None, memory_scope="1/web/x"
+        )
         tx.memory.set_state(1, "last-topic", "tea")
         tx.memory.set_state(1, "mood", "fine", "1/web/x")
     async with client(app_of(rows), auth=BASIC) as http:
@@ -76,7 +78,7 @@ async def test_a_fact_is_added_changed_and_forgotten_and_each_is_noted(rows: Job
     assert (await http.delete(f"{MEMORY}/facts/{fact['id']}")).status_code == 204
     assert await listed(http, q="two") == []
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.subject, entry.detail) for entry in tx.system.audit.latest(9)]
+        entries = [(entry.actor, entry.action, entry.subject, entry.detail) for entry in tx.system.audit.list_latest(9)]
     assert entries == [
         ("operator", "memory.forget", "ada", "fact 5"),
         ("operator", "memory.change", "ada", "fact 5"),

@@ -27,15 +27,15 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 
 def learn(rows: JobRows, *facts: tuple[FactCategory, str], source: int | None = None, place: str = "") -> None:
     with rows.store.begin() as tx:
-        agent = tx.agents.named("ada")
-        tx.memory.learn(
-            agent.id or 0, [Fact(*fact) for fact in facts], conversation_id=source, place=place, confidence=0.8
+        agent = tx.agents.get_by_slug("ada")
+        tx.memory.learn_facts(
+            agent.id or 0, [Fact(*fact) for fact in facts], conversation_id=source, memory_scope=place, confidence=0.8
         )
 
 
 def known(rows: JobRows) -> dict[int, tuple[str, str, float]]:
     with rows.store.view() as tx:
-        facts = tx.memory.search(1, "", 100)
+        facts = tx.memory.search_facts(1, "", 100)
     return {one.id or 0: (one.category, one.content, one.confidence) for one in facts}
 
 
@@ -168,7 +168,11 @@ async def test_a_fact_is_changed_made_sticky_and_forgotten(rows: JobRows, http: 
     await done(http, "facts/forget", "forgotten", number="1")
     assert list(known(rows)) == [2]
     with rows.store.view() as tx:
-        assert [one.action for one in tx.system.audit.latest(3)] == ["memory.forget", "memory.change", "memory.change"]
+        assert [one.action for one in tx.system.audit.list_latest(3)] == [
+            "memory.forget",
+            "memory.change",
+            "memory.change",
+        ]
 
 
 async def test_a_filter_survives_a_change(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -186,13 +190,13 @@ async def test_values_are_kept_under_keys_and_forgotten(rows: JobRows, http: htt
     await done(http, "states", "kept", key="topic/1", value="other")
     await done(http, "states", "kept", key="topic/1", value="here", place="1/web/default/general//")
     with rows.store.view() as tx:
-        assert [(one.value, one.place) for one in tx.memory.all_states(1, 9)] == [
+        assert [(one.value, one.place) for one in tx.memory.list_states_of_agent(1, 9)] == [
             ("other", ""),
             ("here", "1/web/default/general//"),
         ]
     await done(http, "states/forget", "forgotten", key="topic/1", place="1/web/default/general//")
     with rows.store.view() as tx:
-        assert [one.value for one in tx.memory.all_states(1, 9)] == ["other"]
+        assert [one.value for one in tx.memory.list_states_of_agent(1, 9)] == ["other"]
 
 
 async def test_everything_is_forgotten(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -115,7 +115,7 @@ async def test_the_time_to_the_first_answer_is_that_of_the_newest_messages(
     for seconds in (4, 8):
         answered(rows, seconds)
     with rows.store.view() as tx:
-        first, second = sorted(took for _, took in tx.system.overview.first_answers(tx.now - timedelta(days=1)))
+        first, second = sorted(took for _, took in tx.system.overview.read_first_answers(tx.now - timedelta(days=1)))
     assert (first, second) == (timedelta(seconds=4.25), timedelta(seconds=8.25))
     page = await text_of(http)
     assert '<strong class="number">4.2 s</strong> p50' in page
@@ -169,7 +169,7 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
 async def test_a_closed_channel_and_a_broken_connector_are_problems(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
         tx.bots.channels.disable(Address(platform="discord", account="default", channel="c-1"), "the bot was removed")
-        tx.users.connector_state("web", "default", "degraded", "the socket is gone", trouble=True)
+        tx.users.record_connector_state("web", "default", "degraded", "the socket is gone", trouble=True)
     page = await text_of(http)
     assert problems(page) == [
         "web/default: the socket is gone",
@@ -182,8 +182,8 @@ async def test_a_closed_channel_and_a_broken_connector_are_problems(rows: JobRow
 async def test_connectors_say_how_they_are_and_what_is_pending(rows: JobRows, http: httpx.AsyncClient) -> None:
     rows.add(platform="web")
     with rows.store.begin() as tx:
-        tx.users.connector_state("web", "default", "failed", NASTY, trouble=True)
-        tx.users.connector_event("web", "default", timedelta(seconds=3))
+        tx.users.record_connector_state("web", "default", "failed", NASTY, trouble=True)
+        tx.users.record_connector_event("web", "default", timedelta(seconds=3))
     page = await text_of(http)
     assert '<span class="tag bad">failed</span>' in page
     assert ", 3.0 s late" in page

@@ -25,7 +25,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def told(rows: JobRows) -> list[tuple[str, str]]:
     """Return what people are going to be told, and where."""
     with rows.store.view() as tx:
-        found, _ = tx.jobs.lists.jobs(JobFilter(status=(JobStatus.PENDING,)), None, 10)
+        found, _ = tx.jobs.lists.list_jobs(JobFilter(status=(JobStatus.PENDING,)), None, 10)
     return [(one.job.channel, one.job.notice) for one in found if one.job.notice]
 
 
@@ -52,7 +52,7 @@ async def test_who_is_approved_is_known_and_told(
     assert (answer.status_code, answer.json()["status"], answer.json()["settledBy"]) == (200, "approved", "operator")
     assert told(rows) == [("D-ada", words)]
     with rows.store.view() as tx:
-        assert tx.users.owners.has(PersonId("slack", "ada")) is owner
+        assert tx.users.owners.is_owner(PersonId("slack", "ada")) is owner
     (person,) = (await http.get("/api/people")).json()["items"]
     assert (person["id"], person["userName"], person["addedBy"]) == ("slack:ada", "Ada", "operator")
     again = await http.post(f"/api/pairings/{which}/approve")
@@ -71,7 +71,7 @@ async def test_an_invitation_is_told_once_and_only_its_digest_kept(rows: JobRows
     made = await http.post("/api/pairings/invite", json={"owner": True})
     assert (made.status_code, made.json()["owner"]) == (201, True)
     with rows.store.begin() as tx:
-        found = tx.users.pairings.redeem(made.json()["code"])
+        found = tx.users.pairings.redeem_invitation(made.json()["code"])
         assert found is not None
         assert found.as_owner
         assert made.json()["code"] not in found.digest
@@ -81,7 +81,7 @@ async def test_an_invitation_is_told_once_and_only_its_digest_kept(rows: JobRows
 async def test_people_are_listed_in_pages_and_forgotten(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
         for person in ("slack:b", "irc:z", "slack:a:1"):
-            tx.users.pairings.admit(PersonId.parse(person), "", "operator")
+            tx.users.pairings.grant_access(PersonId.parse(person), "", "operator")
     first = (await http.get("/api/people?limit=2")).json()
     rest = (await http.get("/api/people", params={"limit": 2, "cursor": first["next"]})).json()
     assert [one["id"] for one in first["items"] + rest["items"]] == ["irc:z", "slack:a:1", "slack:b"]

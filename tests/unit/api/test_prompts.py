@@ -65,8 +65,8 @@ async def test_what_a_compaction_took_away_is_still_shown(rows: JobRows, http: h
     job_id = await spoken.answered("an old question")
     before = await seen(http, job_id)
     with rows.store.begin() as tx:
-        said = tx.conversations.all_of(tx.jobs.get(job_id).conversation_id or 0)
-        tx.conversations.compactions.archive(said[0].conversation_id, [message.id or 0 for message in said])
+        said = tx.conversations.list_messages(tx.jobs.get(job_id).conversation_id or 0)
+        tx.conversations.compactions.archive_messages(said[0].conversation_id, [message.id or 0 for message in said])
     assert await seen(http, job_id) == before
 
 
@@ -74,7 +74,7 @@ async def test_what_was_deleted_says_so(rows: JobRows, http: httpx.AsyncClient) 
     job_id = rows.end(await Spoken(rows).answered("a secret"), JobStatus.COMPLETED)
     call_id = await only_call(http, job_id)
     with rows.store.begin() as tx:
-        plan = tx.conversations.removals.plan(tx.jobs.get(job_id).conversation_id or 0)
+        plan = tx.conversations.removals.plan_removal(tx.jobs.get(job_id).conversation_id or 0)
         tx.conversations.removals.carry_out(plan, "operator", facts=False)
     answer = await http.get(f"/api/jobs/{job_id}/calls/{call_id}/prompt")
     assert (answer.status_code, answer.json()["error"]) == (404, "NotFound")

@@ -73,11 +73,11 @@ async def test_an_answer_is_kept_and_lets_the_job_go_on(
     shown = answer.json()
     assert (shown["status"], shown["answer"], shown["answeredBy"]) == (status, kept, "operator")
     with rows.store.begin() as tx:
-        assert [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.latest(10)] == [
+        assert [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest(10)] == [
             ("operator", action, str(asked.id))
         ]
         tx.jobs.resume_due()
-        assert tx.jobs.status(asked.job_id or "") is JobStatus.PENDING
+        assert tx.jobs.read_status(asked.job_id or "") is JobStatus.PENDING
     again = await http.post(f"/api/questions/{asked.id}/answer", json=body)
     assert (again.status_code, again.json()["error"]) == (409, "Conflict")
     assert again.json()["message"].startswith(f"question {asked.id} is {status} already")

@@ -62,7 +62,7 @@ async def test_a_form_settles_what_waits(
     assert f"#{asked.id} is settled" in page.text
     with rows.store.view() as tx:
         found = tx.jobs.questions.get(asked.id or 0).question
-        (entry,) = tx.system.audit.latest(5)
+        (entry,) = tx.system.audit.list_latest(5)
     assert (found.status, found.answer, found.answered_by) == (status, kept, "operator")
     assert (entry.actor, entry.subject) == ("operator", str(asked.id))
 
@@ -143,9 +143,9 @@ async def test_a_viewer_sees_what_waits_and_no_form(rows: JobRows) -> None:
 
 async def test_nothing_that_somebody_wrote_is_markup(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        ada = tx.agents.named("ada")
+        ada = tx.agents.get_by_slug("ada")
         for number, kind in enumerate(QuestionKind):
-            tx.jobs.questions.ask(
+            tx.jobs.questions.add_question(
                 Question(
                     job_id=None,
                     number=number,

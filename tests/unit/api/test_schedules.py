@@ -60,12 +60,12 @@ async def made(http: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
 
 def audit(rows: JobRows, count: int) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.latest(count)]
+        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest(count)]
 
 
 def end(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.COMPLETED))
 
 
 # The API

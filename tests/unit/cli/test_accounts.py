@@ -85,7 +85,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
     assert maestro("accounts", "remove", "mine", "--json").json == {"name": "mine"}
     assert maestro("accounts", "show", "mine").code == 1
     with rows.store.view() as tx:
-        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.system.audit.latest(10))]
+        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.system.audit.list_latest(10))]
     assert log == [
         ("operator", "account.add", ""),
         ("operator", "account.change", "status"),

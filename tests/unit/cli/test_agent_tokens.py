@@ -26,7 +26,7 @@ def test_a_token_is_revoked_by_its_number(rows: JobRows, maestro: Maestro) -> No
     (token,) = maestro("agents", "token", "list", "ada", "--json").json["items"]
     assert token["revokedAt"]
     with rows.store.view() as tx:
-        assert tx.agents.tokens.holder(made["token"]) is None
+        assert tx.agents.tokens.find_agent(made["token"]) is None
 
 
 def test_a_long_list_goes_on_where_it_ended(rows: JobRows, maestro: Maestro) -> None:

@@ -1,6 +1,6 @@
 """``maestro audit``: who did what, for people and as JSON, like on the API."""
 
-from maestro.store.users.audit import coming_from
+from maestro.store.users.audit import set_origin
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro
 
@@ -8,13 +8,13 @@ from tests.unit.cli.conftest import Maestro
 def note(rows: JobRows) -> None:
     """Note three entries, the second of them over a network."""
     with rows.store.begin() as tx:
-        tx.system.audit.add("operator", "owner.add", "web:1")
+        tx.system.audit.add_entry("operator", "owner.add", "web:1")
     rows.clock.go(minutes=1)
-    with coming_from("203.0.113.9"), rows.store.begin() as tx:
-        tx.system.audit.add("unknown", "login.failed")
+    with set_origin("203.0.113.9"), rows.store.begin() as tx:
+        tx.system.audit.add_entry("unknown", "login.failed")
     rows.clock.go(minutes=1)
     with rows.store.begin() as tx:
-        tx.system.audit.add("maestro", "job.resumed", "message-1", "its run\nis gone")
+        tx.system.audit.add_entry("maestro", "job.resumed", "message-1", "its run\nis gone")
 
 
 def test_the_newest_comes_first(rows: JobRows, maestro: Maestro) -> None:

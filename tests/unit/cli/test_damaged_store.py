@@ -63,9 +63,9 @@ async def test_the_api_and_the_pages_tell_what_to_do(rows: JobRows, database: Pa
 def test_writing_tells_it_too_and_readiness_knows(rows: JobRows, database: Path) -> None:
     damage(rows, database)
     with pytest.raises(StoreDamaged) as caught, rows.store.begin() as tx:
-        tx.system.audit.add("operator", "login")
+        tx.system.audit.add_entry("operator", "login")
     _is_advice(str(caught.value))
-    _is_advice(rows.store.problem() or "")
+    _is_advice(rows.store.find_problem() or "")
 
 
 def test_a_text_that_is_none_is_damage_and_is_not_quoted(rows: JobRows, database: Path) -> None:

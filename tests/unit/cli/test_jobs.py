@@ -109,7 +109,7 @@ def test_replay_prints_the_job_that_runs_now(rows: JobRows, maestro: Maestro) ->
     assert again != completed
     assert maestro("jobs", "show", again, "--json").json["restartedFrom"] == completed
     with rows.store.view() as tx:
-        assert [(entry.actor, entry.action) for entry in tx.system.audit.latest(2)] == [
+        assert [(entry.actor, entry.action) for entry in tx.system.audit.list_latest(2)] == [
             ("operator", "job.restart"),
             ("operator", "job.resume"),
         ]
@@ -175,9 +175,9 @@ def test_waiting_tells_how_it_ends(
 
     def finish() -> None:
         """Do what the engine would do: take the job when it is pending again, and end it."""
-        while rows.store.problem() is None:
+        while rows.store.find_problem() is None:
             with rows.store.view() as tx:
-                if tx.jobs.status(job_id) is JobStatus.PENDING:
+                if tx.jobs.read_status(job_id) is JobStatus.PENDING:
                     break
             time.sleep(0.05)
         time.sleep(0.2)
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(rows: JobRows, tmp_path: Path) 
         said = process.stderr.read()
     assert (process.returncode, said) == (130, "")
     with rows.store.view() as tx:
-        assert tx.jobs.status(job_id) is JobStatus.PENDING
+        assert tx.jobs.read_status(job_id) is JobStatus.PENDING
 
 
 def test_cancel_stops_what_waits_and_asks_what_runs(

@@ -14,7 +14,7 @@ def known(rows: JobRows) -> None:
     """Let the agent know a little."""
     with rows.store.begin() as tx:
         facts = ["likes tea", "lives in 東京", "writes\x1b[2J C++"]
-        tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, text) for text in facts], conversation_id=None)
+        tx.memory.learn_facts(1, [Fact(FactCategory.USER_PREFERENCE, text) for text in facts], conversation_id=None)
         tx.memory.set_state(1, "last-topic", "tea")
 
 
@@ -30,7 +30,9 @@ def test_the_list_is_a_table_the_newest_first(rows: JobRows, maestro: Maestro) -
     assert first.split()[:3] == ["3", "user_preference", "0.80"]
     assert "\x1b" not in ran.out
     with rows.store.begin() as tx:
-        tx.memory.learn(1, [Fact(FactCategory.STICKY, "never call")], conversation_id=None, place="1/web/x")
+        tx.memory.learn_facts(
+            1, [Fact(FactCategory.STICKY, "never call")], conversation_id=None, memory_scope="1/web/x"
+        )
     assert "PLACE" in maestro("memory", "list", "ada").out
     assert "1/web/x" not in maestro("memory", "list", "ada", "--place", "").out
     assert contents(maestro("memory", "list", "ada", "--category", "sticky", "--json").json) == ["never call"]

@@ -19,7 +19,7 @@ from maestro.store.engine import schema
 from tests.support.forking import FORKING
 from tests.support.next_release import next_release
 
-FIRST = schema.revisions()[-1]
+FIRST = schema.list_revisions()[-1]
 PROCESSES = 3
 FOLDERS = 4
 LONG = 60.0
@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def earlier(tmp_path: Path) -> Iterator[str]:
     """Make a database of this release, continue as the next one, and return the revision of the database."""
     (tmp_path / "data").mkdir()
-    schema.upgrade(tmp_path / "data" / "maestro.db")
+    schema.upgrade_database(tmp_path / "data" / "maestro.db")
     with next_release(tmp_path):
         yield FIRST
 
@@ -67,7 +67,7 @@ def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
     settings = Settings.model_validate({"dataDir": tmp_path / "data", "agents": [{"slug": "ada"}]})
     migrate(settings)
     with open_existing_store(settings).view() as tx:
-        assert [agent.slug for agent in tx.agents.active()] == ["ada"]
+        assert [agent.slug for agent in tx.agents.list_active()] == ["ada"]
 
 
 def test_an_upgrade_names_both_schemas() -> None:
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 def start_on_all(folders: list[Path], together: Barrier, release: Path | None) -> None:
     """Migrate and then share each folder, at the same moment as the other processes; nothing is copied here."""
-    store_module.upgrade = schema.upgrade  # type: ignore[attr-defined]
+    store_module.upgrade = schema.upgrade_database  # type: ignore[attr-defined]
     with next_release(release / str(os.getpid())) if release is not None else nullcontext():
         for folder in folders:
             together.wait()
@@ -118,7 +118,7 @@ def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(t
     folders = [tmp_path / str(number) for number in range(FOLDERS)]
     for folder in folders if older else ():
         folder.mkdir()
-        schema.upgrade(folder / "maestro.db")
+        schema.upgrade_database(folder / "maestro.db")
     together = FORKING.Barrier(PROCESSES, timeout=LONG)
     arguments = (folders, together, tmp_path if older else None)
     processes = [FORKING.Process(target=start_on_all, args=arguments) for _ in range(PROCESSES)]
@@ -139,4 +139,4 @@ def test_a_worker_does_not_change_tables_under_an_older_process(
     with DataFolder(tmp_path / "data", shared=True):
         assert run(["worker"]) == 1
     assert "is in use by another Maestro" in capsys.readouterr().err
-    assert schema.revision(tmp_path / "data" / "maestro.db") == earlier
+    assert schema.read_revision(tmp_path / "data" / "maestro.db") == earlier

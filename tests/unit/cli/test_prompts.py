@@ -29,9 +29,9 @@ async def test_a_call_is_chosen_by_its_id(rows: JobRows, maestro: Maestro) -> No
     spoken = Spoken(rows)
     job_id = await spoken.answered("hello")
     with rows.store.begin() as tx:
-        [first] = tx.llm.calls.of_job(job_id)
+        [first] = tx.llm.calls.list_of_job(job_id)
         key = CallKey(job_id=job_id, number=7, purpose=CallPurpose.FACTS)
-        tx.llm.calls.sent(key, first.request, CallEstimate("p", "m", 1, None))
+        tx.llm.calls.record_sending(key, first.request, CallEstimate("p", "m", 1, None))
     shown = maestro("jobs", "show", job_id, "--json").json["calls"]
     assert maestro("jobs", "prompt", job_id, "--json").json["id"] == first.id, "an answer is what people look for"
     facts = maestro("jobs", "prompt", job_id, "--call", str(shown[-1]["id"]), "--json").json

@@ -17,12 +17,12 @@ def goes_on(rows: JobRows, question: Question) -> bool:
     rows.clock.now = datetime.now(UTC)
     with rows.store.begin() as tx:
         tx.jobs.resume_due()
-        return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
+        return tx.jobs.read_status(question.job_id or "") is JobStatus.PENDING
 
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
 
 
 def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
@@ -105,8 +105,8 @@ def test_what_does_not_fit_is_refused_with_the_fix(rows: JobRows, maestro: Maest
 def test_a_question_of_an_agent_outside_belongs_to_no_job(rows: JobRows, maestro: Maestro) -> None:
     with rows.store.begin() as tx:
         expiry = timedelta(days=36500)
-        tx.jobs.questions.ask_outside(
-            outside_question(tx.agents.named("ada"), "Which port?", "For a test.", tx.now, expiry)
+        tx.jobs.questions.add_outside_question(
+            outside_question(tx.agents.get_by_slug("ada"), "Which port?", "For a test.", tx.now, expiry)
         )
     _, row = maestro("questions", "list").out.splitlines()
     assert row.split()[:5] == ["1", "open", "question", "ada", "mcp"]

@@ -28,8 +28,10 @@ def test_a_small_cost_does_not_look_like_none(rows: JobRows, maestro: Maestro) -
     job_id = rows.add()
     with rows.store.begin() as tx:
         key = CallKey(job_id=job_id, number=1)
-        attempt = tx.llm.calls.sent(key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.0, "main"))
-        tx.llm.calls.keep_answer(key, attempt, response_of("hello").model_copy(update={"cost_usd": 0.00004}))
+        attempt = tx.llm.calls.record_sending(
+            key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.0, "main")
+        )
+        tx.llm.calls.store_answer(key, attempt, response_of("hello").model_copy(update={"cost_usd": 0.00004}))
     _, line, *_ = maestro("usage", *DAYS).out.splitlines()
     assert line.split()[6] == "<$0.0001"
 

@@ -74,14 +74,14 @@ def guarded(store: Store, model: LLMClient, budgets: BudgetSettings) -> Budget:
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> SpendingLevel:
     with rows.store.view() as tx:
-        return tx.llm.budgets.level(scope)
+        return tx.llm.budgets.read_level(scope)
 
 
 def spend(rows: JobRows, usd: float) -> str:
     """Let a job of the agent's have cost something today; return its id."""
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.llm.budgets.spend(CallKey(job_id=job_id, number=1), usd)
+        tx.llm.budgets.add_cost(CallKey(job_id=job_id, number=1), usd)
     return job_id
 
 
@@ -161,12 +161,12 @@ def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
     for raise_it in (raise_agents, raise_clients):
         with rows.store.begin() as tx:
             tx.jobs.mark_started(job_id)
-            tx.jobs.park(job_id, Wait(reason=WaitReason.BUDGET, wake_at=tx.now + timedelta(hours=9)))
-            assert not tx.jobs.any_due()
+            tx.jobs.park_job(job_id, Wait(reason=WaitReason.BUDGET, wake_at=tx.now + timedelta(hours=9)))
+            assert not tx.jobs.has_due()
         raise_it()
         with rows.store.begin() as tx:
             tx.jobs.resume_due()
-            assert tx.jobs.status(job_id) is JobStatus.PENDING, raise_it.__name__
+            assert tx.jobs.read_status(job_id) is JobStatus.PENDING, raise_it.__name__
 
 
 async def test_a_limit_ends_with_its_day(rows: JobRows) -> None:
@@ -328,10 +328,10 @@ def test_a_process_that_is_killed_inside_a_call_leaves_nothing_reserved_when_the
     job_id = rows.add()
     other_process(tmp_path, DIES, job_id).communicate("go\n", timeout=60)
     with rows.store.begin() as tx:
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.FAILED))
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.FAILED))
     assert level(rows) == SpendingLevel()
     with rows.store.view() as tx:
-        assert [row.state for row in tx.llm.usage.of_job(job_id)] == ["interrupted"]
+        assert [row.state for row in tx.llm.usage.list_of_job(job_id)] == ["interrupted"]
 
 
 def other_process(folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -130,7 +130,7 @@ class Process:
     def level(self) -> SpendingLevel:
         """Return what is spent and reserved today."""
         with self.store.view() as tx:
-            return tx.llm.budgets.level((BudgetScope.DAY, ""))
+            return tx.llm.budgets.read_level((BudgetScope.DAY, ""))
 
 
 async def _ready(_request: LLMRequest) -> None:
@@ -183,7 +183,7 @@ async def test_a_request_that_is_built_from_the_store_shares_its_view(process: P
 
     def built() -> LLMRequest:
         with client.view() as view:
-            agent = view.tx.jobs.callers.payer(request.key.job_id).agent
+            agent = view.tx.jobs.callers.read_payer(request.key.job_id).agent
             return view.with_snapshot(request.model_copy(update={"agent": agent}))
 
     assert await client.complete(built()) == ANSWER
@@ -202,11 +202,11 @@ async def test_a_budget_adds_neither_a_read_nor_a_write(process: Process) -> Non
 
 async def test_posts_and_a_reminder_add_nothing(process: Process) -> None:
     with process.store.begin() as tx:
-        tx.chat.post(HUMAN, "tea is ready")
+        tx.chat.add_post(HUMAN, "tea is ready")
     model = Scripted(ANSWER)
     client, request = process.chain(model), process.request()
     with process.store.begin() as tx:
-        tx.chat.reminders.remind("ada", request.key.job_id)
+        tx.chat.reminders.record_reminder("ada", request.key.job_id)
     process.costs.take()
     await client.complete(request)
     assert process.costs.take() == (1, 2, 3)
@@ -217,7 +217,7 @@ async def test_posts_and_a_reminder_add_nothing(process: Process) -> None:
 async def test_more_posts_than_a_snapshot_has_take_one_more_read(process: Process) -> None:
     with process.store.begin() as tx:
         for number in range(UNREAD_POSTS + 1):
-            tx.chat.post(HUMAN, f"post {number}")
+            tx.chat.add_post(HUMAN, f"post {number}")
     model = Scripted(ANSWER)
     client, request = process.chain(model), process.request()
     await client.complete(request)
@@ -249,7 +249,7 @@ async def test_an_attempt_after_another_one_reads_what_was_posted_meanwhile(proc
 
         async def complete(self, request: LLMRequest) -> LLMResponse:
             with process.rows.store.begin() as tx:
-                tx.chat.post(HUMAN, f"post {len(self.asked)}")
+                tx.chat.add_post(HUMAN, f"post {len(self.asked)}")
             return await super().complete(request)
 
     model = Posting(EmptyResponse("nothing"), ANSWER)
@@ -264,11 +264,11 @@ async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_i
     model = Scripted()
     client, request = process.chain(model, **LIMITED), process.request()
     rival = process.request().key
-    process.store.rival = lambda tx: tx.llm.budgets.spend(rival, 1)
+    process.store.rival = lambda tx: tx.llm.budgets.add_cost(rival, 1)
     with pytest.raises(BudgetExceeded, match="used up") as caught:
         await client.complete(request)
     assert caught.value.__context__ is None
     assert model.asked == []
     assert process.level() == SpendingLevel(1, 0)
     with process.store.view() as tx:
-        assert tx.llm.calls.of_job(request.key.job_id) == []
+        assert tx.llm.calls.list_of_job(request.key.job_id) == []

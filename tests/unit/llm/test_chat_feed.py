@@ -63,12 +63,12 @@ def request_for(job_id: str, number: int = 1, **change: object) -> LLMRequest:
 
 def post(rows: JobRows, text: str, author: str = HUMAN) -> int:
     with rows.store.begin() as tx:
-        return tx.chat.post(author, text)
+        return tx.chat.add_post(author, text)
 
 
 def cursor(rows: JobRows) -> int:
     with rows.store.view() as tx:
-        return tx.chat.unread("ada").after
+        return tx.chat.list_unread("ada").after
 
 
 def reminders(rows: JobRows) -> list[str]:
@@ -94,7 +94,7 @@ async def test_the_feed_is_the_last_turn_behind_all_marks_and_the_answer_moves_t
     assert (said.chat, asked.chat_after, asked.chat_upto) == (False, 0, newest)
     assert cursor(rows) == newest
     with rows.store.view() as tx:
-        (call,) = tx.llm.calls.of_job(asked.key.job_id)
+        (call,) = tx.llm.calls.list_of_job(asked.key.job_id)
     assert (call.chat_after, call.chat_upto) == (0, newest)
 
 
@@ -135,7 +135,7 @@ async def test_a_request_that_was_cut_off_goes_out_with_the_feed_and_the_reminde
     first = post(rows, "one")
     job_id, held = rows.add(), Held()
     with rows.store.begin() as tx:
-        tx.chat.reminders.remind("ada", job_id)
+        tx.chat.reminders.record_reminder("ada", job_id)
     call = asyncio.create_task(chatting(rows, held).complete(request_for(job_id)))
     while not held.calls:
         await settled()
@@ -164,7 +164,7 @@ async def test_a_request_that_goes_out_again_uses_up_no_reminder_that_it_does_no
     with pytest.raises(asyncio.CancelledError):
         await call
     with rows.store.begin() as tx:
-        tx.chat.reminders.remind("ada", chatty)
+        tx.chat.reminders.record_reminder("ada", chatty)
     rows.end(chatty, JobStatus.FAILED)
     model = Scripted(response_of("fine"), response_of("well"))
     await chatting(rows, model).complete(request_for(job_id))
@@ -188,7 +188,7 @@ async def test_who_takes_no_part_is_told_nothing_and_reads_nothing(rows: JobRows
     request = request_for(rows.add()).model_copy(update=change)
     ended = rows.failed()
     with rows.store.begin() as tx:
-        tx.chat.reminders.remind(request.agent, ended)
+        tx.chat.reminders.record_reminder(request.agent, ended)
     model = Scripted(calling(POST))
     with capture_logs() as logs:
         await chatting(rows, model).complete(request)
@@ -228,7 +228,7 @@ async def test_an_agent_gets_past_any_number_of_its_own_posts(rows: JobRows) -> 
     job_id, own = rows.add(), max_posts(FALLBACK_WINDOW) + 5
     with rows.store.begin() as tx:
         for _ in range(own):
-            newest = tx.chat.post("@ada", "mine")
+            newest = tx.chat.add_post("@ada", "mine")
     model = Scripted(*(response_of("fine") for _ in range(2)))
     for number in (1, 2):
         await chatting(rows, model).complete(request_for(job_id, number, account="small", model="tiny"))
@@ -272,7 +272,7 @@ async def test_the_reminder_of_a_job_that_ended_is_shown_in_the_next_one(rows: J
 async def test_a_beginning_that_is_reminded_once_is_not_worth_keeping(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.chat.reminders.remind("ada", job_id)
+        tx.chat.reminders.record_reminder("ada", job_id)
     system = PromptMessage(role=Role.SYSTEM, content="You are Ada. Today is Sunday.", stable=12)
     model = Scripted(response_of("fine"))
     await chatting(rows, model).complete(request_for(job_id, messages=(system, *request_of().messages[1:])))

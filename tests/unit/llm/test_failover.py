@@ -63,7 +63,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def states(store: Store) -> dict[str, tuple[str, str]]:
     """Return each account's status and last error."""
     with store.view() as tx:
-        return {account.name: (account.status.value, account.last_error) for account in tx.llm.accounts.all()}
+        return {account.name: (account.status.value, account.last_error) for account in tx.llm.accounts.list_all()}
 
 
 ALL = ("claude", "gpt", "local")

@@ -48,7 +48,7 @@ class Process:
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
         with self.store.view() as tx:
-            return list(tx.llm.calls.of_job(request.key.job_id))
+            return list(tx.llm.calls.list_of_job(request.key.job_id))
 
     def files(self) -> list[Path]:
         return sorted(self.store.path.with_name(FOLDER).glob("*"))
@@ -137,7 +137,7 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
     nobody = Scripted()
     client = process.client(nobody)
     with client.view() as view:
-        assert view.tx.llm.calls.answered(request_.key) is None
+        assert view.tx.llm.calls.find_answer(request_.key) is None
         await asyncio.to_thread(AnswerSpool(process.store, process.keep).commit_files)
         request = view.with_snapshot(request_)
     assert await client.complete(request) == ANSWER
@@ -159,11 +159,11 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
     content = file.read_bytes()
     AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
-        spent = tx.llm.usage.of_job(request_.key.job_id)
+        spent = tx.llm.usage.list_of_job(request_.key.job_id)
     file.write_bytes(content)
     AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
-        assert tx.llm.usage.of_job(request_.key.job_id) == spent
+        assert tx.llm.usage.list_of_job(request_.key.job_id) == spent
     assert process.kept == [request_.key.job_id]
     assert process.files() == []
 
@@ -180,7 +180,7 @@ async def test_an_answer_that_another_process_committed_from_its_file_counts_onc
 async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: Process, request_: LLMRequest) -> None:
     await killed_while_locked(process, request_)
     with process.store.begin() as tx:
-        tx.llm.calls.close(request_.key.job_id)
+        tx.llm.calls.close_calls(request_.key.job_id)
     AnswerSpool(process.store).commit_files()
     (call,) = process.calls(request_)
     assert (call.state, call.cost_usd) == ("answered", 0.5)

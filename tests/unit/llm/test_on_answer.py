@@ -36,7 +36,7 @@ class Caller:
 
     def on_answer(self, tx: Transaction, response: LLMResponse) -> None:
         self.answers.append(response)
-        tx.chat.reminders.remind("ada", "message-1")
+        tx.chat.reminders.record_reminder("ada", "message-1")
         if self.error is not None:
             raise self.error
 
@@ -62,12 +62,12 @@ async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClie
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     with rows.store.view() as tx:
-        return [str(call.state) for call in tx.llm.calls.of_job(request.key.job_id)]
+        return [str(call.state) for call in tx.llm.calls.list_of_job(request.key.job_id)]
 
 
 def written(rows: JobRows) -> bool:
     with rows.store.view() as tx:
-        return tx.chat.reminders.due("ada", "message-1")
+        return tx.chat.reminders.is_due("ada", "message-1")
 
 
 async def test_it_is_called_with_the_answer_in_the_transaction_that_keeps_it(
@@ -92,13 +92,13 @@ async def test_when_it_raises_only_what_it_did_is_rolled_back_and_the_log_says_s
 
 async def test_an_object_that_cannot_be_written_takes_nothing_else_along(rows: JobRows, request_: LLMRequest) -> None:
     def add_twice(tx: Transaction, _response: LLMResponse) -> None:
-        tx.agents.put(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
 
     recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
     assert await recorder.complete(request_.model_copy(update={"on_answer": add_twice})) == ANSWER
     assert states(rows, request_) == ["answered"]
     with rows.store.view() as tx:
-        (agent,) = [agent for agent in tx.agents.all() if agent.slug == "ada"]
+        (agent,) = [agent for agent in tx.agents.list_all() if agent.slug == "ada"]
     assert agent.name == "Ada"
 
 
@@ -110,7 +110,7 @@ async def test_a_commit_that_is_repeated_calls_it_anew_for_what_was_rolled_back(
     await until(lambda: model.open > 0)
     with locked(rows.store.path):
         model.end(0, ANSWER)
-        await until(lambda: rows.store.writes.failures > 0)
+        await until(lambda: rows.store.write_history.failures > 0)
     assert await call == ANSWER
     assert caller.answers == [ANSWER], "a transaction that could not begin has not called it"
     assert (states(rows, request_), written(rows)) == (["answered"], True)
@@ -128,7 +128,7 @@ async def test_it_is_not_called_for_an_answer_that_is_in_the_store_already(rows:
     call = asyncio.create_task(ask(rows, request_, caller, model))
     await until(lambda: model.open > 0)
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(request_.key, 1, ANSWER)  # as another process does that found the spool file
+        tx.llm.calls.store_answer(request_.key, 1, ANSWER)  # as another process does that found the spool file
     model.end(0, ANSWER)
     await call
     assert (caller.answers, written(rows)) == ([], False)

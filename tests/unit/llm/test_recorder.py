@@ -63,13 +63,13 @@ def recorder(rows: JobRows, model: LLMClient) -> Recorder:
 
 def calls(rows: JobRows, request: LLMRequest) -> list[LLMCall]:
     with rows.store.view() as tx:
-        return list(tx.llm.calls.of_job(request.key.job_id))
+        return list(tx.llm.calls.list_of_job(request.key.job_id))
 
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     """Return how the attempts ended, by their rows; the usage log must say the same."""
     with rows.store.view() as tx:
-        noted = [row.state for row in tx.llm.usage.of_job(request.key.job_id)]
+        noted = [row.state for row in tx.llm.usage.list_of_job(request.key.job_id)]
     found = [call.state for call in calls(rows, request)]
     assert noted == found
     return [str(state) for state in found]
@@ -124,7 +124,7 @@ async def test_an_answer_that_comes_late_charges_its_account_once(rows: JobRows,
     while not model.calls:
         await settled()
     with rows.store.begin() as tx:
-        tx.llm.calls.close(request_.key.job_id)
+        tx.llm.calls.close_calls(request_.key.job_id)
         estimate = tx.llm.accounts.get("main").spent_usd
     assert estimate > 0
     model.end(0, COSTLY)

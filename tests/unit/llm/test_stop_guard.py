@@ -50,7 +50,7 @@ def watch(rows: JobRows) -> StopMonitor:
 
 def stop(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, stop_requested=True)
+        tx.jobs.update_job(job_id, stop_requested=True)
 
 
 async def begun(watch: StopMonitor, job_id: str, work: Work) -> asyncio.Task[str]:

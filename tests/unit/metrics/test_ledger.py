@@ -81,7 +81,7 @@ def test_a_resumed_job_ends_twice_and_takes_nothing_back(rows: JobRows) -> None:
     job_id = rows.failed()
     assert statuses(ledger) == [JobStatus.FAILED]
     with rows.store.begin() as tx:
-        tx.jobs.reopen(tx.jobs.get(job_id))
+        tx.jobs.reopen_job(tx.jobs.get(job_id))
     assert statuses(ledger) == []
     rows.end(job_id, JobStatus.COMPLETED)
     assert statuses(ledger) == [JobStatus.COMPLETED]
@@ -92,10 +92,10 @@ def test_a_call_in_flight_is_open_until_it_is_answered(rows: JobRows) -> None:
     job_id = rows.add()
     estimate = CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.1)
     with rows.store.begin() as tx:
-        attempt = tx.llm.calls.sent(CallKey(job_id=job_id, number=1), "digest", estimate)
+        attempt = tx.llm.calls.record_sending(CallKey(job_id=job_id, number=1), "digest", estimate)
     assert (ledger.read().calls_open, ledger.read().calls) == (1, [])
     with rows.store.begin() as tx:
-        tx.llm.calls.interrupted(CallKey(job_id=job_id, number=1), attempt)
+        tx.llm.calls.record_interruption(CallKey(job_id=job_id, number=1), attempt)
     news = ledger.read()
     assert news.calls_open == 0
     assert [(call.state, call.cost_usd) for call in news.calls] == [(CallState.INTERRUPTED, 0.1)]

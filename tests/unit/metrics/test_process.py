@@ -49,7 +49,7 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     rows.end(job_id, JobStatus.COMPLETED)
     rows.failed()
     with rows.store.begin() as tx:
-        tx.users.connector_state("web", "default", "running", "port 5070")
+        tx.users.record_connector_state("web", "default", "running", "port 5070")
         tx.inbox.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
     metrics.count_step("call_model", "done", 0.4)
     return scrape(metrics)
@@ -130,7 +130,7 @@ def test_counters_never_go_back(rows: JobRows, metrics: ProcessMetrics) -> None:
     job_id = rows.failed()
     assert scrape(metrics).value("maestro_jobs_ended_total", status="failed") == 1
     with rows.store.begin() as tx:
-        tx.jobs.reopen(tx.jobs.get(job_id))
+        tx.jobs.reopen_job(tx.jobs.get(job_id))
     found = scrape(metrics)
     assert found.value("maestro_jobs_ended_total", status="failed") == 1
     assert found.value("maestro_jobs", status="pending") == 1
@@ -170,8 +170,8 @@ def test_calls_are_told_with_tokens_and_cost(rows: JobRows, metrics: ProcessMetr
 def test_what_was_spent_and_is_reserved_today_is_told(rows: JobRows, metrics: ProcessMetrics) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.llm.budgets.spend(CallKey(job_id=job_id, number=1), 0.5)
-        tx.llm.budgets.reserve(CallKey(job_id=job_id, number=2), tx.jobs.callers.payer(job_id), 0.25)
+        tx.llm.budgets.add_cost(CallKey(job_id=job_id, number=1), 0.5)
+        tx.llm.budgets.reserve_cost(CallKey(job_id=job_id, number=2), tx.jobs.callers.read_payer(job_id), 0.25)
     found = scrape(metrics)
     assert found.value("maestro_budget_spent_usd") == 0.5
     assert found.value("maestro_budget_reserved_usd") == 0.25
@@ -191,7 +191,7 @@ def test_chunks_in_doubt_are_told(rows: JobRows, metrics: ProcessMetrics) -> Non
 def test_a_connector_has_one_state(rows: JobRows, metrics: ProcessMetrics) -> None:
     for state in ("starting", "running", "failed"):
         with rows.store.begin() as tx:
-            tx.users.connector_state("web", "default", state, "")
+            tx.users.record_connector_state("web", "default", state, "")
         found = scrape(metrics)
         assert found.value("maestro_connector_state", platform="web", account="default", state=state) == 1
     assert found.text.count("maestro_connector_state{") == 1

@@ -63,7 +63,7 @@ def found(store: Store, name: str) -> ModelAccount:
 def held(store: Store) -> dict[str, datetime]:
     """Return until when each model of the one account is left alone."""
     with store.view() as tx:
-        return {model: until for (_, model), until in tx.llm.accounts.limits().items()}
+        return {model: until for (_, model), until in tx.llm.accounts.read_cooldown_ends().items()}
 
 
 def limited(store: Store, asked: timedelta | None = None, model: str = "m") -> datetime | None:
@@ -75,7 +75,7 @@ def limited(store: Store, asked: timedelta | None = None, model: str = "m") -> d
 def succeeded(store: Store, model: str = "m") -> None:
     """Let the account ``a`` answer."""
     with store.begin() as tx:
-        tx.llm.accounts.succeeded("a", model, None)
+        tx.llm.accounts.record_success("a", model, None)
 
 
 # What the configuration says
@@ -86,14 +86,14 @@ def test_what_the_configuration_no_longer_names_is_removed_with_its_limits(store
     limited(store)
     entered(store, described("b"))
     with store.view() as tx:
-        assert [account.name for account in tx.llm.accounts.all()] == ["b"]
-        assert tx.llm.accounts.limits() == {}
+        assert [account.name for account in tx.llm.accounts.list_all()] == ["b"]
+        assert tx.llm.accounts.read_cooldown_ends() == {}
 
 
 def test_what_was_learned_of_an_account_outlasts_a_restart(store: Store) -> None:
     entered(store, described("a"))
     with store.begin() as tx:
-        tx.llm.accounts.succeeded("a", "m", 0.25)
+        tx.llm.accounts.record_success("a", "m", 0.25)
     limited(store)
     entered(store, described("a", priority=3))
     account = found(store, "a")
@@ -140,7 +140,7 @@ def test_what_a_person_disabled_stays_so_with_a_new_key(store: Store) -> None:
 def test_the_default_model_is_that_of_the_account_asked_first(store: Store) -> None:
     def default() -> str:
         with store.view() as tx:
-            return tx.llm.accounts.default_model()
+            return tx.llm.accounts.find_default_model()
 
     assert default() == "demo"
     entered(store, described("a", priority=2), described("b", provider="ollama", model="llama", priority=1))
@@ -230,8 +230,8 @@ def test_an_account_that_is_gone_is_no_error(store: Store) -> None:
         assert tx.llm.accounts.cool_down("gone", "m", None, LADDER) is None
         assert tx.llm.accounts.begin_quota_wait("gone", None) is None
         assert not tx.llm.accounts.disable_refused(described("gone"))
-        tx.llm.accounts.failed("gone", "ProviderUnavailable")
-        tx.llm.accounts.succeeded("gone", "m", 1.0)
+        tx.llm.accounts.record_error("gone", "ProviderUnavailable")
+        tx.llm.accounts.record_success("gone", "m", 1.0)
 
 
 # Disabled accounts, and what people change
@@ -291,10 +291,10 @@ def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(stor
         tx.llm.accounts.add(described("mine", source=AccountSource.API))
         job = Job(id="j", lane="l", priority=5, platform="web", account="x", channel="c", created_at=START)
         tx.jobs.add(job)
-        tx.jobs.update("j", status=JobStatus.RUNNING)
-        tx.jobs.park("j", Wait(reason=WaitReason.ACCOUNT, wake_at=START + timedelta(hours=1)))
+        tx.jobs.update_job("j", status=JobStatus.RUNNING)
+        tx.jobs.park_job("j", Wait(reason=WaitReason.ACCOUNT, wake_at=START + timedelta(hours=1)))
     with store.begin() as tx:
-        assert not tx.jobs.any_due()
+        assert not tx.jobs.has_due()
         match how:
             case "add":
                 tx.llm.accounts.add(described("b", source=AccountSource.API))
@@ -309,4 +309,4 @@ def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(stor
             case "gone":
                 tx.llm.accounts.set_configured([])
     with store.view() as tx:
-        assert tx.jobs.any_due()
+        assert tx.jobs.has_due()

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from maestro.domain.people.views import AuditFilter, audit_page, position_of
 from maestro.store.store import Store
-from maestro.store.users.audit import coming_from, present_origin
+from maestro.store.users.audit import current_origin, set_origin
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import MORNING, Clock
 
@@ -42,13 +42,13 @@ def note(store: Store, clock: Clock, *entries: tuple[str, str, str]) -> None:
     """Note entries, a second between two of them."""
     for actor, action, subject in entries:
         with store.begin() as tx:
-            tx.system.audit.add(actor, action, subject)
+            tx.system.audit.add_entry(actor, action, subject)
         clock.go(seconds=1)
 
 
 def found(store: Store, **wanted: Any) -> list[int]:
     with store.view() as tx:
-        return [entry.id or 0 for entry in tx.system.audit.page(AuditFilter(**wanted), None, 100)]
+        return [entry.id or 0 for entry in tx.system.audit.list_page(AuditFilter(**wanted), None, 100)]
 
 
 def test_entries_are_found_by_each_of_their_parts(store: Store, clock: Clock) -> None:
@@ -64,10 +64,10 @@ def test_entries_are_found_by_each_of_their_parts(store: Store, clock: Clock) ->
 
 
 def test_a_part_of_any_text_is_found(store: Store) -> None:
-    with coming_from("203.0.113.9"), store.begin() as tx:
-        tx.system.audit.add("operator", "agent.change", "ada", "100% of the_voice")
+    with set_origin("203.0.113.9"), store.begin() as tx:
+        tx.system.audit.add_entry("operator", "agent.change", "ada", "100% of the_voice")
     with store.begin() as tx:
-        tx.system.audit.add("operator", "agent.change", "bob", "1000 of the voices")
+        tx.system.audit.add_entry("operator", "agent.change", "bob", "1000 of the voices")
     assert found(store, q="0% OF the_") == [1]
     assert found(store, q="113.9") == [1]
     assert found(store, q="CHANGE") == [2, 1]
@@ -77,13 +77,13 @@ def test_pages_miss_nothing_and_show_nothing_twice(store: Store, clock: Clock) -
     for _ in range(3):
         with store.begin() as tx:  # all at the same moment
             for number in range(4):
-                tx.system.audit.add("operator", "something", str(number))
+                tx.system.audit.add_entry("operator", "something", str(number))
         clock.go(seconds=1)
     seen: list[int] = []
     mark = None
     while True:
         with store.view() as tx:
-            entries = tx.system.audit.page(AuditFilter(), mark, 5)
+            entries = tx.system.audit.list_page(AuditFilter(), mark, 5)
         if not entries:
             break
         seen += [entry.id or 0 for entry in entries]
@@ -96,7 +96,7 @@ def test_the_last_page_says_that_it_is_the_last(store: Store, clock: Clock) -> N
     assert audit_page([], 2).next is None
     note(store, clock, *[("operator", "something", "")] * 3)
     with store.view() as tx:
-        entries = tx.system.audit.page(AuditFilter(), None, 10)
+        entries = tx.system.audit.list_page(AuditFilter(), None, 10)
     assert audit_page(entries[:2], 2).next is None
     assert audit_page(entries, 2).next is not None
 
@@ -112,18 +112,18 @@ def test_no_list_sorts_or_reads_the_whole_log(store: Store, wanted: dict[str, An
 
     event.listen(store._readers, "before_cursor_execute", explain)
     with store.view() as tx:
-        tx.system.audit.page(AuditFilter(**wanted), (MORNING, 5), 10)
+        tx.system.audit.list_page(AuditFilter(**wanted), (MORNING, 5), 10)
     assert [index in plan for plan in plans] == [True], plans
 
 
 async def test_the_address_goes_where_the_work_of_a_request_goes(store: Store) -> None:
     async def request(address: str) -> list[str]:
-        with coming_from(address):
-            before = present_origin()
-            in_a_thread = await asyncio.to_thread(present_origin)
+        with set_origin(address):
+            before = current_origin()
+            in_a_thread = await asyncio.to_thread(current_origin)
             await asyncio.sleep(0)
-            return [before, in_a_thread, present_origin()]
+            return [before, in_a_thread, current_origin()]
 
     addresses = [f"198.51.100.{number}" for number in range(20)]
     assert await asyncio.gather(*map(request, addresses)) == [[address] * 3 for address in addresses]
-    assert present_origin() == ""
+    assert current_origin() == ""

@@ -31,19 +31,19 @@ def key(rows: JobRows) -> CallKey:
 
 def reserve(rows: JobRows, key: CallKey, usd: float = 1.0) -> None:
     with rows.store.begin() as tx:
-        tx.llm.budgets.reserve(key, tx.jobs.callers.payer(key.job_id), usd)
+        tx.llm.budgets.reserve_cost(key, tx.jobs.callers.read_payer(key.job_id), usd)
 
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> SpendingLevel:
     with rows.store.view() as tx:
-        return tx.llm.budgets.level(scope)
+        return tx.llm.budgets.read_level(scope)
 
 
 def test_a_job_is_charged_to_its_agent_its_client_and_its_conversation(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.jobs.update(key.job_id, client_id=3)
-        assert tx.jobs.callers.payer(key.job_id) == Payer(agent_id=1, agent="ada", client_id=3)
-        assert tx.jobs.callers.payer("nobody") == Payer()
+        tx.jobs.update_job(key.job_id, client_id=3)
+        assert tx.jobs.callers.read_payer(key.job_id) == Payer(agent_id=1, agent="ada", client_id=3)
+        assert tx.jobs.callers.read_payer("nobody") == Payer()
 
 
 def test_a_call_has_one_reservation_in_the_place_of_that_of_a_dead_attempt(rows: JobRows, key: CallKey) -> None:
@@ -56,31 +56,31 @@ def test_whoever_reserves_learns_which_limit_was_used_up_before(rows: JobRows, k
     day, agent = BudgetLimit(BudgetScope.DAY, "", 1.0), BudgetLimit(BudgetScope.AGENT, "1", 0.5)
     other = CallKey(job_id=rows.add(), number=1)
     with rows.store.begin() as tx:
-        payer = tx.jobs.callers.payer(key.job_id)
-        assert tx.llm.budgets.reserve(key, payer, 0.5, [day, agent]) is None, "the last of a budget may be had"
-        assert tx.llm.budgets.reserve(other, payer, 0.1, [day, agent]) == agent
-        assert tx.llm.budgets.reserve(other, payer, 0.1, [day]) is None, "its own reservation does not count"
+        payer = tx.jobs.callers.read_payer(key.job_id)
+        assert tx.llm.budgets.reserve_cost(key, payer, 0.5, [day, agent]) is None, "the last of a budget may be had"
+        assert tx.llm.budgets.reserve_cost(other, payer, 0.1, [day, agent]) == agent
+        assert tx.llm.budgets.reserve_cost(other, payer, 0.1, [day]) is None, "its own reservation does not count"
 
 
 def test_an_answer_puts_what_it_cost_in_the_place_of_what_was_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0, 1)
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), ANSWER)
+        tx.llm.calls.store_answer(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), ANSWER)
     assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0.5, 0)
 
 
 def test_an_answer_of_unknown_price_gives_back_what_was_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), response_of("hello"))
+        tx.llm.calls.store_answer(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), response_of("hello"))
     assert level(rows) == SpendingLevel()
 
 
 def test_an_attempt_that_was_not_the_last_leaves_the_reservation(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     with rows.store.begin() as tx:
-        tx.llm.calls.interrupted(key, tx.llm.calls.sent(key, "digest", ESTIMATE))
+        tx.llm.calls.record_interruption(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE))
     assert level(rows) == SpendingLevel(0.125, 1)
 
 
@@ -88,7 +88,7 @@ def test_a_job_that_ends_gives_back_what_its_dead_process_had_reserved(rows: Job
     reserve(rows, key)
     reserve(rows, key.model_copy(update={"number": 2}))
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.FAILED))
+        tx.jobs.close_job(key.job_id, JobEnding(status=JobStatus.FAILED))
     assert level(rows) == SpendingLevel()
 
 
@@ -96,7 +96,7 @@ def test_a_call_settles_in_the_day_in_which_it_was_reserved(rows: JobRows, key: 
     reserve(rows, key)
     rows.clock.go(days=1)
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), ANSWER)
+        tx.llm.calls.store_answer(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), ANSWER)
     assert level(rows) == SpendingLevel()
     rows.clock.go(days=-1)
     assert level(rows) == SpendingLevel(0.5, 0)
@@ -106,11 +106,11 @@ def test_a_limit_holds_for_a_day_and_for_its_own_subject(rows: JobRows, key: Cal
     mine, other = BudgetLimit(BudgetScope.AGENT, "1", 1.0), BudgetLimit(BudgetScope.AGENT, "2", 1.0)
     reserve(rows, key)
     with rows.store.view() as tx:
-        assert tx.llm.budgets.exceeded([other, mine]) is mine
-        assert tx.llm.budgets.exceeded([other]) is None
+        assert tx.llm.budgets.find_exceeded([other, mine]) is mine
+        assert tx.llm.budgets.find_exceeded([other]) is None
     rows.clock.go(days=1)
     with rows.store.view() as tx:
-        assert tx.llm.budgets.exceeded([mine]) is None
+        assert tx.llm.budgets.find_exceeded([mine]) is None
 
 
 def test_adding_and_taking_away_leaves_nothing_behind(rows: JobRows) -> None:
@@ -120,6 +120,6 @@ def test_adding_and_taking_away_leaves_nothing_behind(rows: JobRows) -> None:
         reserve(rows, key, usd)
     for key in keys:
         with rows.store.begin() as tx:
-            tx.llm.budgets.release(key)
-            tx.llm.budgets.release(key)
+            tx.llm.budgets.release_reservation(key)
+            tx.llm.budgets.release_reservation(key)
     assert level(rows) == SpendingLevel(0, 0)

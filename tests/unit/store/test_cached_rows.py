@@ -24,8 +24,8 @@ TEA = Address(platform="discord", account="main", channel="tea")
 def spoken(tmp_path: Path) -> Iterator[Spoken]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.skills.put(SkillSource.read("tea.md", SKILL, shipped=False))
+        tx.agents.save(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
+        tx.agents.skills.save(SkillSource.read("tea.md", SKILL, shipped=False))
     yield Spoken(rows)
     rows.store.close()
 
@@ -85,7 +85,7 @@ def test_a_transaction_that_changed_a_row_reads_it_anew(spoken: Spoken) -> None:
         assert tx.agents.read(1).name == "Ada"
     with store.begin() as tx:
         assert tx.agents.read(1).name == "Ada"
-        tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
         assert tx.agents.read(1).name == "Clara"
     with store.view() as tx:
         assert tx.agents.read(1).name == "Clara"
@@ -94,7 +94,7 @@ def test_a_transaction_that_changed_a_row_reads_it_anew(spoken: Spoken) -> None:
 def test_a_change_that_is_rolled_back_leaves_nothing_behind(spoken: Spoken) -> None:
     store = spoken.rows.store
     with suppress(NotFound), store.begin() as tx:
-        tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
         assert tx.agents.read(1).name == "Clara"
         raise NotFound("as it was")
     with store.view() as tx:
@@ -121,7 +121,7 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
     def decided() -> object:
         with spoken.rows.store.view() as tx:
             binding = tx.agents.read_binding(TEA)
-            found = tx.agents.routing.snapshot(message, binding, RoutingSettings())
+            found = tx.agents.routing.read_snapshot(message, binding, RoutingSettings())
             return binding and binding.agent_id, found
 
     before = decided()
@@ -133,11 +133,11 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
 def test_a_thing_is_made_once_in_an_edition() -> None:
     cache: CachedRows[str, int] = CachedRows()
     made = iter(range(100))
-    assert [cache.get(1, "a", made.__next__), cache.get(1, "b", made.__next__)] == [0, 1]
-    assert [cache.get(1, "a", made.__next__), cache.get(1, "b", made.__next__)] == [0, 1]
-    assert [cache.get(2, "a", made.__next__), cache.get(2, "b", made.__next__)] == [2, 3]
-    assert cache.get(1, "a", made.__next__) == 4
-    assert cache.get(None, "a", made.__next__) == 5
+    assert [cache.get_or_make(1, "a", made.__next__), cache.get_or_make(1, "b", made.__next__)] == [0, 1]
+    assert [cache.get_or_make(1, "a", made.__next__), cache.get_or_make(1, "b", made.__next__)] == [0, 1]
+    assert [cache.get_or_make(2, "a", made.__next__), cache.get_or_make(2, "b", made.__next__)] == [2, 3]
+    assert cache.get_or_make(1, "a", made.__next__) == 4
+    assert cache.get_or_make(None, "a", made.__next__) == 5
 
 
 def test_a_cache_holds_only_so_much() -> None:
@@ -149,6 +149,6 @@ def test_a_cache_holds_only_so_much() -> None:
         return len(made)
 
     for key in [*range(MAX_CACHED), *range(MAX_CACHED)]:
-        assert cache.get(1, key, make) == key + 1
-    assert cache.get(1, MAX_CACHED, make) == MAX_CACHED + 1
-    assert cache.get(1, 0, make) == MAX_CACHED + 2, "it was full, and emptied"
+        assert cache.get_or_make(1, key, make) == key + 1
+    assert cache.get_or_make(1, MAX_CACHED, make) == MAX_CACHED + 1
+    assert cache.get_or_make(1, 0, make) == MAX_CACHED + 2, "it was full, and emptied"

@@ -29,7 +29,7 @@ class Watch:
     def _read(self, watched: Collection[str]) -> StoreState:
         self.reads += 1
         with self.rows.store.view() as tx:
-            return tx.system.states.now(watched)
+            return tx.system.states.read_state(watched)
 
     @property
     def state(self) -> StoreState:
@@ -41,7 +41,7 @@ class Watch:
         """Look twice, as time goes on, and return how many reads that took."""
         before = self.reads
         for _ in range(2):
-            await self.watcher.check(at_once=False)
+            await self.watcher.notify_of_changes(at_once=False)
         return self.reads - before
 
 
@@ -54,7 +54,7 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
 
 @asynccontextmanager
 async def subscribed(watch: Watch) -> AsyncIterator[asyncio.Event]:
-    with watch.watcher.subscribed(lambda state: state.unclaimed, lambda: SOON) as changed:
+    with watch.watcher.subscribe(lambda state: state.unclaimed, lambda: SOON) as changed:
         yield changed
 
 
@@ -62,8 +62,8 @@ async def test_an_idle_process_reads_nothing(watch: Watch) -> None:
     await watch.settle()
     before = watch.reads
     for _ in range(100):
-        await watch.watcher.check(at_once=False)
-    await watch.watcher.check()
+        await watch.watcher.notify_of_changes(at_once=False)
+    await watch.watcher.notify_of_changes()
     assert watch.reads == before
 
 
@@ -78,7 +78,7 @@ async def test_the_commits_of_one_message_are_seen_by_one_look(watch: Watch) -> 
 
 async def read_by_next_tick(watch: Watch) -> int:
     before = watch.reads
-    await watch.watcher.check(at_once=False)
+    await watch.watcher.notify_of_changes(at_once=False)
     return watch.reads - before
 
 
@@ -88,14 +88,14 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
     rows = watch.rows
     stopped, watched = rows.add(), rows.add()
     with rows.store.begin() as tx:
-        tx.system.settings.add({}, "somebody")
-        tx.jobs.update(stopped, status=JobStatus.RUNNING, stop_requested=True)
+        tx.system.settings.add_version({}, "somebody")
+        tx.jobs.update_job(stopped, status=JobStatus.RUNNING, stop_requested=True)
         tx.jobs.batches.add(
             ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0),
             (),
         )
-    watch.watcher.watch(stopped)
-    watch.watcher.watch(watched)
+    watch.watcher.watch_job(stopped)
+    watch.watcher.watch_job(watched)
     assert await watch.settle() == 1
     assert (quiet.settings, quiet.batches, quiet.stopping, quiet.unclaimed) == (0, False, False, False)
     now = watch.state
@@ -103,8 +103,8 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
         *(1, True, True, True),
         frozenset({stopped}),
     )
-    watch.watcher.forget(stopped)
-    watch.watcher.watch(stopped)
+    watch.watcher.forget_job(stopped)
+    watch.watcher.watch_job(stopped)
     assert watch.state.unwanted == frozenset(), "a job that was resumed is not stopped again by an older look"
 
 
@@ -112,8 +112,8 @@ async def test_what_comes_due_is_seen_though_nothing_was_committed(watch: Watch)
     rows, wakes = watch.rows, timedelta(seconds=5)
     waiting, claimed = rows.add(), rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(waiting, status=JobStatus.WAITING, waits_since=tx.now, wake_at=tx.now + wakes)
-        tx.jobs.update(claimed, claimed_at=tx.now)
+        tx.jobs.update_job(waiting, status=JobStatus.WAITING, waits_since=tx.now, wake_at=tx.now + wakes)
+        tx.jobs.update_job(claimed, claimed_at=tx.now)
     await watch.settle()
     assert (watch.state.due, watch.state.unclaimed) == (False, False)
     assert await watch.settle() == 0
@@ -128,11 +128,11 @@ async def test_what_comes_due_is_seen_though_nothing_was_committed(watch: Watch)
 
 async def test_those_who_wait_are_told_and_the_others_are_not(watch: Watch) -> None:
     async with subscribed(watch) as unclaimed:
-        with watch.watcher.subscribed(lambda state: state.batches, lambda: SOON) as batches:
-            await watch.watcher.check()
+        with watch.watcher.subscribe(lambda state: state.batches, lambda: SOON) as batches:
+            await watch.watcher.notify_of_changes()
             assert not unclaimed.is_set()
             await asyncio.to_thread(watch.rows.add)
-            watch.watcher.check_soon()
+            watch.watcher.request_check()
             await asyncio.wait_for(unclaimed.wait(), 60)
             assert not batches.is_set()
 
@@ -144,9 +144,9 @@ async def test_a_look_that_fails_is_not_the_last_one(watch: Watch) -> None:
         for failure in failures:
             raise failure
         with watch.rows.store.view() as tx:
-            return tx.system.states.now(watched)
+            return tx.system.states.read_state(watched)
 
     watch.rows.add()
     watcher = ChangeWatcher(watch.rows.store.mark, read, watch.rows.clock)
-    with watcher.subscribed(lambda state: state.unclaimed, lambda: 0.001) as changed:
+    with watcher.subscribe(lambda state: state.unclaimed, lambda: 0.001) as changed:
         await asyncio.wait_for(changed.wait(), 60)

@@ -30,40 +30,40 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def add_agent(rows: JobRows, slug: str, role: str = "coder", status: AgentStatus = AgentStatus.ACTIVE) -> None:
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
 
 
 def post(rows: JobRows, text: str = "hello", author: str = HUMAN) -> int:
     with rows.store.begin() as tx:
-        return tx.chat.post(author, text)
+        return tx.chat.add_post(author, text)
 
 
 def unread(rows: JobRows, slug: str = "ada") -> tuple[list[str], int]:
     with rows.store.view() as tx:
-        found = tx.chat.unread(slug)
+        found = tx.chat.list_unread(slug)
     return [message.text for message in found.messages], found.new_pointer
 
 
 def texts(rows: JobRows) -> list[str]:
     with rows.store.view() as tx:
-        return [message.text for message in tx.chat.timeline()]
+        return [message.text for message in tx.chat.list_posts()]
 
 
 def test_a_post_has_the_open_session_and_a_time_in_rfc_3339(rows: JobRows) -> None:
     rows.clock.now = datetime(2026, 11, 22, 1, 2, 3, 4_999, tzinfo=timezone(timedelta(hours=1)))
     post(rows, "héllo\n🎈", "@ada")
     with rows.store.view() as tx:
-        (message,) = tx.chat.timeline()
+        (message,) = tx.chat.list_posts()
         kept = tx.chat._session.get(ChatMessage, message.id)
         assert kept is not None
-        assert kept.session_id == tx.chat.current()
+        assert kept.session_id == tx.chat.find_current()
     assert (message.ts, message.author, message.text) == ("2026-11-22T00:02:03.004Z", "@ada", "héllo\n🎈")
 
 
 def test_ids_rise_across_sessions_and_are_never_used_again(rows: JobRows) -> None:
     first = post(rows)
     with rows.store.begin() as tx:
-        tx.chat.open("another")
+        tx.chat.open_session("another")
         tx.chat._session.connection().exec_driver_sql("DELETE FROM chat")
     assert post(rows) == first + 1
 
@@ -71,13 +71,13 @@ def test_ids_rise_across_sessions_and_are_never_used_again(rows: JobRows) -> Non
 def test_only_posts_of_the_open_session_are_seen(rows: JobRows) -> None:
     post(rows, "old")
     with rows.store.begin() as tx:
-        tx.chat.open("another")
+        tx.chat.open_session("another")
     assert (unread(rows), texts(rows)) == (([], 0), [])
     newer = post(rows, "new")
     assert (unread(rows), texts(rows)) == ((["new"], newer), ["new"])
     with rows.store.begin() as tx:
-        tx.chat.end()
-        assert tx.chat.newest() == 0
+        tx.chat.end_current()
+        assert tx.chat.find_newest_id() == 0
     assert (unread(rows), texts(rows)) == (([], 0), [])
 
 
@@ -117,14 +117,14 @@ def test_a_cursor_never_goes_back(rows: JobRows) -> None:
 def test_the_oldest_unread_posts_come_first_when_not_all_are_wanted(rows: JobRows) -> None:
     ids = [post(rows, str(number)) for number in range(3)]
     with rows.store.view() as tx:
-        some = tx.chat.unread("ada", 2)
+        some = tx.chat.list_unread("ada", 2)
     assert ([message.text for message in some.messages], some.new_pointer) == (["0", "1"], ids[1])
 
 
 def test_who_asks_from_outside_says_that_it_has_read_what_it_was_offered(rows: JobRows) -> None:
     def offered() -> tuple[list[str], int]:
         with rows.store.begin() as tx:
-            found = tx.chat.offer("ada")
+            found = tx.chat.mark_offered("ada")
         return [message.text for message in found.messages], found.new_pointer
 
     first = post(rows, "one")
@@ -142,31 +142,31 @@ def test_a_reminder_waits_for_its_job_or_for_the_end_of_it(rows: JobRows) -> Non
 
     def due(job_id: str, slug: str = "ada") -> bool:
         with rows.store.view() as tx:
-            return tx.chat.reminders.due(slug, job_id)
+            return tx.chat.reminders.is_due(slug, job_id)
 
     for _ in range(2):
         with rows.store.begin() as tx:
-            tx.chat.reminders.remind("ada", chatty)
+            tx.chat.reminders.record_reminder("ada", chatty)
     assert (due(chatty), due(other), due(chatty, "bob")) == (True, False, False)
     rows.end(chatty, JobStatus.CANCELLED)
     assert due(other)
     with rows.store.begin() as tx:
-        tx.chat.reminders.clear("ada", other)
+        tx.chat.reminders.clear_reminder("ada", other)
     assert not due(chatty)
 
 
 def test_a_session_is_joined_pinned_and_opened_again(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        opened = tx.chat.join()
-        assert tx.chat.join() == opened, "it goes on after a crash"
-        assert tx.chat.join("pinned") == "pinned"
-        assert tx.chat.current() == "pinned"
-        ended = tx.chat.session(opened)
+        opened = tx.chat.join_current()
+        assert tx.chat.join_current() == opened, "it goes on after a crash"
+        assert tx.chat.join_current("pinned") == "pinned"
+        assert tx.chat.find_current() == "pinned"
+        ended = tx.chat.get_session(opened)
         assert ended is not None
         assert ended.ended_at is not None
-        assert tx.chat.end() == "pinned"
-        assert (tx.chat.end(), tx.chat.current()) == (None, None)
-        assert tx.chat.join("pinned") == "pinned"
+        assert tx.chat.end_current() == "pinned"
+        assert (tx.chat.end_current(), tx.chat.find_current()) == (None, None)
+        assert tx.chat.join_current("pinned") == "pinned"
 
 
 def test_at_most_one_session_is_open_however_many_processes_start_at_once(rows: JobRows, tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_at_most_one_session_is_open_however_many_processes_start_at_once(rows: 
     def start(place: int) -> str:
         together.wait()
         with processes[place].begin() as tx:
-            return tx.chat.join("pinned" if place % 4 == 0 else "")
+            return tx.chat.join_current("pinned" if place % 4 == 0 else "")
 
     with ThreadPoolExecutor(len(processes)) as threads:
         joined = set(threads.map(start, range(len(processes))))
     for process in processes:
         process.close()
     with rows.store.view() as tx:
-        assert tx.chat.current() in joined
+        assert tx.chat.find_current() in joined
         opened = tx.chat._session.connection().exec_driver_sql("SELECT id FROM sessions WHERE ended_at IS NULL")
         assert len(opened.all()) == 1
 
@@ -197,7 +197,7 @@ def test_a_hundred_agents_post_and_read_at_once(rows: JobRows, tmp_path: Path) -
 
     def read(store: Store, slug: str) -> list[int]:
         with store.view() as tx:
-            return [message.id for message in tx.chat.unread(slug).messages]
+            return [message.id for message in tx.chat.list_unread(slug).messages]
 
     def live(slug: str) -> tuple[list[int], list[int]]:
         store = processes[slugs.index(slug) % PROCESSES]
@@ -206,7 +206,7 @@ def test_a_hundred_agents_post_and_read_at_once(rows: JobRows, tmp_path: Path) -
         heard: list[int] = []
         for number in range(ROUNDS):
             with store.begin() as tx:
-                posted.append(tx.chat.post(f"@{slug}", f"{slug} {number}"))
+                posted.append(tx.chat.add_post(f"@{slug}", f"{slug} {number}"))
             heard += read(store, slug)
             with store.begin() as tx:
                 tx.chat.mark_read(slug, heard[-1])

@@ -64,19 +64,19 @@ def agent(store: Store, slug: str, client_id: int | None = None) -> int:
     """Add an agent and return its id."""
     with store.begin() as tx:
         made = Agent(slug=slug, name=slug, client_id=client_id, created_at=tx.now, updated_at=tx.now)
-        return tx.agents.put(made).id or 0
+        return tx.agents.save(made).id or 0
 
 
 def claimed(store: Store, limit: int = 10, order: ClaimOrder | None = None) -> list[str]:
     """Claim what may begin now."""
     with store.begin() as tx:
-        return [job.id for job in tx.jobs.claim(limit, tx.now - CLAIM_LAPSES, order)]
+        return [job.id for job in tx.jobs.claim_jobs(limit, tx.now - CLAIM_LAPSES, order)]
 
 
 def keys(store: Store) -> dict[str, tuple[str, float]]:
     """Claim everything and return in whose share each job is."""
     with store.begin() as tx:
-        found = tx.jobs.claim(100, tx.now - CLAIM_LAPSES)
+        found = tx.jobs.claim_jobs(100, tx.now - CLAIM_LAPSES)
     return {one.id: (one.precedence.key.partition(":")[0], one.precedence.weight) for one in found}
 
 
@@ -84,7 +84,7 @@ def end(store: Store, name: str) -> None:
     """End a job that runs."""
     with store.begin() as tx:
         tx.jobs.mark_started(name)
-        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 def test_a_flood_of_one_channel_does_not_keep_another_waiting(store: Store) -> None:
@@ -160,13 +160,13 @@ def test_nothing_is_there_to_claim_while_the_background_is_full(store: Store, cl
     add(store, "m0", "m1", priority=Priority.SCHEDULED)
     assert claimed(store, order=ClaimOrder(background=1)) == ["m0"]
     with store.view() as tx:
-        assert tx.jobs.background_full(1)
-        assert not tx.jobs.background_full(2)
-        assert not tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, 1)
-        assert tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, 2)
+        assert tx.jobs.is_background_full(1)
+        assert not tx.jobs.is_background_full(2)
+        assert not tx.jobs.has_claimable(tx.now - CLAIM_LAPSES, 1)
+        assert tx.jobs.has_claimable(tx.now - CLAIM_LAPSES, 2)
     clock.now += CLAIM_LAPSES + timedelta(seconds=1)
     with store.view() as tx:
-        assert not tx.jobs.background_full(1), "a claim that led to nothing keeps nobody out"
+        assert not tx.jobs.is_background_full(1), "a claim that led to nothing keeps nobody out"
     assert claimed(store, order=ClaimOrder(background=1)) == ["m0"]
 
 
@@ -182,7 +182,7 @@ def test_of_a_crowd_no_more_begin_than_there_is_time_for_so_that_others_can_be_l
     assert claimed(store, order=order) == [], "between two steps they wait for us"
     with store.begin() as tx:
         for name in ("a00", "a01"):
-            tx.jobs.steps.start(StepRef(job_id=name, step="model-1"), "call_model", 1)
+            tx.jobs.steps.start_attempt(StepRef(job_id=name, step="model-1"), "call_model", 1)
     assert claimed(store, order=order) == ["a03", "b"], "inside a step they wait for somebody else"
 
 
@@ -195,8 +195,8 @@ def test_jobs_that_stand_still_keep_no_crowd_out(store: Store, clock: Clock, awa
             tx.jobs.mark_started(name)
             if away == "deliver":  # its process is gone: nothing takes the step that comes next
                 step = StepRef(job_id=name, step="context")
-                tx.jobs.steps.start(step, "build_context", 1)
-                tx.jobs.steps.done(step, step)
+                tx.jobs.steps.start_attempt(step, "build_context", 1)
+                tx.jobs.steps.finish_step(step, step)
     add(store, *(f"a{number:02}" for number in range(20)))
     assert claimed(store, order=order) == []
     clock.now += CLAIM_LAPSES + timedelta(seconds=1)
@@ -210,9 +210,9 @@ def test_jobs_that_try_a_step_again_keep_no_crowd_out(store: Store) -> None:
         step = StepRef(job_id=name, step="deliver")
         with store.begin() as tx:
             tx.jobs.mark_started(name)
-            tx.jobs.steps.start(step, "deliver", 1)
+            tx.jobs.steps.start_attempt(step, "deliver", 1)
         with store.begin() as tx:
-            tx.jobs.steps.failed(step, "SendFailed", "the platform is away")
+            tx.jobs.steps.fail_attempt(step, "SendFailed", "the platform is away")
     assert claimed(store, order=order) == ["a03", "a04", "a05"]
 
 

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_client_is_found_by_its_name_and_by_its_slug(store: Store) -> None:
     with store.view() as tx:
         assert tx.users.clients.get("Acme").id == tx.users.clients.get("acme").id
-        assert (tx.users.clients.get("acme").plan, tx.users.clients.name_of(None), tx.users.clients.id_of("")) == (
+        assert (tx.users.clients.get("acme").plan, tx.users.clients.find_name(None), tx.users.clients.find_id("")) == (
             "per_task",
             "",
             None,
@@ -60,7 +60,7 @@ def test_only_what_is_given_changes(store: Store) -> None:
         assert (acme.plan, acme.slug, acme.daily_budget_usd) == ("monthly", "acme", 2)
         tx.users.clients.change(acme, ClientChange(plan="monthly", slug="acme"), GRACE)
     with store.view() as tx:
-        assert [entry.detail for entry in tx.system.audit.latest(9) if entry.action == "client.change"] == ["plan"]
+        assert [entry.detail for entry in tx.system.audit.list_latest(9) if entry.action == "client.change"] == ["plan"]
 
 
 def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
@@ -78,17 +78,17 @@ def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
 
 def test_a_client_that_somebody_speaks_of_stays(store: Store) -> None:
     with store.begin() as tx:
-        acme, ada = tx.users.clients.get("acme"), tx.agents.named("ada")
+        acme, ada = tx.users.clients.get("acme"), tx.agents.get_by_slug("ada")
         tx.agents.change(ada, AgentChange(client="Acme"), GRACE)
         with pytest.raises(Conflict, match="'Acme' cannot be removed: the agent ada names this client"):
             tx.users.clients.remove(acme, GRACE)
         tx.agents.change(ada, AgentChange(client=""), GRACE)
-        binding = tx.agents.change_binding(tx.agents.channel(1), BindingChange(client="Acme"), GRACE)
+        binding = tx.agents.change_binding(tx.agents.get_binding(1), BindingChange(client="Acme"), GRACE)
         with pytest.raises(Conflict, match="the binding of the channel code names this client"):
             tx.users.clients.remove(acme, GRACE)
         tx.agents.change_binding(binding, BindingChange(client=""), GRACE)
         tx.users.clients.remove(acme, GRACE)
-        assert tx.llm.budgets.clients() == []
+        assert tx.llm.budgets.list_clients() == []
 
 
 def test_a_client_for_whom_there_was_work_stays(tmp_path: Path, store: Store) -> None:
@@ -96,7 +96,7 @@ def test_a_client_for_whom_there_was_work_stays(tmp_path: Path, store: Store) ->
     job_id = rows.add()
     with rows.store.begin() as tx:
         acme = tx.users.clients.create(NewClient(name="Acme"), GRACE)
-        tx.jobs.update(job_id, client_id=acme.id)
+        tx.jobs.update_job(job_id, client_id=acme.id)
         with pytest.raises(Conflict, match="there are jobs or usage of this client"):
             tx.users.clients.remove(acme, GRACE)
     rows.store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import NotFound, StoreBusy, StoreFull
-from maestro.store.store import Store, committed, finished, utc_now
+from maestro.store.store import Store, commit_persistently, finish_despite_cancellation, utc_now
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until
 from tests.support.locking import locked
@@ -27,20 +27,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def write(store: Store) -> int:
     """Commit one line; return how many there are."""
     with store.begin() as tx:
-        tx.system.audit.add("ada", "wrote")
+        tx.system.audit.add_entry("ada", "wrote")
     with store.view() as tx:
-        return len(tx.system.audit.latest(10))
+        return len(tx.system.audit.list_latest(10))
 
 
 async def failed_once(store: Store) -> None:
     """Return when a write has failed."""
-    await until(lambda: store.writes.failures > 0)
+    await until(lambda: store.write_history.failures > 0)
 
 
 async def test_a_commit_is_repeated_until_the_lock_is_free(store: Store) -> None:
     spooled: list[str] = []
     with locked(store.path):
-        trying = asyncio.create_task(committed(store, partial(write, store), lambda: spooled.append("once")))
+        trying = asyncio.create_task(commit_persistently(store, partial(write, store), lambda: spooled.append("once")))
         await failed_once(store)
         await until(lambda: spooled != [])
         assert not trying.done()
@@ -53,12 +53,12 @@ async def test_what_a_commit_raises_itself_is_raised_at_once(store: Store) -> No
         raise NotFound("there is no such job")
 
     with pytest.raises(NotFound):
-        await committed(store, refuse)
+        await commit_persistently(store, refuse)
 
 
 async def test_a_commit_that_succeeds_at_once_is_not_spooled(store: Store) -> None:
     spooled: list[str] = []
-    assert await committed(store, partial(write, store), lambda: spooled.append("late")) == 1
+    assert await commit_persistently(store, partial(write, store), lambda: spooled.append("late")) == 1
     assert spooled == []
 
 
@@ -69,28 +69,28 @@ async def test_a_late_commit_is_spooled_while_it_waits(store: Store, monkeypatch
     loop = asyncio.get_running_loop()
     with locked(store.path):
         trying = asyncio.create_task(
-            committed(patient, partial(write, patient), lambda: loop.call_soon_threadsafe(spooled.set))
+            commit_persistently(patient, partial(write, patient), lambda: loop.call_soon_threadsafe(spooled.set))
         )
         await spooled.wait()
-        assert not patient.writes.failures
+        assert not patient.write_history.failures
     assert await trying == 1
     patient.close()
 
 
 async def test_a_cancelled_commit_is_not_repeated(store: Store) -> None:
     with locked(store.path):
-        trying = asyncio.create_task(committed(store, partial(write, store)))
+        trying = asyncio.create_task(commit_persistently(store, partial(write, store)))
         await failed_once(store)
         trying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await trying
-        tried = store.writes.failures
+        tried = store.write_history.failures
     assert write(store) == 1
     assert tried <= 3
 
 
 async def test_a_commit_under_way_is_made_before_its_caller_is_cancelled(store: Store) -> None:
-    trying = asyncio.create_task(committed(store, partial(write, store)))
+    trying = asyncio.create_task(commit_persistently(store, partial(write, store)))
     await asyncio.sleep(0)
     trying.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -108,9 +108,9 @@ async def test_what_finished_after_a_cancellation_is_committed_first(store: Stor
         return "receipt"
 
     async def deliver() -> None:
-        receipt = await finished(send())
+        receipt = await finish_despite_cancellation(send())
         assert receipt == "receipt"
-        await committed(store, partial(write, store))
+        await commit_persistently(store, partial(write, store))
 
     delivering = asyncio.create_task(deliver())
     await begun.wait()
@@ -131,7 +131,7 @@ async def _cancelled(task: "asyncio.Task[None]", store: Store, *, free: bool) ->
 
 
 async def test_a_full_disk_gets_the_room_of_the_reserve(store: Store) -> None:
-    store.keep_reserve()
+    store.create_reserve()
     reserve = store.path.with_name("maestro.db-reserve")
     tries = 0
 
@@ -142,7 +142,7 @@ async def test_a_full_disk_gets_the_room_of_the_reserve(store: Store) -> None:
             raise StoreFull("the disk is full")
         return "written"
 
-    assert await committed(store, commit) == "written"
+    assert await commit_persistently(store, commit) == "written"
     assert tries == 2
 
 
@@ -154,7 +154,7 @@ async def test_a_spool_that_has_no_room_is_tried_again(store: Store) -> None:
         if len(spooled) == 1:
             raise OSError(28, "No space left on device")
 
-    assert await committed(store, _third_time(), spool) == "written"
+    assert await commit_persistently(store, _third_time(), spool) == "written"
     assert spooled == [0, 1]
 
 

@@ -28,12 +28,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
     """A store with an agent, a job that answers one message, and a conversation of three."""
     opened = fresh_store(tmp_path / "maestro.db", clock=lambda: NOW)
     with opened.begin() as tx:
-        agent = tx.agents.put(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
+        agent = tx.agents.save(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
         row = tx.inbox.add(IncomingMessage(id="m", address=ADDRESS, user_id="u", content="one", sent_at=NOW), "job")
         tx.jobs.add(Job(id="job", inbox_id=row.id, created_at=NOW, **ADDRESS.model_dump()))
         conversation = talk_with(tx, agent.id or 0, ADDRESS, ("u", "U"))
         for number, role in ((1, Role.USER), (2, Role.ASSISTANT), (3, Role.USER)):
-            tx.conversations.add(
+            tx.conversations.add_message(
                 Message(
                     conversation_id=conversation.id or 0,
                     role=role,
@@ -55,35 +55,35 @@ def counters(tx: Transaction) -> tuple[int, int]:
 
 def archive(store: Store, *ids: int) -> None:
     with store.begin() as tx:
-        tx.conversations.compactions.archive(1, ids)
+        tx.conversations.compactions.archive_messages(1, ids)
 
 
 def test_archived_messages_are_gone_from_the_conversation_and_from_its_counters(store: Store) -> None:
     archive(store, 1, 2)
     with store.view() as tx:
-        assert [message.id for message in tx.conversations.all_of(1)] == [3]
+        assert [message.id for message in tx.conversations.list_messages(1)] == [3]
         assert counters(tx) == (1, 30)
-        assert tx.conversations.message(2).content == "text 2"
-        assert isinstance(tx.conversations.recorded(1), ArchivedMessage)
+        assert tx.conversations.read_message(2).content == "text 2"
+        assert isinstance(tx.conversations.find_recorded_message(1), ArchivedMessage)
 
 
 def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
     turns = [StoredTurn(role=Role.USER, message_id=1), StoredTurn(role=Role.USER, message_id=3)]
     archive(store, 1)
     with store.view() as tx:
-        assert [message.content for message in tx.llm.prompts.unpack(turns)] == ["text 1", "text 3"]
+        assert [message.content for message in tx.llm.prompts.restore_messages(turns)] == ["text 1", "text 3"]
         with pytest.raises(NotFound, match="77"):
-            tx.llm.prompts.unpack([StoredTurn(role=Role.USER, message_id=77)])
+            tx.llm.prompts.restore_messages([StoredTurn(role=Role.USER, message_id=77)])
 
 
 def test_a_recalled_message_is_itself_again(store: Store) -> None:
     archive(store, 1, 2)
     with store.begin() as tx:
-        recalled = tx.conversations.recall(1)
+        recalled = tx.conversations.remove_recorded_message(1)
         assert recalled is not None
         assert (recalled.id, recalled.content) == (1, "text 1")
     with store.view() as tx:
-        assert [message.id for message in tx.conversations.all_of(1)] == [1, 3]
+        assert [message.id for message in tx.conversations.list_messages(1)] == [1, 3]
         assert counters(tx) == (2, 40)
     archive(store, 1)
 
@@ -91,7 +91,7 @@ def test_a_recalled_message_is_itself_again(store: Store) -> None:
 def test_an_id_is_never_used_again(store: Store) -> None:
     archive(store, 1, 2, 3)
     with store.begin() as tx:
-        later = tx.conversations.add(
+        later = tx.conversations.add_message(
             Message(conversation_id=1, role=Role.USER, content="later", token_estimate=1, job_id="job", created_at=NOW)
         )
         assert later.id == 4
@@ -100,16 +100,16 @@ def test_an_id_is_never_used_again(store: Store) -> None:
 def test_a_fact_that_is_known_in_the_same_words_is_not_kept_twice(store: Store) -> None:
     facts = [Fact(FactCategory.STICKY, "Tea, please."), Fact(FactCategory.STICKY, "Likes bats")]
     with store.begin() as tx:
-        assert tx.memory.learn(1, facts, conversation_id=1) == 2
-        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "tea,  PLEASE")], conversation_id=1) == 0
-        assert tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "Tea, please")], conversation_id=1) == 1
-        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "Likes cats")], conversation_id=1) == 1
-        tx.memory.note_used(tx.memory.best(1, 15)[:1])
+        assert tx.memory.learn_facts(1, facts, conversation_id=1) == 2
+        assert tx.memory.learn_facts(1, [Fact(FactCategory.STICKY, "tea,  PLEASE")], conversation_id=1) == 0
+        assert tx.memory.learn_facts(1, [Fact(FactCategory.USER_PREFERENCE, "Tea, please")], conversation_id=1) == 1
+        assert tx.memory.learn_facts(1, [Fact(FactCategory.STICKY, "Likes cats")], conversation_id=1) == 1
+        tx.memory.record_use(tx.memory.find_best_facts(1, 15)[:1])
     with store.view() as tx:
-        best = tx.memory.best(1, 15)
+        best = tx.memory.find_best_facts(1, 15)
         assert [fact.category for fact in best] == [FactCategory.STICKY] * 3 + [FactCategory.USER_PREFERENCE]
-        assert sorted(fact.access_count for fact in tx.memory.search(1, "", 15)) == [0, 0, 0, 1]
-        assert len(tx.memory.best(1, 0)) == 3
+        assert sorted(fact.access_count for fact in tx.memory.search_facts(1, "", 15)) == [0, 0, 0, 1]
+        assert len(tx.memory.find_best_facts(1, 0)) == 3
 
 
 ESTIMATE = CallEstimate("p", "m", 1, None)
@@ -122,15 +122,15 @@ def test_an_answer_for_one_purpose_is_not_taken_for_another(store: Store) -> Non
         content="NONE", model="m", provider="p", account="a", input_tokens=1, output_tokens=1, duration_ms=1
     )
     with store.begin() as tx:
-        assert tx.llm.calls.sent(facts, "digest of facts", ESTIMATE) == 1
-        assert tx.llm.calls.sent(answer, "digest of answer", ESTIMATE) == 1
+        assert tx.llm.calls.record_sending(facts, "digest of facts", ESTIMATE) == 1
+        assert tx.llm.calls.record_sending(answer, "digest of answer", ESTIMATE) == 1
     with store.begin() as tx:
-        tx.llm.calls.keep_answer(facts, 1, response)
-        tx.llm.calls.failed(answer, 1, "BadRequest")
+        tx.llm.calls.store_answer(facts, 1, response)
+        tx.llm.calls.record_failure(answer, 1, "BadRequest")
     with store.view() as tx:
-        held = tx.llm.calls.answered(facts)
+        held = tx.llm.calls.find_answer(facts)
         assert held is not None
         assert (held.content, held.purpose) == ("NONE", CallPurpose.FACTS)
-        assert tx.llm.calls.answered(answer) is None
-        assert (tx.llm.calls.failures(answer), tx.llm.calls.failures(facts)) == (1, 0)
-        assert tx.llm.calls.cut_off_request(answer) is None
+        assert tx.llm.calls.find_answer(answer) is None
+        assert (tx.llm.calls.count_failures(answer), tx.llm.calls.count_failures(facts)) == (1, 0)
+        assert tx.llm.calls.find_interrupted_request(answer) is None

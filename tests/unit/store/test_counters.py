@@ -42,7 +42,7 @@ EVENTS = st.lists(
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with closing(fresh_store(tmp_path_factory.mktemp("store") / "maestro.db", lambda: NOW)) as opened:
         with opened.begin() as tx:
-            tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+            tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         yield opened
 
 
@@ -76,7 +76,7 @@ class Talk:
         with self._store.view() as tx:
             for job_id in self._jobs:
                 conversation = tx.conversations.get(tx.jobs.get(job_id).conversation_id)
-                rows = tx.conversations.all_of(conversation.id or 0)
+                rows = tx.conversations.list_messages(conversation.id or 0)
                 counted = (conversation.message_count, conversation.total_tokens_estimate)
                 assert counted == (len(rows), sum(row.token_estimate for row in rows))
 
@@ -88,33 +88,33 @@ class Talk:
         talk = talk_with(tx, 1, self._address, ("u", "U"))
         where = {"conversation_id": talk.id, **self._address.model_dump()}
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, status=JobStatus.RUNNING, created_at=NOW, **where))
-        tx.conversations.add(_message(talk.id, Role.USER, job_id, number, inbox_id=row.id))
-        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
+        tx.conversations.add_message(_message(talk.id, Role.USER, job_id, number, inbox_id=row.id))
+        tx.jobs.close_job(job_id, JobEnding(status=JobStatus.COMPLETED))
         self._jobs.append(job_id)
 
     def _answer(self, tx: Transaction, number: int) -> None:
         job = self._job(tx, number)
-        messages = tx.conversations.all_of(job.conversation_id or 0)
+        messages = tx.conversations.list_messages(job.conversation_id or 0)
         answered = any(said.job_id == job.id and said.role is Role.ASSISTANT for said in messages)
         if not answered and not _archived_answer(tx, job):
-            tx.conversations.add(_message(job.conversation_id, Role.ASSISTANT, job.id, number))
+            tx.conversations.add_message(_message(job.conversation_id, Role.ASSISTANT, job.id, number))
 
     def _archive(self, tx: Transaction, number: int) -> None:
         conversation_id = self._job(tx, number).conversation_id or 0
-        going = tx.conversations.all_of(conversation_id)[: number % 5]
-        tx.conversations.compactions.archive(conversation_id, [row.id or 0 for row in going])
+        going = tx.conversations.list_messages(conversation_id)[: number % 5]
+        tx.conversations.compactions.archive_messages(conversation_id, [row.id or 0 for row in going])
 
     def _recall(self, tx: Transaction, number: int) -> None:
-        tx.conversations.recall(self._job(tx, number).inbox_id)
+        tx.conversations.remove_recorded_message(self._job(tx, number).inbox_id)
 
     def _restart(self, tx: Transaction, number: int) -> None:
-        tx.conversations.supersede([self._job(tx, number).id])
+        tx.conversations.mark_superseded([self._job(tx, number).id])
 
     def _delete(self) -> None:
         with self._store.view() as tx:
             if not self._jobs:
                 return
-            plan = tx.conversations.removals.plan(self._job(tx, 0).conversation_id or 0)
+            plan = tx.conversations.removals.plan_removal(self._job(tx, 0).conversation_id or 0)
         with self._store.begin() as tx:
             tx.conversations.removals.carry_out(plan, "a test", facts=False)
         self._jobs = []
@@ -124,7 +124,7 @@ class Talk:
 
 
 def _archived_answer(tx: Transaction, job: Job) -> bool:
-    said, _ = tx.conversations.lists.messages_after(job.conversation_id or 0, 0, 1000)
+    said, _ = tx.conversations.lists.list_messages_after(job.conversation_id or 0, 0, 1000)
     return any(one.archived and one.message.job_id == job.id and one.message.role is Role.ASSISTANT for one in said)
 
 
@@ -157,7 +157,7 @@ def test_two_first_messages_at_once_make_one_conversation(tmp_path: Path) -> Non
     path = tmp_path / "maestro.db"
     with closing(Store.open(path, lambda: NOW)) as one, closing(Store(path, lambda: NOW)) as other:
         with one.begin() as tx:
-            tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+            tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         steps = [_first_message(one, channel, half) for channel in range(20) for half in range(2)]
         barrier = Barrier(2)
 
@@ -183,5 +183,5 @@ def _first_message(store: Store, channel: int, half: int) -> StepRef:
         message = IncomingMessage(id=job_id, address=address, user_id="u", content="hello", sent_at=NOW)
         row = tx.inbox.add(message, job_id)
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, agent_id=1, created_at=NOW, **address.model_dump()))
-        tx.jobs.steps.start(ref, "record_message", 1)
+        tx.jobs.steps.start_attempt(ref, "record_message", 1)
     return ref

@@ -64,7 +64,7 @@ def begin(store: Store, name: str) -> None:
 
 def end(store: Store, name: str, status: JobStatus = COMPLETED) -> None:
     with store.begin() as tx:
-        assert tx.jobs.close(name, JobEnding(status=status))
+        assert tx.jobs.close_job(name, JobEnding(status=status))
 
 
 def done(store: Store, name: str) -> None:
@@ -74,7 +74,7 @@ def done(store: Store, name: str) -> None:
 
 def claimable(store: Store) -> list[str]:
     with store.view() as tx:
-        return [job.id for job in tx.jobs.claimable(10, tx.now - LAPSE)]
+        return [job.id for job in tx.jobs.list_claimable_jobs(10, tx.now - LAPSE)]
 
 
 def job(store: Store, name: str) -> Job:
@@ -85,7 +85,7 @@ def job(store: Store, name: str) -> Job:
 def continuations(store: Store, name: str = "root") -> list[Job]:
     """Return the jobs in which a delegator goes on."""
     with store.view() as tx:
-        return [other for other in tx.jobs.delegations.children_of(name) if not other.task]
+        return [other for other in tx.jobs.delegations.list_children(name) if not other.task]
 
 
 def test_a_task_waits_for_the_answer_that_gave_it(store: Store, clock: Clock) -> None:
@@ -105,7 +105,7 @@ def test_without_that_answer_no_task_begins_until_the_job_is_resumed(store: Stor
     assert continuations(store) == []
     with store.begin() as tx:
         tx.jobs.delegations.restore_withheld("root")
-        tx.jobs.reopen(tx.jobs.get("root"))
+        tx.jobs.reopen_job(tx.jobs.get("root"))
     assert job(store, "task").status is JobStatus.PENDING
     assert claimable(store) == ["root"]
 
@@ -162,11 +162,11 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
     assert outer_goes_on.lane is None
     with store.begin() as tx:
         tx.jobs.mark_started(outer_goes_on.id)
-        tx.jobs.update(outer_goes_on.id, answer_id=7)
-        tx.jobs.close(outer_goes_on.id, JobEnding(status=COMPLETED))
+        tx.jobs.update_job(outer_goes_on.id, answer_id=7)
+        tx.jobs.close_job(outer_goes_on.id, JobEnding(status=COMPLETED))
     assert len(continuations(store)) == 1
     with store.view() as tx:
-        assert [(task.id, last.id) for task, last in tx.jobs.delegations.results("root")] == [
+        assert [(task.id, last.id) for task, last in tx.jobs.delegations.list_results("root")] == [
             ("outer", outer_goes_on.id)
         ]
 
@@ -174,7 +174,7 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
 def hush(store: Store, *names: str) -> None:
     """Stop jobs as a person does who says ``/stop``."""
     with store.begin() as tx:
-        tx.jobs.delegations.stop_reporting([tx.jobs.get(name) for name in names])
+        tx.jobs.delegations.stop_reporting_results([tx.jobs.get(name) for name in names])
 
 
 def test_who_says_stop_does_not_hear_what_became_of_a_task(store: Store) -> None:
@@ -215,7 +215,7 @@ def test_tasks_of_an_answer_that_was_stopped_while_it_was_sent(store: Store, new
     give(store, "task")
     with store.begin() as tx:
         tx.jobs.request_stop("root")
-        tx.jobs.update("root", merged_into=newer)
+        tx.jobs.update_job("root", merged_into=newer)
     end(store, "root")
     assert (job(store, "task").status is JobStatus.PENDING) is begins
     assert job(store, "task").reason == ("" if begins else STOPPED)
@@ -225,7 +225,7 @@ def test_a_task_that_was_stopped_with_its_message_begins_when_that_is_resumed(st
     give(store, "task")
     with store.begin() as tx:
         tx.jobs.request_stop("task")
-        tx.jobs.close("task", JobEnding(status=CANCELLED, reason=STOPPED))
+        tx.jobs.close_job("task", JobEnding(status=CANCELLED, reason=STOPPED))
     end(store, "root", CANCELLED)
     with store.begin() as tx:
         tx.jobs.delegations.restore_withheld("root")
@@ -240,7 +240,7 @@ def test_a_task_resumed_after_its_failure_was_told_is_told_again(store: Store) -
     (first,) = continuations(store)
     done(store, first.id)
     with store.begin() as tx:
-        tx.jobs.reopen(tx.jobs.get("task"))
+        tx.jobs.reopen_job(tx.jobs.get("task"))
     done(store, "task")
     assert len(continuations(store)) == 2
 
@@ -251,7 +251,7 @@ def test_a_task_resumed_before_its_failure_was_told_is_told_once(store: Store) -
     begin(store, "task")
     end(store, "task", FAILED)
     with store.begin() as tx:
-        tx.jobs.reopen(tx.jobs.get("task"))
+        tx.jobs.reopen_job(tx.jobs.get("task"))
     done(store, "task")
     assert len(continuations(store)) == 1
 
@@ -259,7 +259,9 @@ def test_a_task_resumed_before_its_failure_was_told_is_told_once(store: Store) -
 def restart(store: Store, name: str) -> str:
     """Restart a job as an operator does."""
     with store.begin() as tx:
-        again = tx.jobs.add(new_restart(tx.jobs.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
+        again = tx.jobs.add(
+            new_restart(tx.jobs.delegations.find_newest_job(tx.jobs.get(name)), f"{name}-again", tx.now)
+        )
         return again.id
 
 
@@ -273,9 +275,9 @@ def test_of_a_task_that_was_restarted_only_the_restart_is_heard(store: Store) ->
     assert continuations(store) == [], "the restart is waited for"
     done(store, again)
     with store.view() as tx:
-        assert [task.id for task, _ in tx.jobs.delegations.results("root")] == ["other", again]
-        assert tx.jobs.delegations.newest(tx.jobs.get("task")).id == again
-        assert {below.id for below in tx.jobs.delegations.below(["root"])} > {"task", "other", again}
+        assert [task.id for task, _ in tx.jobs.delegations.list_results("root")] == ["other", again]
+        assert tx.jobs.delegations.find_newest_job(tx.jobs.get("task")).id == again
+        assert {below.id for below in tx.jobs.delegations.list_descendants(["root"])} > {"task", "other", again}
 
 
 def test_what_answers_in_the_place_of_a_continuation_is_the_newest(store: Store) -> None:
@@ -286,9 +288,9 @@ def test_what_answers_in_the_place_of_a_continuation_is_the_newest(store: Store)
     done(store, "task")
     (goes_on,) = continuations(store)
     with store.begin() as tx:
-        tx.jobs.update(goes_on.id, merged_into="newer")
+        tx.jobs.update_job(goes_on.id, merged_into="newer")
     with store.view() as tx:
-        assert tx.jobs.delegations.newest(tx.jobs.get(goes_on.id)).id == "newer"
+        assert tx.jobs.delegations.find_newest_job(tx.jobs.get(goes_on.id)).id == "newer"
 
 
 def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
@@ -297,14 +299,14 @@ def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
     begin(store, "outer")
     give(store, "inner", by="outer", hears=True, depth=2)
     with store.begin() as tx:
-        tx.jobs.update("outer", answer_id=7)  # that it asks inner
+        tx.jobs.update_job("outer", answer_id=7)  # that it asks inner
     end(store, "outer")
     done(store, "inner")
     (goes_on,) = continuations(store, "outer")
     begin(store, goes_on.id)
     end(store, goes_on.id, FAILED)
     with store.view() as tx:
-        ((task, last),) = tx.jobs.delegations.results("root")
+        ((task, last),) = tx.jobs.delegations.list_results("root")
     assert (task.id, last.id, last.status) == ("outer", goes_on.id, FAILED)
 
 
@@ -312,8 +314,8 @@ def test_who_is_heard_by_whom(store: Store) -> None:
     give(store, "heard", hears=True)
     give(store, "posted")
     with store.view() as tx:
-        assert tx.jobs.delegations.delegator(tx.jobs.get("posted")) is None
-        assert tx.jobs.delegations.delegator(tx.jobs.get("root")) is None
-        delegator = tx.jobs.delegations.delegator(tx.jobs.get("heard"))
+        assert tx.jobs.delegations.find_delegator(tx.jobs.get("posted")) is None
+        assert tx.jobs.delegations.find_delegator(tx.jobs.get("root")) is None
+        delegator = tx.jobs.delegations.find_delegator(tx.jobs.get("heard"))
     assert delegator is not None
     assert delegator.id == "root"

@@ -27,7 +27,7 @@ def store(rows: JobRows, job_id: str, *contents: str, purpose: DeliveryPurpose =
             Delivery(job_id=job_id, purpose=purpose, seq=seq, content=content, created_at=tx.now, **HERE.model_dump())
             for seq, content in enumerate(contents)
         ]
-        return [tx.deliveries.add(chunk).id or 0 for chunk in chunks]
+        return [tx.deliveries.add_chunk(chunk).id or 0 for chunk in chunks]
 
 
 def send(rows: JobRows, *delivery_ids: int) -> None:
@@ -39,7 +39,7 @@ def send(rows: JobRows, *delivery_ids: int) -> None:
 
 def missed(rows: JobRows) -> list[OutgoingMessage]:
     with rows.store.view() as tx:
-        return [row.outgoing(more=more) for row, more in tx.deliveries.sent_since(HERE, 0, 100)]
+        return [row.outgoing(more=more) for row, more in tx.deliveries.list_sent_since(HERE, 0, 100)]
 
 
 def test_every_chunk_but_the_last_says_that_more_follows(rows: JobRows) -> None:
@@ -65,11 +65,11 @@ def test_a_chunk_whose_rest_was_given_up_is_the_last_until_the_job_goes_on(rows:
     first, _ = store(rows, job, "a", "b")
     send(rows, first)
     with rows.store.begin() as tx:
-        tx.jobs.update(job, status=JobStatus.RUNNING)
-        tx.jobs.close(job, JobEnding(status=JobStatus.CANCELLED))
+        tx.jobs.update_job(job, status=JobStatus.RUNNING)
+        tx.jobs.close_job(job, JobEnding(status=JobStatus.CANCELLED))
     assert [(chunk.content, chunk.more) for chunk in missed(rows)] == [("a", False)]
     with rows.store.begin() as tx:
-        tx.deliveries.revive(job)
+        tx.deliveries.revive_chunks(job)
     assert [(chunk.content, chunk.more) for chunk in missed(rows)] == [("a", True)]
 
 

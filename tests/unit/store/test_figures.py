@@ -20,14 +20,14 @@ from tests.support.job_rows import JobRows
 Statement = tuple[str, Any]
 
 LOOKS: dict[str, Callable[[MonitoringFigures], object]] = {
-    "marks": lambda figures: figures.marks(),
-    "open jobs": lambda figures: figures.open_jobs(),
-    "ended jobs": lambda figures: figures.ended_jobs(3, [1, 2]),
-    "received": lambda figures: figures.received(3),
-    "calls": lambda figures: figures.calls(3, [1, 2]),
-    "open calls": lambda figures: figures.open_calls(),
-    "deliveries": lambda figures: figures.deliveries(3, [1, 2]),
-    "open deliveries": lambda figures: figures.open_deliveries(),
+    "marks": lambda figures: figures.read_last_ids(),
+    "open jobs": lambda figures: figures.count_open_jobs(),
+    "ended jobs": lambda figures: figures.list_ended_jobs(3, [1, 2]),
+    "received": lambda figures: figures.count_received(3),
+    "calls": lambda figures: figures.list_calls(3, [1, 2]),
+    "open calls": lambda figures: figures.list_open_calls(),
+    "deliveries": lambda figures: figures.list_deliveries(3, [1, 2]),
+    "open deliveries": lambda figures: figures.count_open_deliveries(),
 }
 
 
@@ -68,10 +68,10 @@ def test_no_look_reads_a_whole_table(
 def test_open_jobs_are_told_by_status_and_the_oldest_by_its_arrival(rows: JobRows) -> None:
     first, second, third = rows.add(), rows.add(), rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(first, status=JobStatus.RUNNING)
+        tx.jobs.update_job(first, status=JobStatus.RUNNING)
     rows.end(third, JobStatus.COMPLETED)
     with rows.store.view() as tx:
-        found = tx.system.figures.open_jobs()
+        found = tx.system.figures.count_open_jobs()
         assert sorted(found.by_position.values()) == [JobStatus.PENDING, JobStatus.RUNNING]
         assert found.oldest_pending == tx.jobs.get(second).created_at
 
@@ -80,10 +80,10 @@ def test_a_resumed_job_is_no_old_one(rows: JobRows) -> None:
     job_id = rows.failed()
     rows.clock.go(days=3)
     with rows.store.begin() as tx:
-        tx.jobs.reopen(tx.jobs.get(job_id))
+        tx.jobs.reopen_job(tx.jobs.get(job_id))
     with rows.store.view() as tx:
-        assert list(tx.system.figures.open_jobs().by_position.values()) == [JobStatus.PENDING]
-        assert tx.system.figures.open_jobs().oldest_pending is None
+        assert list(tx.system.figures.count_open_jobs().by_position.values()) == [JobStatus.PENDING]
+        assert tx.system.figures.count_open_jobs().oldest_pending is None
 
 
 def test_an_ended_job_says_how_and_how_long_it_took(rows: JobRows) -> None:
@@ -92,7 +92,7 @@ def test_an_ended_job_says_how_and_how_long_it_took(rows: JobRows) -> None:
     rows.end(job_id, JobStatus.FAILED, "RateLimited")
     rows.add()
     with rows.store.view() as tx:
-        (ended,) = tx.system.figures.ended_jobs(0, ())
+        (ended,) = tx.system.figures.list_ended_jobs(0, ())
     assert (ended.status, ended.error, ended.took) == (JobStatus.FAILED, "RateLimited", timedelta(seconds=4))
 
 
@@ -100,16 +100,19 @@ def test_many_known_keys_are_asked_for_in_parts(rows: JobRows) -> None:
     for _ in range(3):
         rows.failed()
     with rows.store.view() as tx:
-        last = tx.system.figures.marks().position
-        assert len(tx.system.figures.ended_jobs(last, range(1, 3 * BATCH))) == 3
+        last = tx.system.figures.read_last_ids().position
+        assert len(tx.system.figures.list_ended_jobs(last, range(1, 3 * BATCH))) == 3
 
 
 def test_calls_and_chunks_are_told_with_their_states(rows: JobRows) -> None:
     rows.worked(rows.add())
     with rows.store.view() as tx:
-        calls, chunks = tx.system.figures.calls(0, ()), tx.system.figures.deliveries(0, ())
+        calls, chunks = tx.system.figures.list_calls(0, ()), tx.system.figures.list_deliveries(0, ())
         assert [call.state for call in calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
         assert [chunk.state for chunk in chunks] == [DeliveryState.SENT, DeliveryState.SENDING]
-        assert tx.system.figures.open_deliveries() == {chunks[1].id}
-        assert not tx.system.figures.open_calls()
-        assert [call.id for call in tx.system.figures.calls(calls[1].id, [calls[0].id])] == [calls[2].id, calls[0].id]
+        assert tx.system.figures.count_open_deliveries() == {chunks[1].id}
+        assert not tx.system.figures.list_open_calls()
+        assert [call.id for call in tx.system.figures.list_calls(calls[1].id, [calls[0].id])] == [
+            calls[2].id,
+            calls[0].id,
+        ]

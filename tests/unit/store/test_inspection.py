@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.errors import OlderDatabase, StoreUnreadable
 from maestro.domain.jobs.job import JobStatus
-from maestro.store.inspection import inspect
+from maestro.store.inspection import inspect_database
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import JobRows
 
@@ -26,10 +26,10 @@ def test_it_counts_what_is_open_and_what_failed(tmp_path: Path) -> None:
     rows.failed()
     rows.end(rows.add(), JobStatus.COMPLETED)
     with rows.store.begin() as tx:
-        tx.users.connector_state("web", "default", "running", "port 5070")
-    beside = inspect(tmp_path / "maestro.db", SECONDS)  # while it is in use, with a write-ahead log
+        tx.users.record_connector_state("web", "default", "running", "port 5070")
+    beside = inspect_database(tmp_path / "maestro.db", SECONDS)  # while it is in use, with a write-ahead log
     rows.store.close()
-    for found in (beside, inspect(tmp_path / "maestro.db", SECONDS)):
+    for found in (beside, inspect_database(tmp_path / "maestro.db", SECONDS)):
         assert (found.open_jobs, found.failed_jobs, found.damage, found.thorough) == (1, 1, "", True)
         assert [(connector.platform, connector.state) for connector in found.connectors] == [("web", "running")]
 
@@ -37,7 +37,7 @@ def test_it_counts_what_is_open_and_what_failed(tmp_path: Path) -> None:
 def test_after_a_clean_end_it_leaves_no_trace(tmp_path: Path) -> None:
     fresh_store(tmp_path / "maestro.db").close()
     before = files(tmp_path)
-    inspect(tmp_path / "maestro.db", SECONDS)
+    inspect_database(tmp_path / "maestro.db", SECONDS)
     assert files(tmp_path) == before
 
 
@@ -47,13 +47,13 @@ def test_a_strange_file_is_refused_as_it_is(tmp_path: Path) -> None:
         database.execute("CREATE TABLE recipes (name)")
     before = files(tmp_path)
     with pytest.raises(OlderDatabase):
-        inspect(path, SECONDS)
+        inspect_database(path, SECONDS)
     assert files(tmp_path) == before
 
 
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreadable):
-        inspect(tmp_path, SECONDS)
+        inspect_database(tmp_path, SECONDS)
 
 
 def test_damaged_pages_are_found(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_damaged_pages_are_found(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek((root - 1) * 4096)
         file.write(b"\x00" * 4096)
-    assert inspect(path, SECONDS).damage
+    assert inspect_database(path, SECONDS).damage
 
 
 def test_a_database_too_damaged_to_look_at_is_not_to_be_thrown_away(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_database_too_damaged_to_look_at_is_not_to_be_thrown_away(tmp_path: Pa
         file.seek(100)  # the tables' own table begins after the header
         file.write(b"\xff" * 1000)
     with pytest.raises(StoreUnreadable, match=r"is damaged.*keep a copy"):
-        inspect(path, SECONDS)
+        inspect_database(path, SECONDS)
 
 
 def test_without_the_time_for_every_page_it_says_so(tmp_path: Path) -> None:
@@ -85,5 +85,5 @@ def test_without_the_time_for_every_page_it_says_so(tmp_path: Path) -> None:
     for _ in range(300):
         rows.add()
     rows.store.close()
-    found = inspect(tmp_path / "maestro.db", seconds=-1.0)
+    found = inspect_database(tmp_path / "maestro.db", seconds=-1.0)
     assert (found.thorough, found.damage, found.open_jobs) == (False, "", 300)

@@ -7,8 +7,8 @@ import pytest
 
 from maestro.domain.jobs.flow import DeliverOutcome
 from maestro.domain.jobs.job import StepRef, StepState
-from maestro.store.jobs.steps import StepHistory, TemporalAttempt, acting_for
-from maestro.store.transaction import Transaction, savepoint
+from maestro.store.jobs.steps import StepHistory, TemporalAttempt, use_attempt
+from maestro.store.transaction import Transaction, open_savepoint
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
 
@@ -22,7 +22,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def _written(rows: JobRows, job: str) -> int:
     with rows.store.begin() as part:
-        part.jobs.update(job, reason="of the part")
+        part.jobs.update_job(job, reason="of the part")
     return 1
 
 
@@ -42,7 +42,7 @@ def test_a_part_is_taken_back_with_the_whole(rows: JobRows) -> None:
 def test_a_view_within_it_reads_what_it_has_written(rows: JobRows) -> None:
     job = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job, reason="written")
+        tx.jobs.update_job(job, reason="written")
         with rows.store.view() as view:
             assert view.jobs.read(job).reason == "written"
     assert not rows.store.is_writing
@@ -52,7 +52,7 @@ def test_what_waits_for_the_commit_is_called_after_that_of_the_whole(rows: JobRo
     called: list[bool] = []
     with rows.store.begin():
         with rows.store.begin() as part:
-            part.when_committed(lambda: called.append(rows.store.is_writing))
+            part.call_after_commit(lambda: called.append(rows.store.is_writing))
         assert called == []
     assert called == [False]
 
@@ -76,15 +76,15 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
     with rows.store.begin() as tx, statements(tx) as run:
         for name in ("route", "conversation", "context"):
             ref = StepRef(job_id=job, step=name)
-            attempt = tx.jobs.steps.begin(
-                ref, name, 1, tx.jobs.steps.history(ref, TemporalAttempt("run")), recorded=False
+            attempt = tx.jobs.steps.begin_attempt(
+                ref, name, 1, tx.jobs.steps.read_history(ref, TemporalAttempt("run")), recorded=False
             )
-            with acting_for(attempt):
-                tx.jobs.steps.failed(ref, "Error", "")
+            with use_attempt(attempt):
+                tx.jobs.steps.fail_attempt(ref, "Error", "")
         tx._link.flush()
     assert [sql.split()[0] for sql in run] == ["SELECT", "INSERT"]
     with rows.store.view() as tx:
-        kept = tx.jobs.steps.of_job(job)
+        kept = tx.jobs.steps.list_of_job(job)
         written = tx._link.driver.execute("SELECT started_at, finished_at FROM job_steps").fetchall()
     assert [(step.step, step.started_at) for step in kept] == [
         (name, rows.clock.now) for name in ("route", "conversation", "context")
@@ -95,21 +95,21 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
 def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        past: StepHistory = tx.jobs.steps.history(ref)
-        tx.jobs.steps.begin(ref, "call_model", 1, past)
-        assert (past.crashes(1), tx.jobs.steps.history(ref).crashes(1)) == (0, 1)
+        past: StepHistory = tx.jobs.steps.read_history(ref)
+        tx.jobs.steps.begin_attempt(ref, "call_model", 1, past)
+        assert (past.count_crashes(1), tx.jobs.steps.read_history(ref).count_crashes(1)) == (0, 1)
 
 
 def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_run_until_now(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(ref, "call_model", 1)
+        tx.jobs.steps.start_attempt(ref, "call_model", 1)
     with rows.store.view() as tx:
-        known = tx.jobs.steps.attempts(ref.job_id)
+        known = tx.jobs.steps.read_attempts(ref.job_id)
     with rows.store.begin() as tx, statements(tx) as run:
         tx.jobs.steps.cache_attempts(ref.job_id, known)
-        tx.jobs.steps.done(ref, DeliverOutcome(chunks=1))
-        assert tx.jobs.steps.history(ref).result == '{"chunks":1}'
+        tx.jobs.steps.finish_step(ref, DeliverOutcome(chunks=1))
+        assert tx.jobs.steps.read_history(ref).result == '{"chunks":1}'
     assert [sql.split()[0] for sql in run] == ["UPDATE"]
     assert known["model-1"][0].state is StepState.RUNNING, "what was read stays as it was read"
 
@@ -118,24 +118,24 @@ def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_be
     model, deliver = (StepRef(job_id="message-080001", step=step) for step in ("model-1", "deliver"))
     assert rows.add() == model.job_id
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(model, "call_model", 1)
+        tx.jobs.steps.start_attempt(model, "call_model", 1)
     with rows.store.view() as tx:
-        known = tx.jobs.steps.attempts(model.job_id)
+        known = tx.jobs.steps.read_attempts(model.job_id)
     with rows.store.begin() as tx:  # another process
-        tx.jobs.steps.start(model, "call_model", 1)
-        tx.jobs.steps.start(deliver, "deliver", 1)
+        tx.jobs.steps.start_attempt(model, "call_model", 1)
+        tx.jobs.steps.start_attempt(deliver, "deliver", 1)
     with rows.store.begin() as tx:
         tx.jobs.steps.cache_attempts(model.job_id, known)
-        assert tx.jobs.steps.history(deliver).last == 0
-        tx.jobs.steps.done(model, DeliverOutcome(chunks=1))
-        assert tx.jobs.steps.history(deliver).last == 1
+        assert tx.jobs.steps.read_history(deliver).last_attempt == 0
+        tx.jobs.steps.finish_step(model, DeliverOutcome(chunks=1))
+        assert tx.jobs.steps.read_history(deliver).last_attempt == 1
 
 
 def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:
     job = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.update_later(job, reason="before")
-        with pytest.raises(ZeroDivisionError), savepoint(tx):
+        with pytest.raises(ZeroDivisionError), open_savepoint(tx):
             _ = _noted(tx, job) / 0
         assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("before", 0)
     with rows.store.view() as tx:

@@ -31,16 +31,16 @@ NARROW = re.compile(r"USING COVERING INDEX ix_(queue_listed|queue_told|queue_sta
 
 
 def jobs(**wanted: Any) -> Look:
-    return lambda tx: tx.jobs.lists.jobs(JobFilter(**wanted), AFTER, 50)
+    return lambda tx: tx.jobs.lists.list_jobs(JobFilter(**wanted), AFTER, 50)
 
 
 def usage(by: UsageBy) -> Look:
-    return lambda tx: tx.llm.usage.sums(UsageRequest(by, DAYS), 50)
+    return lambda tx: tx.llm.usage.list_sums(UsageRequest(by, DAYS), 50)
 
 
 LOOKS: dict[str, Look] = {
     "jobs": jobs(),
-    "jobs, the first page": lambda tx: tx.jobs.lists.jobs(JobFilter(), None, 50),
+    "jobs, the first page": lambda tx: tx.jobs.lists.list_jobs(JobFilter(), None, 50),
     "jobs that failed": jobs(status=(JobStatus.FAILED,)),
     "jobs that completed": jobs(status=(JobStatus.COMPLETED,)),
     "jobs that ended badly": jobs(status=(JobStatus.FAILED, JobStatus.CANCELLED)),
@@ -55,30 +55,30 @@ LOOKS: dict[str, Look] = {
     "jobs of a conversation": jobs(conversation=1),
     "jobs of a time": jobs(since=MORNING, until=MORNING),
     "jobs open at a time": jobs(at=MORNING),
-    "counts of jobs open at a time": lambda tx: tx.jobs.counts.statuses(JobFilter(at=MORNING)),
-    "jobs without an outage": lambda tx: tx.jobs.lists.jobs(
+    "counts of jobs open at a time": lambda tx: tx.jobs.counts.count_by_status(JobFilter(at=MORNING)),
+    "jobs without an outage": lambda tx: tx.jobs.lists.list_jobs(
         JobFilter(), AFTER, 50, [JobFilter(status=(JobStatus.FAILED,), error="E", reason="no * s", since=MORNING)]
     ),
     "failed jobs of an error": lambda tx: list(
-        tx.jobs.counts.failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
+        tx.jobs.counts.list_failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
     ),
-    "a job": lambda tx: tx.jobs.lists.job(tx.jobs.running()[0].id),
-    "counts of jobs": lambda tx: tx.jobs.counts.statuses(JobFilter()),
-    "counts of jobs of an agent": lambda tx: tx.jobs.counts.statuses(JobFilter(agent="ada", platform="web")),
-    "failures": lambda tx: tx.jobs.counts.failures(JobFilter()),
-    "conversations": lambda tx: tx.conversations.lists.page(ConversationFilter(), None, 50),
-    "conversations of an agent": lambda tx: tx.conversations.lists.page(ConversationFilter(agent="ada"), None, 50),
-    "conversations that mention": lambda tx: tx.conversations.lists.page(ConversationFilter(q="hello"), None, 50),
+    "a job": lambda tx: tx.jobs.lists.read_record(tx.jobs.list_running()[0].id),
+    "counts of jobs": lambda tx: tx.jobs.counts.count_by_status(JobFilter()),
+    "counts of jobs of an agent": lambda tx: tx.jobs.counts.count_by_status(JobFilter(agent="ada", platform="web")),
+    "failures": lambda tx: tx.jobs.counts.group_failures(JobFilter()),
+    "conversations": lambda tx: tx.conversations.lists.list_page(ConversationFilter(), None, 50),
+    "conversations of an agent": lambda tx: tx.conversations.lists.list_page(ConversationFilter(agent="ada"), None, 50),
+    "conversations that mention": lambda tx: tx.conversations.lists.list_page(ConversationFilter(q="hello"), None, 50),
     "messages that mention": lambda tx: tx.conversations.lists.search_messages("hello", None, 50),
-    "latency": lambda tx: tx.system.latency.page(LatencyQuery(), DAYS),
-    "latency of an agent": lambda tx: tx.system.latency.page(
+    "latency": lambda tx: tx.system.latency.build_page(LatencyQuery(), DAYS),
+    "latency of an agent": lambda tx: tx.system.latency.build_page(
         LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS
     ),
     **{f"usage by {by}": usage(by) for by in UsageBy},
-    "usage of an agent": lambda tx: tx.llm.usage.total(
+    "usage of an agent": lambda tx: tx.llm.usage.read_total(
         DAYS, UsageScope(agent="ada", account="main", model="m", client="c")
     ),
-    "usage of days": lambda tx: tx.llm.usage.parts(UsageBy.AGENT, DAYS),
+    "usage of days": lambda tx: tx.llm.usage.list_parts(UsageBy.AGENT, DAYS),
 }
 
 
@@ -158,7 +158,7 @@ def test_a_search_for_what_many_mention_does_not_read_all_messages(rows: JobRows
         rows.add("an invoice")
 
     def page(tx: Transaction) -> object:
-        return tx.jobs.lists.jobs(JobFilter(q="invoice"), None, 1)
+        return tx.jobs.lists.list_jobs(JobFilter(q="invoice"), None, 1)
 
     found = plans(rows, tmp_path / "maestro.db", page)
     assert len(found) == 1, "the newest jobs fill the page and say that another follows"
@@ -174,8 +174,8 @@ def test_a_search_finds_the_same_in_new_and_in_old_jobs(rows: JobRows, monkeypat
     for newest in (1, 3, 1_000):
         monkeypatch.setattr(browse, "NEWEST", newest)
         with rows.store.view() as tx:
-            first, after = tx.jobs.lists.jobs(wanted, None, 3)
-            second, end = tx.jobs.lists.jobs(wanted, after, 3)
+            first, after = tx.jobs.lists.list_jobs(wanted, None, 3)
+            second, end = tx.jobs.lists.list_jobs(wanted, after, 3)
         assert end is None
         pages.append([listed.job.id for listed in (*first, *second)])
     assert pages == [written[::-1]] * 3

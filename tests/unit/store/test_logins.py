@@ -28,18 +28,18 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def test_a_login_is_ended_once_and_for_all(store: Store) -> None:
     for _ in range(2):
         with store.begin() as tx:
-            tx.users.logins.end("a", MORNING + HOUR)
+            tx.users.logins.end_login("a", MORNING + HOUR)
     with store.view() as tx:
-        assert tx.users.logins.ended("a")
-        assert not tx.users.logins.ended("b")
+        assert tx.users.logins.is_ended("a")
+        assert not tx.users.logins.is_ended("b")
 
 
 def test_what_is_over_anyway_is_forgotten(store: Store, clock: Clock) -> None:
     with store.begin() as tx:
-        tx.users.logins.end("a", MORNING + HOUR)
-        tx.users.logins.end("b", MORNING + 3 * HOUR)
+        tx.users.logins.end_login("a", MORNING + HOUR)
+        tx.users.logins.end_login("b", MORNING + 3 * HOUR)
     clock.go(hours=2)
     with store.begin() as tx:
-        tx.users.logins.end("c", MORNING + 5 * HOUR)
+        tx.users.logins.end_login("c", MORNING + 5 * HOUR)
     with store.view() as tx:
-        assert [name for name in "abc" if tx.users.logins.ended(name)] == ["b", "c"]
+        assert [name for name in "abc" if tx.users.logins.is_ended(name)] == ["b", "c"]

@@ -21,7 +21,7 @@ from maestro.store.store import Store
 store = Store(Path(sys.argv[1]))
 for line in sys.stdin:
     with store.begin() as tx:
-        tx.system.audit.add("somebody", line.strip())
+        tx.system.audit.add_entry("somebody", line.strip())
     print("done", flush=True)
 """
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def note(store: Store) -> None:
     """Change something."""
     with store.begin() as tx:
-        tx.system.audit.add("somebody", "something")
+        tx.system.audit.add_entry("somebody", "something")
 
 
 def test_it_moves_with_each_change_and_not_without_one(store: Store) -> None:
@@ -51,16 +51,16 @@ def test_it_moves_with_each_change_and_not_without_one(store: Store) -> None:
 def broken_off(store: Store) -> None:
     """Write something that is taken back."""
     with store.begin() as tx:
-        tx.system.audit.add("somebody", "something")
+        tx.system.audit.add_entry("somebody", "something")
         raise RuntimeError
 
 
 def test_reading_and_writing_nothing_leave_it_as_it_is(store: Store) -> None:
     before = store.mark()
     with store.view() as tx:
-        assert not tx.system.audit.latest(1)
+        assert not tx.system.audit.list_latest(1)
     with store.begin() as tx:
-        assert not tx.system.audit.latest(1)
+        assert not tx.system.audit.list_latest(1)
     with pytest.raises(RuntimeError):
         broken_off(store)
     assert store.mark() == before
@@ -80,13 +80,13 @@ def test_it_hears_of_other_processes(store: Store, tmp_path: Path) -> None:
             before = store.mark()
         other.stdin.close()
     with store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.latest(5)] == ["two", "one"]
+        assert [entry.action for entry in tx.system.audit.list_latest(5)] == ["two", "one"]
 
 
 def test_it_is_told_while_somebody_writes(store: Store) -> None:
     before = store.mark()
     with store.begin() as tx, ThreadPoolExecutor(4) as pool:
-        tx.system.audit.add("somebody", "something")
+        tx.system.audit.add_entry("somebody", "something")
         assert set(pool.map(lambda _: store.mark(), range(20))) == {before}
     assert store.mark() != before
 

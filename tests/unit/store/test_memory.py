@@ -33,7 +33,7 @@ HERE, THERE = "1/web/default/here//", "1/web/default/there//"
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.put(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -42,12 +42,12 @@ def learn(rows: JobRows, *contents: str, place: str = "", category: FactCategory
     """Let the agent learn some facts at once."""
     with rows.store.begin() as tx:
         facts = [Fact(category, content) for content in contents]
-        return tx.memory.learn(1, facts, conversation_id=None, place=place)
+        return tx.memory.learn_facts(1, facts, conversation_id=None, memory_scope=place)
 
 
 def found(rows: JobRows, query: str, place: str = "", agent_id: int = 1) -> list[str]:
     with rows.store.view() as tx:
-        return contents(tx.memory.search(agent_id, query, 20, place))
+        return contents(tx.memory.search_facts(agent_id, query, 20, place))
 
 
 def contents(facts: object) -> list[str]:
@@ -57,8 +57,8 @@ def contents(facts: object) -> list[str]:
 
 def best(rows: JobRows, others: int = 15, place: str = "") -> list[MemoryFact]:
     with rows.store.view() as tx:
-        facts = {fact.id: fact for fact in tx.memory.search(1, "", 1_000, place)}
-        return [facts[told.id] for told in tx.memory.best(1, others, place)]
+        facts = {fact.id: fact for fact in tx.memory.search_facts(1, "", 1_000, place)}
+        return [facts[told.id] for told in tx.memory.find_best_facts(1, others, place)]
 
 
 def ada(tx: Transaction) -> Agent:
@@ -83,7 +83,7 @@ def test_another_category_or_another_agent_may_know_the_same(rows: JobRows) -> N
     assert learn(rows, "likes tea") == 1
     assert learn(rows, "likes tea", category=STICKY) == 1
     with rows.store.begin() as tx:
-        assert tx.memory.learn(2, [Fact(PREFERENCE, "likes tea")], conversation_id=None) == 1
+        assert tx.memory.learn_facts(2, [Fact(PREFERENCE, "likes tea")], conversation_id=None) == 1
 
 
 def test_what_is_known_everywhere_is_known_in_every_place(rows: JobRows) -> None:
@@ -145,25 +145,25 @@ def test_sticky_facts_come_always_and_of_the_others_the_surest(rows: JobRows) ->
     with rows.store.begin() as tx:
         for number, confidence in enumerate((0.3, 0.9, 0.6)):
             facts = [Fact(PREFERENCE, f"fact {number}")]
-            tx.memory.learn(1, facts, conversation_id=None, confidence=confidence)
-        tx.memory.learn(1, [Fact(STICKY, "always")], conversation_id=None, confidence=0.1)
+            tx.memory.learn_facts(1, facts, conversation_id=None, confidence=confidence)
+        tx.memory.learn_facts(1, [Fact(STICKY, "always")], conversation_id=None, confidence=0.1)
     assert contents(best(rows, 2)) == ["always", "fact 1", "fact 2"]
     assert contents(best(rows, 0)) == ["always"]
 
 
 def test_what_nobody_needed_for_long_gives_way(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        tx.memory.learn(1, [Fact(PREFERENCE, "once certain")], conversation_id=None, confidence=1)
-        tx.memory.learn(1, [Fact(PREFERENCE, "once told")], conversation_id=None, confidence=1)
+        tx.memory.learn_facts(1, [Fact(PREFERENCE, "once certain")], conversation_id=None, confidence=1)
+        tx.memory.learn_facts(1, [Fact(PREFERENCE, "once told")], conversation_id=None, confidence=1)
     rows.clock.go(days=200)
     learn(rows, "new today")
     with rows.store.begin() as tx:
-        tx.memory.note_used([fact for fact in tx.memory.best(1, 9) if fact.content == "once told"])
+        tx.memory.record_use([fact for fact in tx.memory.find_best_facts(1, 9) if fact.content == "once told"])
     assert contents(best(rows)) == ["once told", "new today", "once certain"]
 
 
 def test_the_surest_are_read_in_the_order_of_their_index(rows: JobRows) -> None:
-    ready = Memory._BEST._ready
+    ready = Memory._BEST._compiled
     with rows.store.view() as tx:
         plan = tx._link.driver.execute(f"EXPLAIN QUERY PLAN {ready.sql}", [1] * len(ready.fixed)).fetchall()
     steps = [row[3] for row in plan]
@@ -187,7 +187,7 @@ def test_being_told_is_counted_once_an_hour(rows: JobRows) -> None:
 def tell(rows: JobRows) -> set[int]:
     """Tell all there is, and return how often what is known was told."""
     with rows.store.begin() as tx:
-        tx.memory.note_used(tx.memory.best(1, 15))
+        tx.memory.record_use(tx.memory.find_best_facts(1, 15))
     return {fact.access_count for fact in best(rows)}
 
 
@@ -264,9 +264,9 @@ def test_the_surer_of_two_that_fit_alike_comes_first_and_whole_words_before_begi
     learn(rows, "likes category theory", "likes a cat there")
     assert found(rows, "cat") == ["likes a cat there", "likes category theory"]
     with rows.store.begin() as tx:
-        tx.memory.learn(1, [Fact(PREFERENCE, "has dogs of Ulm")], conversation_id=None, confidence=0.4)
-        tx.memory.learn(1, [Fact(PREFERENCE, "has dogs of Bonn")], conversation_id=None, confidence=0.9)
-        tx.memory.learn(1, [Fact(PREFERENCE, "has dogs of Rome")], conversation_id=None, confidence=0.6)
+        tx.memory.learn_facts(1, [Fact(PREFERENCE, "has dogs of Ulm")], conversation_id=None, confidence=0.4)
+        tx.memory.learn_facts(1, [Fact(PREFERENCE, "has dogs of Bonn")], conversation_id=None, confidence=0.9)
+        tx.memory.learn_facts(1, [Fact(PREFERENCE, "has dogs of Rome")], conversation_id=None, confidence=0.6)
     assert found(rows, "dogs") == ["has dogs of Bonn", "has dogs of Rome", "has dogs of Ulm"]
 
 
@@ -274,12 +274,12 @@ def test_the_index_follows_every_change(rows: JobRows) -> None:
     learn(rows, "likes tea", "likes milk")
     with rows.store.begin() as tx:
         edits = tx.memory
-        edits.change(ada(tx), 1, FactChange(content="likes coffee"), "operator")
-        edits.forget(ada(tx), 2, "operator")
+        edits.change_fact(ada(tx), 1, FactChange(content="likes coffee"), "operator")
+        edits.delete_fact(ada(tx), 2, "operator")
     assert found(rows, "tea") == found(rows, "milk") == []
     assert found(rows, "coffee") == ["likes coffee"]
     with rows.store.begin() as tx:
-        assert tx.memory.clear(ada(tx), "operator") == 1
+        assert tx.memory.delete_all(ada(tx), "operator") == 1
     assert found(rows, "coffee") == []
     whole(rows)
 
@@ -300,9 +300,9 @@ def test_the_newest_value_of_a_key_is_kept(rows: JobRows) -> None:
         assert tx.memory.set_state(1, " last-topic ", " x ") == ""
         assert tx.memory.set_state(1, "last-topic", "y") == ""
         assert tx.memory.set_state(2, "last-topic", "z") == ""
-        assert [(state.key, state.value) for state in tx.memory.states(1)] == [("last-topic", "y")]
+        assert [(state.key, state.value) for state in tx.memory.read_states(1)] == [("last-topic", "y")]
         assert tx.memory.set_state(1, "last-topic", " ") == ""
-        assert tx.memory.states(1) == []
+        assert tx.memory.read_states(1) == []
 
 
 def test_a_place_has_values_of_its_own(rows: JobRows) -> None:
@@ -310,11 +310,14 @@ def test_a_place_has_values_of_its_own(rows: JobRows) -> None:
         tx.memory.set_state(1, "b", "general")
         tx.memory.set_state(1, "a", "general")
         tx.memory.set_state(1, "b", "here", HERE)
-        assert [(state.key, state.value) for state in tx.memory.states(1, HERE)] == [("a", "general"), ("b", "here")]
-        assert [state.value for state in tx.memory.states(1, THERE)] == ["general", "general"]
-        assert tx.memory.forget_state(1, "b", HERE)
-        assert not tx.memory.forget_state(1, "b", HERE)
-        assert [state.value for state in tx.memory.states(1, HERE)] == ["general", "general"]
+        assert [(state.key, state.value) for state in tx.memory.read_states(1, HERE)] == [
+            ("a", "general"),
+            ("b", "here"),
+        ]
+        assert [state.value for state in tx.memory.read_states(1, THERE)] == ["general", "general"]
+        assert tx.memory.delete_state(1, "b", HERE)
+        assert not tx.memory.delete_state(1, "b", HERE)
+        assert [state.value for state in tx.memory.read_states(1, HERE)] == ["general", "general"]
 
 
 def test_states_have_an_end(rows: JobRows) -> None:
@@ -325,7 +328,7 @@ def test_states_have_an_end(rows: JobRows) -> None:
         assert tx.memory.set_state(1, "key-7", "changed") == "", "a key that is there can change"
         assert tx.memory.set_state(1, "one-more", "x", HERE) == ""
         assert str(MAX_VALUE_CHARS) in tx.memory.set_state(1, "key-7", "x" * (MAX_VALUE_CHARS + 1))
-        assert len(tx.memory.states(1)) == MAX_STATES
+        assert len(tx.memory.read_states(1)) == MAX_STATES
 
 
 # What operators do
@@ -337,28 +340,28 @@ def test_operators_see_facts_in_pages_and_those_of_every_place(rows: JobRows) ->
     learn(rows, "never rum", category=STICKY)
     with rows.store.view() as tx:
         edits = tx.memory
-        first, following = edits.page(ada(tx), FactFilter(), None, 3)
-        rest, end = edits.page(ada(tx), FactFilter(), following, 3)
+        first, following = edits.list_facts(ada(tx), FactFilter(), None, 3)
+        rest, end = edits.list_facts(ada(tx), FactFilter(), following, 3)
         assert contents([*first, *rest]) == ["never rum", "likes rum", "likes wine", "likes milk", "likes tea"]
         assert end is None
-        assert contents(edits.page(ada(tx), FactFilter(category=STICKY), None, 9)[0]) == ["never rum"]
-        assert contents(edits.page(ada(tx), FactFilter(q="rum", place=""), None, 9)[0]) == ["never rum"]
-        assert len(edits.page(ada(tx), FactFilter(q="rum"), None, 9)[0]) == 2
-        assert edits.page(tx.agents.get(2), FactFilter(q="rum"), None, 9) == ([], None)
+        assert contents(edits.list_facts(ada(tx), FactFilter(category=STICKY), None, 9)[0]) == ["never rum"]
+        assert contents(edits.list_facts(ada(tx), FactFilter(q="rum", place=""), None, 9)[0]) == ["never rum"]
+        assert len(edits.list_facts(ada(tx), FactFilter(q="rum"), None, 9)[0]) == 2
+        assert edits.list_facts(tx.agents.get(2), FactFilter(q="rum"), None, 9) == ([], None)
 
 
 def test_what_operators_change_is_noted_without_what_it_says(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         edits, agent = tx.memory, ada(tx)
-        fact = edits.add(agent, NewFact(content="the vault opens with 1234"), "operator")
+        fact = edits.add_fact(agent, NewFact(content="the vault opens with 1234"), "operator")
         assert fact.confidence == 1
-        edits.change(agent, fact.id or 0, FactChange(category=STICKY, confidence=0.5), "operator")
+        edits.change_fact(agent, fact.id or 0, FactChange(category=STICKY, confidence=0.5), "operator")
         edits.put_state(agent, "vault", StateChange(value="1234"), "operator")
-        edits.drop_state(agent, "vault", "", "operator")
-        edits.forget(agent, fact.id or 0, "operator")
-        edits.clear(agent, "operator")
+        edits.delete_state_of_agent(agent, "vault", "", "operator")
+        edits.delete_fact(agent, fact.id or 0, "operator")
+        edits.delete_all(agent, "operator")
     with rows.store.view() as tx:
-        noted = tx.system.audit.latest(10)[::-1]
+        noted = tx.system.audit.list_latest(10)[::-1]
     assert [(entry.action, entry.subject, entry.detail) for entry in noted] == [
         ("memory.add", "ada", "fact 1"),
         ("memory.change", "ada", "fact 1"),
@@ -374,11 +377,11 @@ def test_operators_cannot_repeat_a_fact_nor_touch_another_agents(rows: JobRows) 
     with rows.store.begin() as tx:
         edits, agent = tx.memory, ada(tx)
         with pytest.raises(Conflict, match="fact 1 has the same content already"):
-            edits.add(agent, NewFact(content="Likes tea!"), "operator")
+            edits.add_fact(agent, NewFact(content="Likes tea!"), "operator")
         with pytest.raises(Conflict, match="fact 1 has the same content already"):
-            edits.change(agent, 2, FactChange(content="likes the tea"), "operator")
-        edits.change(agent, 2, FactChange(content="likes the milk"), "operator")
+            edits.change_fact(agent, 2, FactChange(content="likes the tea"), "operator")
+        edits.change_fact(agent, 2, FactChange(content="likes the milk"), "operator")
         with pytest.raises(NotFound, match="bob has no fact 1"):
-            edits.forget(tx.agents.get(2), 1, "operator")
+            edits.delete_fact(tx.agents.get(2), 1, "operator")
         with pytest.raises(NotFound):
-            edits.drop_state(agent, "nothing", "", "operator")
+            edits.delete_state_of_agent(agent, "nothing", "", "operator")

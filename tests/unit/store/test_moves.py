@@ -45,17 +45,17 @@ def talk(tx: Transaction, address: Address) -> Conversation:
 
 def test_bindings_conversations_and_closed_channels_go_along(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        agent = tx.agents.all()[0]
+        agent = tx.agents.list_all()[0]
         tx.agents.bind_channel(agent, NewBinding(platform="telegram", channel="-5"), "operator")
         flat, topic = talk(tx, OLD).id, talk(tx, TOPIC).id
         tx.bots.channels.disable(OLD, "it was upgraded")
-        assert tx.bots.moves.add(OLD, NEW)
-        assert not tx.bots.moves.add(OLD, NEW), "told twice"
+        assert tx.bots.moves.move_channel(OLD, NEW)
+        assert not tx.bots.moves.move_channel(OLD, NEW), "told twice"
     with rows.store.view() as tx:
-        assert (tx.bots.channels.moved_to(OLD), tx.bots.channels.moved_to(in_new(OLD))) == (NEW, NEW)
-        assert tx.agents.binding(OLD) is None
-        assert tx.agents.binding(in_new(OLD)) is not None
-        assert tx.bots.channels.why_disabled(OLD) is None
+        assert (tx.bots.channels.find_new_id(OLD), tx.bots.channels.find_new_id(in_new(OLD))) == (NEW, NEW)
+        assert tx.agents.find_binding(OLD) is None
+        assert tx.agents.find_binding(in_new(OLD)) is not None
+        assert tx.bots.channels.read_disable_reason(OLD) is None
         keys = {found: tx.conversations.read(found).key for found in (flat, topic) if found is not None}
     assert keys == {
         flat: conversation_key(1, in_new(OLD), None),
@@ -66,7 +66,7 @@ def test_bindings_conversations_and_closed_channels_go_along(rows: JobRows) -> N
 def test_a_conversation_that_goes_on_in_the_new_channel_already_stays(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         old, new = talk(tx, OLD).id, talk(tx, in_new(OLD)).id
-        tx.bots.moves.add(OLD, NEW)
+        tx.bots.moves.move_channel(OLD, NEW)
     with rows.store.view() as tx:
         assert old is not None
         assert new is not None
@@ -76,6 +76,6 @@ def test_a_conversation_that_goes_on_in_the_new_channel_already_stays(rows: JobR
 
 def test_a_channel_that_moved_twice_is_found_at_once(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        tx.bots.moves.add(OLD, "-6")
-        tx.bots.moves.add(OLD.model_copy(update={"channel": "-6"}), NEW)
-        assert tx.bots.channels.moved_to(OLD) == NEW
+        tx.bots.moves.move_channel(OLD, "-6")
+        tx.bots.moves.move_channel(OLD.model_copy(update={"channel": "-6"}), NEW)
+        assert tx.bots.channels.find_new_id(OLD) == NEW

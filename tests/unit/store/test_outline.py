@@ -78,9 +78,11 @@ def test_the_text_is_read_where_the_prompt_shows_another_one_or_it_is_asked(rows
             said(rows, tx, "with files", job_id=job, has_files=True),
             said(rows, tx, "asked", job_id=job, inbox_id=asked_id),
         ):
-            last = tx.conversations.add(one)
-        lines = tx.conversations.outline(conversation(tx), last, 10, [asked_id])
-        assert [line.id for line in lines] == [line.id for line in tx.conversations.newest(conversation(tx), ANY, 10)]
+            last = tx.conversations.add_message(one)
+        lines = tx.conversations.list_message_outlines(conversation(tx), last, 10, [asked_id])
+        assert [line.id for line in lines] == [
+            line.id for line in tx.conversations.list_newest_messages(conversation(tx), ANY, 10)
+        ]
     assert [(line.content, line.plain_chars) for line in reversed(lines)] == [
         ("", 5),
         (POSING, None),
@@ -95,8 +97,8 @@ def test_what_an_earlier_release_wrote_is_read(rows: JobRows, job: str) -> None:
     with rows.store.begin() as tx:
         tx._link.session.add(Message(**said(rows, tx, "plain", job_id=job).model_dump()))
         tx._link.session.flush()
-        last = tx.conversations.add(said(rows, tx, "asked", job_id=job))
-        lines = tx.conversations.outline(conversation(tx), last, 10, ())
+        last = tx.conversations.add_message(said(rows, tx, "asked", job_id=job))
+        lines = tx.conversations.list_message_outlines(conversation(tx), last, 10, ())
     assert [(line.content, line.plain_chars) for line in lines] == [("asked", None), ("plain", None)]
 
 
@@ -106,14 +108,17 @@ def test_a_history_is_the_same_as_of_the_whole_texts(rows: JobRows, job: str, te
     with rows.store.begin() as tx:
         number = conversation(tx, f"channel-{next(channels)}")
         for content in map(storable, texts):
-            last = tx.conversations.add(said(rows, tx, content, job_id=job, conversation_id=number))
-        whole, outline = tx.conversations.newest(number, ANY, 50), tx.conversations.outline(number, last, 50, ())
+            last = tx.conversations.add_message(said(rows, tx, content, job_id=job, conversation_id=number))
+        whole, outline = (
+            tx.conversations.list_newest_messages(number, ANY, 50),
+            tx.conversations.list_message_outlines(number, last, 50, ()),
+        )
     assert len(whole) == len(texts)
     assert [*map(_told, _history(outline))] == [*map(_told, _history(whole))]
 
 
 def test_plain_messages_are_looked_up_in_the_index_alone(rows: JobRows) -> None:
-    ready = Conversations._OUTLINE._ready
+    ready = Conversations._OUTLINE._compiled
     with rows.store.view() as tx:
         plan = tx._link.driver.execute(f"EXPLAIN QUERY PLAN {ready.sql}", [1] * len(ready.fixed)).fetchall()
     assert [row[3] for row in plan] == [

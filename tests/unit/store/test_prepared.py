@@ -17,9 +17,9 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound, StoreBusy, StoreUnreadable
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.schema import upgrade
-from maestro.store.engine.statements import PreparedStatement, one_of
-from maestro.store.transaction import Transaction, savepoint
+from maestro.store.engine.schema import upgrade_database
+from maestro.store.engine.statements import PreparedStatement, is_one_of
+from maestro.store.transaction import Transaction, open_savepoint
 from tests.support.job_rows import JobRows
 
 BY_STATUS = PreparedStatement(
@@ -27,7 +27,7 @@ BY_STATUS = PreparedStatement(
     .where(col(Job.status) == JobStatus.PENDING, col(Job.created_at) <= bindparam("until"))
     .order_by(col(Job.turn))
 )
-OPEN_ONES = PreparedStatement(select(Job).where(one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
+OPEN_ONES = PreparedStatement(select(Job).where(is_one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
 RENAMED = PreparedStatement(
     update(Job).where(col(Job.id) == bindparam("job_id")).values(reason=bindparam("its_reason"))
 )
@@ -58,14 +58,14 @@ def repository(tx: Transaction) -> Repository:
 def test_values_go_in_and_come_out_as_what_they_are_in_python(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.view() as tx:
-        (found,) = repository(tx)._rows(BY_STATUS, until=tx.now)
+        (found,) = repository(tx)._read_rows(BY_STATUS, until=tx.now)
         assert found == (job_id, JobStatus.PENDING, False, tx.jobs.get(job_id).created_at)
         assert [type(cell) for cell in found[1:3]] == [JobStatus, bool]
         before = found[3] - timedelta(microseconds=1)
-        assert repository(tx)._rows(BY_STATUS, until=before) == []
-        assert repository(tx)._row(BY_STATUS, until=before) is None
-        assert repository(tx)._value(BY_STATUS, until=tx.now) == job_id
-        assert repository(tx)._value(BY_STATUS, until=before) is None
+        assert repository(tx)._read_rows(BY_STATUS, until=before) == []
+        assert repository(tx)._read_row(BY_STATUS, until=before) is None
+        assert repository(tx)._read_value(BY_STATUS, until=tx.now) == job_id
+        assert repository(tx)._read_value(BY_STATUS, until=before) is None
 
 
 def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_row(rows: JobRows) -> None:
@@ -75,26 +75,26 @@ def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_
     words = dict.fromkeys(("workflow_run", "result", "error", "detail"), "")
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
-        numbers = [repository(tx)._insert(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
-        assert [one.id for one in tx.jobs.steps.of_job(job_id)] == numbers
-        assert repository(tx)._change(RENAMED, job_id=job_id, its_reason="why") == 1
-        assert repository(tx)._change(RENAMED, job_id="nobody", its_reason="why") == 0
+        numbers = [repository(tx)._insert_row(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
+        assert [one.id for one in tx.jobs.steps.list_of_job(job_id)] == numbers
+        assert repository(tx)._run_change(RENAMED, job_id=job_id, its_reason="why") == 1
+        assert repository(tx)._run_change(RENAMED, job_id="nobody", its_reason="why") == 0
         assert tx.jobs.get(job_id).reason == "why"
 
 
 def test_a_parameter_without_a_value_is_no_null(rows: JobRows) -> None:
     with rows.store.begin() as tx, pytest.raises(KeyError, match="its_reason"):
-        repository(tx)._change(RENAMED, job_id="any")
+        repository(tx)._run_change(RENAMED, job_id="any")
 
 
 def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
     with rows.store.view() as tx, pytest.raises(TypeError, match="in_list"):
-        repository(tx)._rows(PreparedStatement(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
+        repository(tx)._read_rows(PreparedStatement(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
 
 
 def test_what_the_driver_refuses_is_a_store_that_did_not_answer(rows: JobRows) -> None:
     with pytest.raises(StoreBusy, match="readonly"), rows.store.view() as tx:
-        repository(tx)._change(RENAMED, job_id="any", its_reason="")
+        repository(tx)._run_change(RENAMED, job_id="any", its_reason="")
 
 
 def test_a_lock_that_somebody_else_holds_is_a_store_that_did_not_answer(rows: JobRows, tmp_path: Path) -> None:
@@ -105,16 +105,16 @@ def test_a_lock_that_somebody_else_holds_is_a_store_that_did_not_answer(rows: Jo
         with pytest.raises(StoreBusy, match="locked"), rows.store.begin():
             pytest.fail("two wrote at once")
     with rows.store.begin() as tx:
-        assert tx.jobs.pending() == 0
+        assert tx.jobs.count_pending() == 0
 
 
 def test_a_rule_of_the_tables_is_kept_without_quoting_what_was_written(rows: JobRows) -> None:
     rows.add()
     with rows.store.view() as tx:
-        (job,) = repository(tx)._read_all(OPEN_ONES, Job)
+        (job,) = repository(tx)._read_models(OPEN_ONES, Job)
     again = {**job.model_dump(), "reason": "a word of a person"}
     with pytest.raises(sqlite3.IntegrityError) as refused, rows.store.begin() as tx:
-        repository(tx)._insert(PreparedStatement(insert(Job)), **again)
+        repository(tx)._insert_row(PreparedStatement(insert(Job)), **again)
     assert "a word of a person" not in str(refused.value)
 
 
@@ -123,7 +123,7 @@ def test_a_value_is_the_row_as_it_is_now(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         loaded = tx.jobs.get(job_id)
         assert tx.jobs.read(job_id) == loaded
-        tx.jobs.update(job_id, reason="changed past the session")
+        tx.jobs.update_job(job_id, reason="changed past the session")
         assert tx.jobs.read(job_id).reason == "changed past the session"
         assert loaded.reason == ""
 
@@ -182,21 +182,21 @@ def test_what_was_added_as_an_object_is_found_once_it_is_written(rows: JobRows) 
 def test_no_session_is_made_for_who_does_not_need_one(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.steps.start(StepRef(job_id=job_id, step="route"), "choose", 1)
-        tx.jobs.update(job_id, agent_id=tx.agents.read(1).id)
+        tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step="route"), "choose", 1)
+        tx.jobs.update_job(job_id, agent_id=tx.agents.read(1).id)
         assert "session" not in vars(tx._link)
 
 
 def test_a_savepoint_takes_back_what_was_written_in_it_and_no_more(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, reason="before")
-        with suppress(NotFound), savepoint(tx):
-            tx.jobs.update(job_id, reason="within")
+        tx.jobs.update_job(job_id, reason="before")
+        with suppress(NotFound), open_savepoint(tx):
+            tx.jobs.update_job(job_id, reason="within")
             raise NotFound("as it was")
         assert "session" not in vars(tx._link)
-        with savepoint(tx):
-            tx.jobs.update(job_id, agent_id=None)
+        with open_savepoint(tx):
+            tx.jobs.update_job(job_id, agent_id=None)
     with rows.store.view() as tx:
         assert (tx.jobs.read(job_id).reason, tx.jobs.read(job_id).agent_id) == ("before", None)
 
@@ -205,16 +205,16 @@ def test_what_the_tables_refuse_in_a_savepoint_costs_only_that(rows: JobRows) ->
     job_id = rows.add()
     for within in (False, True):
         with rows.store.begin() as tx:
-            tx.jobs.update(job_id, reason=f"kept {within}")
+            tx.jobs.update_job(job_id, reason=f"kept {within}")
             if within:
                 tx.agents.get(1).name = f"Ada {within}"
-            with suppress(IntegrityError), savepoint(tx):
-                tx.jobs.update(job_id, reason="lost")
-                tx.agents.put(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
-            tx.agents.put(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))
+            with suppress(IntegrityError), open_savepoint(tx):
+                tx.jobs.update_job(job_id, reason="lost")
+                tx.agents.save(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
+            tx.agents.save(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))
         with rows.store.view() as tx:
             assert tx.jobs.read(job_id).reason == f"kept {within}"
-            assert [agent.name for agent in tx.agents.all()] == ["Ada True" if within else "Ada"] + ["Eve"] * (
+            assert [agent.name for agent in tx.agents.list_all()] == ["Ada True" if within else "Ada"] + ["Eve"] * (
                 1 + within
             )
 
@@ -223,7 +223,7 @@ def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
     assert STATEMENTS
     with rows.store.view() as tx:
         for statement in STATEMENTS:
-            ready = statement._ready
+            ready = statement._compiled
             tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
 
 
@@ -232,4 +232,4 @@ def test_a_sqlite_that_returns_no_changed_rows_is_refused_with_what_to_do(
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(StoreUnreadable, match=r"needs 3\.35 or later. Use a Python"):
-        upgrade(tmp_path / "new.db")
+        upgrade_database(tmp_path / "new.db")

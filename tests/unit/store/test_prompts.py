@@ -16,7 +16,7 @@ def test_a_text_of_any_length_comes_back_as_it_was(tmp_path: Path, length: int) 
     rows = JobRows.at(tmp_path)
     text = (SENTENCE * (length // len(SENTENCE) + 1))[:length]
     with closing(rows.store), rows.store.begin() as tx:
-        digest = tx.llm.prompts.keep(text)
-        assert tx.llm.prompts.text(digest) == text
+        digest = tx.llm.prompts.store_text(text)
+        assert tx.llm.prompts.read_text(digest) == text
         (body,) = tx._link.driver.execute("SELECT body FROM prompt_parts WHERE digest = ?", [digest]).fetchone()
         assert len(body) <= len(zlib.compress(text.encode(), 6)) * 1.05 + 10

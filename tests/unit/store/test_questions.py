@@ -35,7 +35,7 @@ def ask(tx: Transaction, job_id: str, place: int = 0, hours: int = 1) -> int:
         asked_at=tx.now,
         expires_at=tx.now + timedelta(hours=hours),
     )
-    return tx.jobs.questions.ask(question).id or 0
+    return tx.jobs.questions.add_question(question).id or 0
 
 
 def stands(rows: JobRows, question_id: int) -> tuple[QuestionStatus, str, str]:
@@ -51,20 +51,20 @@ def test_those_of_a_lane_are_found_oldest_first_until_their_time_is_over(rows: J
         elsewhere = tx.jobs.questions.get(ask(tx, job_id, 3)).question
         elsewhere.lane = "web/elsewhere"
     with rows.store.view() as tx:
-        assert [one.id for one in tx.jobs.questions.open_in(LANE)] == [first, second, third]
-        assert tx.jobs.questions.open_in(LaneKey("nowhere")) == []
-        one = tx.jobs.questions.of_tool_call(job_id, 1, 1)
+        assert [one.id for one in tx.jobs.questions.list_open_questions(LANE)] == [first, second, third]
+        assert tx.jobs.questions.list_open_questions(LaneKey("nowhere")) == []
+        one = tx.jobs.questions.find_of_tool_call(job_id, 1, 1)
         assert one is not None
         assert one.id == second
-        assert tx.jobs.questions.of_tool_call(job_id, 2, 1) is None
+        assert tx.jobs.questions.find_of_tool_call(job_id, 2, 1) is None
     rows.clock.go(hours=1)
     with rows.store.view() as tx:
-        assert [one.id for one in tx.jobs.questions.open_in(LANE)] == [first, second]
+        assert [one.id for one in tx.jobs.questions.list_open_questions(LANE)] == [first, second]
 
 
 def test_where_nobody_is_asked_it_costs_one_look_into_the_index_of_the_open_ones(rows: JobRows, tmp_path: Path) -> None:
     with rows.store.view() as tx, statements(tx) as asked:
-        tx.jobs.questions.open_in(LANE)
+        tx.jobs.questions.list_open_questions(LANE)
     (statement,) = asked
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
         plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}")]
@@ -76,8 +76,8 @@ def test_a_question_is_settled_once(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         number = ask(tx, job_id)
         question = tx.jobs.questions.get(number).question
-        assert tx.jobs.questions.settle(QuestionAnswer(question, "blue"), "web:grace")
-        assert not tx.jobs.questions.settle(QuestionAnswer(question, "red"), "web:grace")
+        assert tx.jobs.questions.record_answer(QuestionAnswer(question, "blue"), "web:grace")
+        assert not tx.jobs.questions.record_answer(QuestionAnswer(question, "red"), "web:grace")
     assert stands(rows, number) == (QuestionStatus.ANSWERED, "blue", "web:grace")
 
 
@@ -87,7 +87,9 @@ def test_after_its_time_a_question_cannot_be_settled(rows: JobRows) -> None:
         number = ask(tx, job_id)
     rows.clock.go(hours=1)
     with rows.store.begin() as tx:
-        assert not tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(number).question, "blue"), "web:grace")
+        assert not tx.jobs.questions.record_answer(
+            QuestionAnswer(tx.jobs.questions.get(number).question, "blue"), "web:grace"
+        )
     assert stands(rows, number) == (QuestionStatus.OPEN, "", "")
 
 
@@ -95,8 +97,8 @@ def test_a_job_that_ends_takes_its_open_questions_with_it(rows: JobRows) -> None
     job_id, other = rows.add(), rows.add()
     with rows.store.begin() as tx:
         answered, left, of_other = ask(tx, job_id, 0), ask(tx, job_id, 1), ask(tx, other)
-        tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(answered).question, "blue"), "web:grace")
-        tx.jobs.questions.cancel_of(job_id)
+        tx.jobs.questions.record_answer(QuestionAnswer(tx.jobs.questions.get(answered).question, "blue"), "web:grace")
+        tx.jobs.questions.cancel_open_questions(job_id)
     assert [stands(rows, one)[0] for one in (answered, left, of_other)] == ["answered", "cancelled", "open"]
 
 
@@ -104,30 +106,30 @@ def test_a_question_that_was_cancelled_is_asked_again_under_its_number(rows: Job
     job_id = rows.add()
     with rows.store.begin() as tx:
         number = ask(tx, job_id)
-        tx.jobs.questions.cancel_of(job_id)
+        tx.jobs.questions.cancel_open_questions(job_id)
     rows.clock.go(hours=5)
     with rows.store.begin() as tx:
         assert ask(tx, job_id) == number
     with rows.store.view() as tx:
-        assert [one.id for one in tx.jobs.questions.open_in(LANE)] == [number]
+        assert [one.id for one in tx.jobs.questions.list_open_questions(LANE)] == [number]
 
 
 def test_pages_come_newest_first_and_miss_nothing(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
         numbers = [ask(tx, job_id, place, hours=1 + place % 2) for place in range(5)]
-        tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(numbers[0]).question, "blue"), "web:grace")
+        tx.jobs.questions.record_answer(QuestionAnswer(tx.jobs.questions.get(numbers[0]).question, "blue"), "web:grace")
     rows.clock.go(hours=1)
 
     def found(*wanted: QuestionStatus) -> list[int]:
         with rows.store.view() as tx:
-            page, following = tx.jobs.questions.page(wanted, None, 10)
+            page, following = tx.jobs.questions.list_page(wanted, None, 10)
         assert following is None
         return [one.question.id or 0 for one in page]
 
     with rows.store.view() as tx:
-        first, following = tx.jobs.questions.page((), None, 3)
-        rest, end = tx.jobs.questions.page((), following, 3)
+        first, following = tx.jobs.questions.list_page((), None, 3)
+        rest, end = tx.jobs.questions.list_page((), following, 3)
     assert [one.question.id for one in (*first, *rest)] == numbers[::-1]
     assert end is None
     assert (first[0].agent, first[0].job and first[0].job.id) == (None, job_id)

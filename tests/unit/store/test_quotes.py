@@ -31,7 +31,7 @@ def sent(rows: JobRows, job_id: str, known_as: str, content: str, seq: int = 0, 
             created_at=tx.now,
             **{**HERE.model_dump(), **fields},
         )
-        tx.deliveries.mark_sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
+        tx.deliveries.mark_sent(tx.deliveries.add_chunk(chunk).id or 0, Receipt(platform_message_id=known_as))
 
 
 def heard(rows: JobRows, message_id: str, content: str = "words", **fields: object) -> InboxRow:
@@ -60,7 +60,7 @@ def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> RepliedMessage
 def test_ours_is_what_the_agent_said_or_another_one(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.view() as tx:
-        ada = tx.agents.named("ada").id
+        ada = tx.agents.get_by_slug("ada").id
         answer = tx.jobs.get(job_id).answer_id
         assert tx.jobs.get(job_id).agent_id == ada
     sent(rows, job_id, "m-7", "the blue one")
@@ -96,7 +96,7 @@ def test_it_costs_one_look_into_an_index(rows: JobRows, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
         for prepared in (QuotedMessages._OURS, QuotedMessages._THEIRS):
             values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m"}
-            ready = prepared._ready
+            ready = prepared._compiled
             arguments = list(ready.fixed)
             for place, name, _ in ready.open:
                 arguments[place] = values[name]

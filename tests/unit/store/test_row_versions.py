@@ -14,7 +14,7 @@ from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.messages import Address
 from maestro.domain.skills.files import SkillSource
-from maestro.store.transaction import savepoint
+from maestro.store.transaction import open_savepoint
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
@@ -25,7 +25,7 @@ SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil wate
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.skills.put(SkillSource.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.save(SkillSource.read("tea.md", SKILL, shipped=False))
         talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
         tx.conversations.compactions.add(
             Compaction(
@@ -57,7 +57,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def now(rows: JobRows) -> RowVersions:
     with rows.store.view() as tx:
-        return tx.system.versions.now()
+        return tx.system.versions.read_versions()
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
 def test_what_is_counted_of_an_account_is_no_change(rows: JobRows) -> None:
     before = now(rows)
     with rows.store.begin() as tx:
-        tx.llm.accounts.succeeded("main", "m", 0.25)
+        tx.llm.accounts.record_success("main", "m", 0.25)
     assert now(rows) == before
 
 
 def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: JobRows) -> None:
     before, seen = now(rows), set()
     for undone in (True, False):
-        with rows.store.begin() as tx, suppress(NotFound), savepoint(tx):
-            tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
-            seen.add(tx.system.versions.now().agents)
+        with rows.store.begin() as tx, suppress(NotFound), open_savepoint(tx):
+            tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
+            seen.add(tx.system.versions.read_versions().agents)
             if undone:
                 raise NotFound("as it was")
         assert (now(rows) == before) is undone
@@ -120,5 +120,5 @@ def test_after_all_editions_were_deleted_a_change_draws_one(rows: JobRows, tmp_p
         database.execute("DELETE FROM editions")
     assert now(rows) == RowVersions()
     with rows.store.begin() as tx:
-        tx.agents.skills.enable("tea", enabled=False)
+        tx.agents.skills.set_enabled("tea", enabled=False)
     assert now(rows).skills is not None

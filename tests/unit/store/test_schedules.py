@@ -51,10 +51,12 @@ def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:
     rows.clock.go(minutes=10)
     change(rows, ref, prompt="Look again.")
     with rows.store.view() as tx:
-        assert tx.background.schedules.view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(hours=1)
+        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
+            hours=1
+        )
     change(rows, ref, schedule="every 2h")
     with rows.store.view() as tx:
-        assert tx.background.schedules.view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
+        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
             hours=2, minutes=10
         )
 
@@ -72,7 +74,11 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     change(rows, of_bob, agent="ada", name="c")
     change(rows, first, name="")
     with rows.store.view() as tx:
-        assert [one.name for one in tx.background.schedules.of_agent(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
+        assert [one.name for one in tx.background.schedules.list_of_agent(tx.agents.get_by_slug("ada"))] == [
+            "b",
+            "Cron Job",
+            "c",
+        ]
 
 
 def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
@@ -118,7 +124,7 @@ def test_each_time_is_made_up_for_once_and_in_its_turn(rows: JobRows) -> None:
     assert backfill(rows, ref, 4, preview=True).count == 1
     with rows.store.begin() as tx:
         for one in begun.times:
-            tx.jobs.close(one.job_id, JobEnding(status=JobStatus.FAILED))
+            tx.jobs.close_job(one.job_id, JobEnding(status=JobStatus.FAILED))
     again = backfill(rows, ref, 4)
     assert (again.count, [one.ran for one in again.times]) == (1, [True] * 4 + [False])
 
@@ -133,9 +139,9 @@ def test_no_more_than_a_hundred_times_are_made_up_for(rows: JobRows) -> None:
 def test_what_an_archived_agent_does_by_the_clock_rests_and_stays(rows: JobRows) -> None:
     ref = plan(rows)
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.named("ada"), AgentChange.model_validate({"status": "archived"}), "operator")
+        tx.agents.change(tx.agents.get_by_slug("ada"), AgentChange.model_validate({"status": "archived"}), "operator")
     with rows.store.view() as tx:
-        assert tx.background.schedules.view(tx.background.schedules.get(ref)).state is ScheduleState.AGENT_PAUSED
+        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).state is ScheduleState.AGENT_PAUSED
     with pytest.raises(Conflict, match="make it active first"):
         run(rows, ref)
     with pytest.raises(Conflict, match="is archived; restore it first"):
@@ -150,7 +156,7 @@ def test_a_number_is_never_given_twice(rows: JobRows) -> None:
     assert plan(rows) == "cron-2"
     with rows.store.view() as tx:
         assert tx.jobs.get(job_id).schedule == "cron-1"
-        assert [(one.action, one.subject) for one in tx.system.audit.latest(2)] == [
+        assert [(one.action, one.subject) for one in tx.system.audit.list_latest(2)] == [
             ("cron.create", "cron-2"),
             ("cron.remove", "cron-1"),
         ]

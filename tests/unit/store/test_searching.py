@@ -25,7 +25,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRows]:
             where = Address(platform="web", channel=f"channel-{number % 2}")
             conversation = talk_with(tx, 1, where)
             text = "the Needle" if number in (2, 3, 9) else "hay"
-            tx.conversations.add(
+            tx.conversations.add_message(
                 MessageColumns(
                     conversation_id=conversation.id or 0,
                     role=Role.USER,
@@ -72,5 +72,5 @@ def test_one_conversation_is_searched_as_a_whole(rows: JobRows) -> None:
 
 def test_a_list_of_conversations_knows_what_was_said_lately(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        found, _ = tx.conversations.lists.page(ConversationFilter(q="needle"), None, 5)
+        found, _ = tx.conversations.lists.list_page(ConversationFilter(q="needle"), None, 5)
     assert [one.channel for one in found] == ["channel-1"]

@@ -18,7 +18,7 @@ from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, StepStat
 from maestro.domain.values import Value
 from maestro.store.engine.database import open_readers
 from maestro.store.engine.repository import with_values
-from maestro.store.engine.schema import check
+from maestro.store.engine.schema import check_schema
 from maestro.store.memory.memory import SHADOWS
 from maestro.store.store import Store
 from maestro.store.transaction import metadata
@@ -74,27 +74,27 @@ def add(store: Store, name: str, lane: str | None = "lane", priority: int = 5) -
 def claimed(store: Store, clock: Clock, limit: int = 10) -> list[str]:
     """Claim what may start now."""
     with store.begin() as tx:
-        return [job.id for job in tx.jobs.claim(limit, clock.now - LAPSES)]
+        return [job.id for job in tx.jobs.claim_jobs(limit, clock.now - LAPSES)]
 
 
 def running(store: Store, name: str) -> None:
     """Note that the workflow of a job runs."""
     with store.begin() as tx:
-        tx.jobs.update(name, status=JobStatus.RUNNING)
+        tx.jobs.update_job(name, status=JobStatus.RUNNING)
 
 
 def begun(store: Store) -> StepRef:
     """Begin an attempt at a step of the job named "job"."""
     ref = StepRef(job_id="job", step="model-1")
     with store.begin() as tx:
-        tx.jobs.steps.start(ref, "call_model", 1)
+        tx.jobs.steps.start_attempt(ref, "call_model", 1)
     return ref
 
 
 def end(store: Store, name: str) -> None:
     """End a job."""
     with store.begin() as tx:
-        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 # Transactions
@@ -105,13 +105,13 @@ def test_a_hundred_threads_write_without_a_locked_database(store: Store) -> None
 
     def write(number: int) -> None:
         with (store if number % 2 else other).begin() as tx:
-            tx.system.audit.add("thread", "counted", str(number), str(len(tx.system.audit.latest(1000))))
+            tx.system.audit.add_entry("thread", "counted", str(number), str(len(tx.system.audit.list_latest(1000))))
 
     with ThreadPoolExecutor(100) as threads:
         list(threads.map(write, range(300)))
     other.close()
     with store.view() as tx:
-        seen = [int(entry.detail) for entry in tx.system.audit.latest(1000)]
+        seen = [int(entry.detail) for entry in tx.system.audit.list_latest(1000)]
     assert sorted(seen) == list(range(300)), "each saw all that was written before it"
 
 
@@ -128,24 +128,24 @@ def test_a_view_cannot_write(store: Store) -> None:
 
 def test_a_view_sees_one_moment_and_blocks_no_writer(store: Store) -> None:
     with store.view() as before:
-        assert before.system.audit.latest(10) == []
+        assert before.system.audit.list_latest(10) == []
         with store.begin() as tx:
-            tx.system.audit.add("ada", "wrote")
-        assert before.system.audit.latest(10) == []
+            tx.system.audit.add_entry("ada", "wrote")
+        assert before.system.audit.list_latest(10) == []
     with store.view() as after:
-        assert len(after.system.audit.latest(10)) == 1
+        assert len(after.system.audit.list_latest(10)) == 1
 
 
 def test_an_exception_rolls_back(store: Store) -> None:
     def write_and_fail() -> None:
         with store.begin() as tx:
-            tx.system.audit.add("ada", "wrote")
+            tx.system.audit.add_entry("ada", "wrote")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     with store.view() as tx:
-        assert tx.system.audit.latest(10) == []
+        assert tx.system.audit.list_latest(10) == []
 
 
 # Tables
@@ -164,10 +164,10 @@ def test_migrations_make_the_tables_that_the_models_describe(store: Store) -> No
 
 def test_opening_again_keeps_what_is_there(store: Store) -> None:
     with store.begin() as tx:
-        tx.system.audit.add("ada", "wrote")
+        tx.system.audit.add_entry("ada", "wrote")
     again = Store.open(Path(store_path(store)))
     with again.view() as tx:
-        assert len(tx.system.audit.latest(10)) == 1
+        assert len(tx.system.audit.list_latest(10)) == 1
     again.close()
 
 
@@ -181,12 +181,12 @@ def test_a_newer_database_is_left_alone(store: Store) -> None:
 
 def test_an_older_database_is_told_and_left_alone(store: Store) -> None:
     path = Path(store_path(store))
-    check(path)
+    check_schema(path)
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM alembic_version")
     before = path.read_bytes()
     with pytest.raises(OlderDatabase, match="maestro migrate"):
-        check(path)
+        check_schema(path)
     assert path.read_bytes() == before
 
 
@@ -195,7 +195,7 @@ def test_a_check_tells_a_newer_database(store: Store) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
     with pytest.raises(NewerDatabase, match="from-the-future"):
-        check(path)
+        check_schema(path)
 
 
 @pytest.mark.parametrize("content", [b"this is no database " * 100, b"SQLite format 3\0" + b"\xff" * 4096])
@@ -215,7 +215,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 def test_a_time_without_a_zone_is_refused(store: Store) -> None:
     naive = Store(Path(store_path(store)), clock=lambda: datetime(2026, 1, 1))
     with pytest.raises(Exception, match="without a time zone"), naive.begin() as tx:
-        tx.system.audit.add("ada", "wrote")
+        tx.system.audit.add_entry("ada", "wrote")
     naive.close()
 
 
@@ -239,7 +239,7 @@ def test_a_running_head_holds_its_lane_and_a_waiting_one_does_not(store: Store, 
     running(store, "first")
     assert claimed(store, clock) == []
     with store.begin() as tx:
-        tx.jobs.update("first", status=JobStatus.WAITING)
+        tx.jobs.update_job("first", status=JobStatus.WAITING)
     assert claimed(store, clock) == ["second"]
 
 
@@ -270,7 +270,7 @@ def test_a_claim_is_given_back(store: Store, clock: Clock) -> None:
     add(store, "job")
     assert claimed(store, clock) == ["job"]
     with store.begin() as tx:
-        tx.jobs.unclaim(["job"])
+        tx.jobs.release_claims(["job"])
     assert claimed(store, clock) == ["job"]
     with store.begin() as tx:
         tx.jobs.forget_claims()
@@ -281,8 +281,8 @@ def test_a_reopened_job_goes_to_the_end_of_its_lane(store: Store, clock: Clock) 
     for name in ("first", "second"):
         add(store, name)
     with store.begin() as tx:
-        tx.jobs.close("first", JobEnding(status=JobStatus.FAILED, error="X", reason="y"))
-        tx.jobs.reopen(tx.jobs.get("first"))
+        tx.jobs.close_job("first", JobEnding(status=JobStatus.FAILED, error="X", reason="y"))
+        tx.jobs.reopen_job(tx.jobs.get("first"))
     assert claimed(store, clock) == ["second"]
     with store.view() as tx:
         job = tx.jobs.get("first")
@@ -295,16 +295,16 @@ def test_a_rerun_keeps_its_place(store: Store, clock: Clock) -> None:
     claimed(store, clock)
     running(store, "first")
     with store.begin() as tx:
-        tx.jobs.rerun(tx.jobs.get("first"))
+        tx.jobs.restart_workflow(tx.jobs.get("first"))
     assert claimed(store, clock) == ["first"]
 
 
 def test_a_job_ends_once(store: Store) -> None:
     add(store, "job")
     with store.begin() as tx:
-        assert tx.jobs.close("job", JobEnding(status=JobStatus.CANCELLED)) is True
-        assert tx.jobs.close("job", JobEnding(status=JobStatus.FAILED)) is False
-        assert tx.jobs.status("job") is JobStatus.CANCELLED
+        assert tx.jobs.close_job("job", JobEnding(status=JobStatus.CANCELLED)) is True
+        assert tx.jobs.close_job("job", JobEnding(status=JobStatus.FAILED)) is False
+        assert tx.jobs.read_status("job") is JobStatus.CANCELLED
         assert tx.jobs.request_stop("job") is False
 
 
@@ -314,13 +314,13 @@ def test_a_stopped_job_is_seen_while_it_waits_and_not_while_it_is_inside_a_step(
     ref = begun(store)
     with store.begin() as tx:
         tx.jobs.request_stop("job")
-        assert tx.jobs.stopped_while_waiting() == []
+        assert tx.jobs.list_stopped_without_step() == []
     with store.begin() as tx:
-        tx.jobs.steps.failed(ref, "RateLimited", "")
-        assert tx.jobs.stopped_while_waiting() == ["job"]
+        tx.jobs.steps.fail_attempt(ref, "RateLimited", "")
+        assert tx.jobs.list_stopped_without_step() == ["job"]
     end(store, "job")
     with store.view() as tx:
-        assert tx.jobs.stopped_while_waiting() == []
+        assert tx.jobs.list_stopped_without_step() == []
 
 
 def test_what_does_not_exist_is_not_found(store: Store) -> None:
@@ -337,11 +337,13 @@ def test_one_job_at_a_time_sends_in_a_channel(store: Store) -> None:
     with store.begin() as tx:
         one, two = tx.jobs.read("one"), tx.jobs.read("two")
         elsewhere = with_values(two, channel="elsewhere")
-        begun = [tx.deliveries.begin(job, DeliveryPurpose.ANSWER).has_lane for job in (one, one, two, elsewhere)]
+        begun = [
+            tx.deliveries.begin_delivery(job, DeliveryPurpose.ANSWER).has_lane for job in (one, one, two, elsewhere)
+        ]
         assert begun == [True, True, False, True]
     end(store, "one")
     with store.begin() as tx:
-        assert tx.deliveries.begin(two, DeliveryPurpose.ANSWER).has_lane
+        assert tx.deliveries.begin_delivery(two, DeliveryPurpose.ANSWER).has_lane
 
 
 # Steps
@@ -351,13 +353,13 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        assert tx.jobs.steps.history(ref).result is None
-        tx.jobs.steps.failed(ref, "RateLimited", "wait")
+        assert tx.jobs.steps.read_history(ref).result is None
+        tx.jobs.steps.fail_attempt(ref, "RateLimited", "wait")
     begun(store)
     with store.begin() as tx:
-        tx.jobs.steps.done(ref, Result(number=7))
-        assert tx.jobs.steps.history(ref).result == '{"number":7}'
-        assert [(row.attempt, row.state) for row in tx.jobs.steps.of_job("job")] == [
+        tx.jobs.steps.finish_step(ref, Result(number=7))
+        assert tx.jobs.steps.read_history(ref).result == '{"number":7}'
+        assert [(row.attempt, row.state) for row in tx.jobs.steps.list_of_job("job")] == [
             (1, StepState.FAILED),
             (2, StepState.DONE),
         ]
@@ -368,24 +370,24 @@ def test_an_attempt_cut_off_by_a_crash_is_marked_when_the_next_begins(store: Sto
     for _ in range(3):
         ref = begun(store)
     with store.view() as tx:
-        past = tx.jobs.steps.history(ref)
+        past = tx.jobs.steps.read_history(ref)
         assert [attempt.state for attempt in past.attempts].count(StepState.INTERRUPTED) == 2
-        assert (past.crashes(1), past.crashes(2)) == (3, 0)
+        assert (past.count_crashes(1), past.count_crashes(2)) == (3, 0)
 
 
 def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> None:
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        tx.jobs.steps.done(ref, Result(number=1))
+        tx.jobs.steps.finish_step(ref, Result(number=1))
 
     def finish_late() -> None:
         with store.begin() as tx:
-            tx.system.audit.add("late", "acted")
-            tx.jobs.steps.done(ref, Result(number=2))
+            tx.system.audit.add_entry("late", "acted")
+            tx.jobs.steps.finish_step(ref, Result(number=2))
 
     with pytest.raises(StepTaken):
         finish_late()
     with store.view() as tx:
-        assert tx.jobs.steps.history(ref).result == '{"number":1}'
-        assert tx.system.audit.latest(10) == []
+        assert tx.jobs.steps.read_history(ref).result == '{"number":1}'
+        assert tx.system.audit.list_latest(10) == []

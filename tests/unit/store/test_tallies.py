@@ -24,7 +24,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def found(rows: JobRows, **wanted: object) -> list[str]:
     with rows.store.view() as tx:
-        listed, _ = tx.jobs.lists.jobs(JobFilter.model_validate(wanted), None, 50)
+        listed, _ = tx.jobs.lists.list_jobs(JobFilter.model_validate(wanted), None, 50)
     return [one.job.id for one in reversed(listed)]
 
 
@@ -33,13 +33,13 @@ def failing_at(rows: JobRows, step: str, reason: str) -> str:
     job_id = rows.add()
     with rows.store.begin() as tx:
         for name in (step, "notice", "close-1"):
-            tx.jobs.steps.start(StepRef(job_id=job_id, step=name), "activity", 1)
+            tx.jobs.steps.start_attempt(StepRef(job_id=job_id, step=name), "activity", 1)
             if name == "notice":
-                tx.jobs.steps.failed(StepRef(job_id=job_id, step=name), "SendFailed", "")
+                tx.jobs.steps.fail_attempt(StepRef(job_id=job_id, step=name), "SendFailed", "")
             elif name != step:
-                tx.jobs.steps.done(StepRef(job_id=job_id, step=name), StatusOutcome(status=JobStatus.FAILED))
+                tx.jobs.steps.finish_step(StepRef(job_id=job_id, step=name), StatusOutcome(status=JobStatus.FAILED))
             else:
-                tx.jobs.steps.failed(StepRef(job_id=job_id, step=name), "ProviderDown", reason)
+                tx.jobs.steps.fail_attempt(StepRef(job_id=job_id, step=name), "ProviderDown", reason)
     return rows.end(job_id, JobStatus.FAILED, "ProviderDown", reason)
 
 
@@ -55,7 +55,7 @@ def test_jobs_are_chosen_by_their_place_and_who_pays(rows: JobRows) -> None:
     here, there = rows.add(), rows.add(platform="slack")
     with rows.store.begin() as tx:
         client = tx.users.clients.set_configured(NewClient(name="acme")).id
-        tx.jobs.update(there, account="second", channel="random", priority=1, client_id=client)
+        tx.jobs.update_job(there, account="second", channel="random", priority=1, client_id=client)
     assert found(rows, account="second") == found(rows, channel="random") == found(rows, priority=1) == [there]
     assert found(rows, client="acme") == [there]
     assert found(rows, account="default", channel="general", priority=5) == [here]
@@ -77,8 +77,8 @@ def test_jobs_are_chosen_by_the_batch_that_began_them(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         batch = ReplayBatch(id="batch-1", action=BatchAction.RESUME, created_at=tx.now)
         tx.jobs.batches.add(batch, [JobPreview(begun, "lane"), JobPreview(refused, "lane")])
-        tx.jobs.batches.settle(batch.id, 1, ItemState.BEGUN, began=begun)
-        tx.jobs.batches.settle(batch.id, 2, ItemState.REFUSED, problem="why")
+        tx.jobs.batches.settle_item(batch.id, 1, ItemState.BEGUN, began=begun)
+        tx.jobs.batches.settle_item(batch.id, 2, ItemState.REFUSED, problem="why")
     assert found(rows, batch="batch-1") == [begun]
 
 
@@ -86,12 +86,12 @@ def test_counts_are_by_status_whatever_status_the_filter_has(rows: JobRows) -> N
     rows.failed(), rows.failed(), rows.add()
     rows.end(rows.add(kind=JobKind.CRON, agent=None), JobStatus.COMPLETED)
     with rows.store.view() as tx:
-        assert tx.jobs.counts.statuses(JobFilter()) == {
+        assert tx.jobs.counts.count_by_status(JobFilter()) == {
             JobStatus.FAILED: 2,
             JobStatus.PENDING: 1,
             JobStatus.COMPLETED: 1,
         }
-        assert tx.jobs.counts.statuses(JobFilter(status=(JobStatus.FAILED,), kind=(JobKind.CRON,))) == {
+        assert tx.jobs.counts.count_by_status(JobFilter(status=(JobStatus.FAILED,), kind=(JobKind.CRON,))) == {
             JobStatus.COMPLETED: 1
         }
 
@@ -101,8 +101,8 @@ def test_failures_are_grouped_by_error_step_and_pattern(rows: JobRows) -> None:
     last = failing_at(rows, "deliver", "the channel is closed")
     rows.end(rows.add(), JobStatus.CANCELLED, "Terminated", "by a person")
     with rows.store.view() as tx:
-        newest, group = group_failures(tx.jobs.counts.failures(JobFilter())).items
-        (cancelled,) = group_failures(tx.jobs.counts.failures(JobFilter(status=(JobStatus.CANCELLED,)))).items
+        newest, group = group_failures(tx.jobs.counts.group_failures(JobFilter())).items
+        (cancelled,) = group_failures(tx.jobs.counts.group_failures(JobFilter(status=(JobStatus.CANCELLED,)))).items
     assert (newest.step, newest.reason, newest.count, newest.example) == ("deliver", "the channel is closed", 1, last)
     assert (group.error, group.step, group.reason, group.count) == (
         "ProviderDown",
@@ -119,5 +119,7 @@ def test_a_group_is_a_filter_for_its_jobs(rows: JobRows) -> None:
     many = [failing_at(rows, "model-1", f"no answer within {seconds} s") for seconds in range(3)]
     failing_at(rows, "deliver", "no answer within 5 s")
     with rows.store.view() as tx:
-        group = next(one for one in group_failures(tx.jobs.counts.failures(JobFilter())).items if one.step == "model-1")
+        group = next(
+            one for one in group_failures(tx.jobs.counts.group_failures(JobFilter())).items if one.step == "model-1"
+        )
     assert found(rows, error=group.error, step=group.step, reason=group.reason) == many

@@ -42,28 +42,28 @@ def key(rows: JobRows) -> CallKey:
     """A call of a job with an agent, a client and no conversation."""
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, client_id=5)
+        tx.jobs.update_job(job_id, client_id=5)
     return CallKey(job_id=job_id, number=1)
 
 
 def send(rows: JobRows, key: CallKey) -> int:
     with rows.store.begin() as tx:
-        return tx.llm.calls.sent(key, "digest", ESTIMATE)
+        return tx.llm.calls.record_sending(key, "digest", ESTIMATE)
 
 
 def answer(rows: JobRows, key: CallKey, attempt: int, response: LLMResponse = ANSWER) -> None:
     with rows.store.begin() as tx:
-        tx.llm.calls.keep_answer(key, attempt, response)
+        tx.llm.calls.store_answer(key, attempt, response)
 
 
 def usage(store: Store, key: CallKey) -> list[UsageRow]:
     with store.view() as tx:
-        return list(tx.llm.usage.of_job(key.job_id))
+        return list(tx.llm.usage.list_of_job(key.job_id))
 
 
 def spent(store: Store, scope: BudgetScope = BudgetScope.DAY, subject: str = "") -> SpendingLevel:
     with store.view() as tx:
-        return tx.llm.budgets.level((scope, subject))
+        return tx.llm.budgets.read_level((scope, subject))
 
 
 def test_an_answer_leaves_a_row_with_all_it_took_and_whom_it_is_charged_to(rows: JobRows, key: CallKey) -> None:
@@ -99,9 +99,11 @@ def test_what_it_cost_counts_for_everybody_and_for_each_who_pays(rows: JobRows, 
 
 def test_a_failure_leaves_a_row_of_what_it_took(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "RateLimited", Expense(duration_ms=12))
+        tx.llm.calls.record_failure(
+            key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), "RateLimited", Expense(duration_ms=12)
+        )
         nothing = Expense(Usage(input_tokens=900, output_tokens=4), 0.125, 40)
-        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", nothing)
+        tx.llm.calls.record_failure(key, tx.llm.calls.record_sending(key, "digest", ESTIMATE), "EmptyResponse", nothing)
     seen = [
         (row.error, row.input_tokens, row.output_tokens, row.cost_usd, row.duration_ms)
         for row in usage(rows.store, key)
@@ -121,11 +123,11 @@ def test_an_attempt_whose_process_died_is_found_by_the_next_one(rows: JobRows, k
 def test_an_attempt_whose_process_died_is_found_at_the_end_of_its_job(rows: JobRows, key: CallKey) -> None:
     send(rows, key)
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.CANCELLED))
+        tx.jobs.close_job(key.job_id, JobEnding(status=JobStatus.CANCELLED))
     assert [(row.state, row.cost_usd) for row in usage(rows.store, key)] == [("interrupted", 0.25)]
     assert spent(rows.store).spent_usd == 0.25
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.CANCELLED))
+        tx.jobs.close_job(key.job_id, JobEnding(status=JobStatus.CANCELLED))
     assert len(usage(rows.store, key)) == 1
 
 
@@ -154,16 +156,16 @@ def test_what_an_account_spent_is_what_its_rows_say(rows: JobRows, key: CallKey)
     empty, died, unsent = send(rows, key), send(rows, key), send(rows, key)
     assert account(rows, key) == (0.5, 0), "the first two were taken for dead"
     with rows.store.begin() as tx:
-        tx.llm.calls.failed(key, empty, "EmptyResponse", Expense(Usage(input_tokens=900), 0.125, 40))
-        tx.llm.calls.interrupted(key, unsent, 10)
+        tx.llm.calls.record_failure(key, empty, "EmptyResponse", Expense(Usage(input_tokens=900), 0.125, 40))
+        tx.llm.calls.record_interruption(key, unsent, 10)
     assert account(rows, key) == (0.125 + 0.25 + 0.25, 0)
     with rows.store.begin() as tx:
-        tx.llm.calls.unsent(key, unsent)
-        tx.llm.calls.failed(key, died, "RateLimited", Expense())
+        tx.llm.calls.record_unsent(key, unsent)
+        tx.llm.calls.record_failure(key, died, "RateLimited", Expense())
     assert account(rows, key) == (0.125, 0)
     last = send(rows, key)
     with rows.store.begin() as tx:
-        tx.llm.accounts.succeeded("main", "claude-haiku-4-5", tx.llm.calls.keep_answer(key, last, ANSWER))
+        tx.llm.accounts.record_success("main", "claude-haiku-4-5", tx.llm.calls.store_answer(key, last, ANSWER))
     assert account(rows, key) == (0.625, 1)
     with rows.store.view() as tx:
         assert tx.llm.accounts.get("other").spent_usd == 0
@@ -186,7 +188,7 @@ def test_an_unknown_price_is_not_counted_and_not_nothing(rows: JobRows, key: Cal
 def test_an_answer_is_given_back_as_it_was_kept(rows: JobRows, key: CallKey) -> None:
     answer(rows, key, send(rows, key))
     with rows.store.view() as tx:
-        call = tx.llm.calls.answer(key)
+        call = tx.llm.calls.get_answer(key)
     assert (call.cached_tokens, call.cache_write_tokens, call.tool_calls) == (
         800,
         100,

@@ -57,12 +57,12 @@ def together(found: list[UsageSum]) -> UsageSum:
 def said_by_the_log(rows: JobRows, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
     """Return what the rows of the log say, which are read for sums of jobs."""
     with rows.store.view() as tx:
-        return together(list(tx.llm.usage.sums(UsageRequest(UsageBy.JOB, BOTH, whose), 100)))
+        return together(list(tx.llm.usage.list_sums(UsageRequest(UsageBy.JOB, BOTH, whose), 100)))
 
 
 def said_by_the_days(rows: JobRows, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
     with rows.store.view() as tx:
-        return tx.llm.usage.total(BOTH, whose)
+        return tx.llm.usage.read_total(BOTH, whose)
 
 
 def test_days_say_what_the_log_says(rows: JobRows) -> None:
@@ -76,7 +76,7 @@ def test_a_row_that_is_taken_back_does_not_count(rows: JobRows) -> None:
     answered(rows, job_id, 0.125)
     assert said_by_the_days(rows).calls == before.calls + 1
     with rows.store.begin() as tx:
-        assert tx.llm.usage.forget(CallKey(job_id=job_id, number=1), 1) == 0.125
+        assert tx.llm.usage.delete_attempt(CallKey(job_id=job_id, number=1), 1) == 0.125
     assert said_by_the_days(rows) == before
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_left_of_a_day_whose_rows_are_all_taken_back(tmp_path: Path) 
     job_id = rows.add()
     answered(rows, job_id, 0.5)
     with closing(rows.store), rows.store.begin() as tx:
-        tx.llm.usage.forget(CallKey(job_id=job_id, number=1), 1)
+        tx.llm.usage.delete_attempt(CallKey(job_id=job_id, number=1), 1)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
         assert database.execute("SELECT count(*) FROM usage_days").fetchone() == (0,)
 
@@ -97,11 +97,11 @@ def test_a_transcription_counts_as_what_it_ended_as_on_the_day_of_its_end(rows: 
         account="main", state=CallState.INTERRUPTED, cost_usd=0.25,
     )  # fmt: skip
     with rows.store.begin() as tx:
-        number = tx.llm.usage.add(voice)
+        number = tx.llm.usage.add_request(voice)
     heard = UsageScope(purpose=VOICE)
     assert (said_by_the_days(rows, heard).interrupted, said_by_the_days(rows, heard).interrupted_cost_usd) == (1, 0.25)
     with rows.store.begin() as tx:
-        tx.llm.usage.end(number, CallState.ANSWERED, 900, "")
+        tx.llm.usage.complete_request(number, CallState.ANSWERED, 900, "")
     assert (said_by_the_days(rows, heard).interrupted, said_by_the_days(rows, heard).cost_usd) == (0, 0.25)
     assert said_by_the_days(rows) == said_by_the_log(rows)
 
@@ -130,7 +130,7 @@ def test_filters_go_together_and_mean_the_same_in_the_log(whose: UsageScope, cal
 
 def test_the_cost_of_one_agent_by_day(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        found = tx.llm.usage.sums(UsageRequest(UsageBy.DAY, BOTH, UsageScope(agent="ada")), 10)
+        found = tx.llm.usage.list_sums(UsageRequest(UsageBy.DAY, BOTH, UsageScope(agent="ada")), 10)
     assert [(one.key, one.calls, one.cost_usd) for one in found] == [(str(SECOND), 2, 0.25), (str(FIRST), 1, 0.5)]
 
 
@@ -141,12 +141,12 @@ def test_the_cost_of_one_agent_by_day(rows: JobRows) -> None:
 def test_purpose_and_platform_are_told_apart(by: UsageBy, keys: list[str], rows: JobRows) -> None:
     answered(rows, rows.add(platform="discord"), 3)
     with rows.store.view() as tx:
-        assert [one.key for one in tx.llm.usage.sums(UsageRequest(by, BOTH), 10)] == keys
+        assert [one.key for one in tx.llm.usage.list_sums(UsageRequest(by, BOTH), 10)] == keys
 
 
 def test_there_is_a_part_for_each_day_and_key(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        parts = tx.llm.usage.parts(UsageBy.ACCOUNT, BOTH)
+        parts = tx.llm.usage.list_parts(UsageBy.ACCOUNT, BOTH)
     assert [(part.day, part.sum.key, part.sum.cost_usd) for part in parts] == [
         (str(FIRST), "main", 0.5),
         (str(SECOND), "main", 0.25),
@@ -157,8 +157,8 @@ def test_there_is_a_part_for_each_day_and_key(rows: JobRows) -> None:
 @pytest.mark.parametrize("by", sorted(set(UsageBy) - FINE - {UsageBy.DAY}))
 def test_parts_add_up_to_what_the_sums_say(rows: JobRows, by: UsageBy) -> None:
     with rows.store.view() as tx:
-        parts, total = tx.llm.usage.parts(by, BOTH), tx.llm.usage.total(BOTH)
-        by_days, by_keys = (tx.llm.usage.sums(UsageRequest(one, BOTH), 100) for one in (UsageBy.DAY, by))
+        parts, total = tx.llm.usage.list_parts(by, BOTH), tx.llm.usage.read_total(BOTH)
+        by_days, by_keys = (tx.llm.usage.list_sums(UsageRequest(one, BOTH), 100) for one in (UsageBy.DAY, by))
     assert sum_by_day(parts) == by_days
     assert sum_by_key(parts) == by_keys
     assert add_sums("", (one.sum for one in parts)) == total

@@ -25,7 +25,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def added(rows: JobRows, by: UsageBy, period: Period = BOTH) -> list[UsageSum]:
     with rows.store.view() as tx:
-        return list(tx.llm.usage.sums(UsageRequest(by, period), 100))
+        return list(tx.llm.usage.list_sums(UsageRequest(by, period), 100))
 
 
 def costs(rows: JobRows, by: UsageBy) -> list[tuple[str, float | None]]:
@@ -65,7 +65,7 @@ def test_pages_hold_everything_once(by: UsageBy, rows: JobRows) -> None:
     whole, after = added(rows, by), None
     seen: list[UsageSum] = []
     with rows.store.view() as tx:
-        while page := tx.llm.usage.sums(UsageRequest(by, BOTH, after=after), 1):
+        while page := tx.llm.usage.list_sums(UsageRequest(by, BOTH, after=after), 1):
             seen += page
             after = UsageMark(page[-1].key, page[-1].cost_usd or 0.0)
     assert seen == whole

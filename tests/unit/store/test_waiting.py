@@ -39,7 +39,7 @@ def claim(store: Store) -> list[str]:
     """Do what a dispatcher does at each look, and let what was claimed run."""
     with store.begin() as tx:
         tx.jobs.resume_due()
-        claimed = [job.id for job in tx.jobs.claim(10, tx.now - MINUTE)]
+        claimed = [job.id for job in tx.jobs.claim_jobs(10, tx.now - MINUTE)]
         for name in claimed:
             tx.jobs.mark_started(name)
     return claimed
@@ -47,12 +47,12 @@ def claim(store: Store) -> list[str]:
 
 def park(store: Store, name: str, wake_at: datetime | None, reason: WaitReason = WaitReason.ACCOUNT) -> None:
     with store.begin() as tx:
-        tx.jobs.park(name, Wait(reason=reason, wake_at=wake_at))
+        tx.jobs.park_job(name, Wait(reason=reason, wake_at=wake_at))
 
 
 def end(store: Store, name: str) -> None:
     with store.begin() as tx:
-        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.close_job(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 def job(store: Store, name: str) -> Job:
@@ -89,11 +89,11 @@ def test_never_do_two_jobs_of_a_lane_run_at_once(store: Store, clock: Clock) -> 
     claim(store)
     park(store, "first", clock.now)
     with store.begin() as tx:
-        assert [one.id for one in tx.jobs.claim(10, tx.now - MINUTE)] == ["second"]
+        assert [one.id for one in tx.jobs.claim_jobs(10, tx.now - MINUTE)] == ["second"]
         tx.jobs.mark_started("second")
     assert claim(store) == []
     with store.view() as tx:
-        head = tx.jobs.lane_head(LANE)
+        head = tx.jobs.find_lane_head(LANE)
     assert head is not None
     assert head.id == "second", "who runs is at the head, though the other has an earlier turn"
 
@@ -103,7 +103,7 @@ def test_an_answer_wakes_it_at_once(store: Store, clock: Clock) -> None:
     claim(store)
     park(store, "first", clock.now + timedelta(days=7), WaitReason.PERSON)
     with store.begin() as tx:
-        tx.jobs.wake("first")
+        tx.jobs.wake_job("first")
     assert claim(store) == ["first"]
 
 
@@ -111,7 +111,7 @@ def test_an_answer_that_comes_before_it_waits_is_not_missed(store: Store, clock:
     add(store, "first")
     claim(store)
     with store.begin() as tx:
-        tx.jobs.wake("first")
+        tx.jobs.wake_job("first")
     clock.go(seconds=1)
     park(store, "first", clock.now + timedelta(days=7), WaitReason.PERSON)
     assert claim(store) == ["first"]
@@ -209,7 +209,7 @@ def test_an_ended_job_is_not_woken(store: Store, clock: Clock) -> None:
     park(store, "first", clock.now + MINUTE)
     end(store, "first")
     with store.begin() as tx:
-        tx.jobs.wake("first")
+        tx.jobs.wake_job("first")
         tx.jobs.wake_for_models()
     assert claim(store) == []
     assert job(store, "first").wake_at is None
@@ -224,8 +224,8 @@ def test_a_step_says_what_it_waits_for(store: Store, clock: Clock) -> None:
     ]
     with store.begin() as tx:
         for step, wait in zip(steps, waits, strict=True):
-            tx.jobs.steps.start(step, "call_tool", 1)
-            tx.jobs.steps.suspended(step, "WaitsForPerson", "question 1 is open", wait)
-        assert set(tx.jobs.steps.waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
-        assert tx.jobs.steps.history(steps[0]).result is None
-        assert tx.jobs.steps.history(steps[0]).crashes(1) == 0
+            tx.jobs.steps.start_attempt(step, "call_tool", 1)
+            tx.jobs.steps.suspend_attempt(step, "WaitsForPerson", "question 1 is open", wait)
+        assert set(tx.jobs.steps.list_waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
+        assert tx.jobs.steps.read_history(steps[0]).result is None
+        assert tx.jobs.steps.read_history(steps[0]).count_crashes(1) == 0

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def write(store: Store, text: str = "wrote") -> None:
     """Commit a change."""
     with store.begin() as tx:
-        tx.system.audit.add("ada", text)
+        tx.system.audit.add_entry("ada", text)
 
 
 def in_line(store: Store, place: int, seconds: float, threads: ThreadPoolExecutor) -> "Future[None]":
@@ -60,10 +60,10 @@ def test_a_connection_that_nobody_holds_and_nobody_gets_is_replaced(store: Store
     with capture_logs() as logs, ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda number: write(store, str(number)), range(4)))
     assert [line["event"] for line in logs] == ["store.writer_replaced"]
-    assert store.writes.replaced == 1
-    assert not store.writes.failing
+    assert store.write_history.replaced == 1
+    assert not store.write_history.is_failing
     with store.view() as tx:
-        assert len(tx.system.audit.latest(10)) == 5
+        assert len(tx.system.audit.list_latest(10)) == 5
     del lost
 
 
@@ -72,7 +72,7 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
 
     def hold() -> None:
         with store.begin() as tx:
-            tx.system.audit.add("ada", "slow")
+            tx.system.audit.add_entry("ada", "slow")
             begun.set()
             over.wait()
 
@@ -83,7 +83,7 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
             write(store)
         over.set()
         holding.result()
-    assert store.writes.replaced == 0
+    assert store.write_history.replaced == 0
     write(store)
 
 
@@ -116,34 +116,34 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
         go_on.set()
         first.result()
     assert isinstance(refusal, StoreBusy)
-    assert store.writes.replaced == 0
+    assert store.write_history.replaced == 0
 
 
 def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
     with store.begin() as tx:
-        tx.system.audit.latest(1)
-    assert store.writes.succeeded_at == 0
+        tx.system.audit.list_latest(1)
+    assert store.write_history.succeeded_at == 0
     write(store)
-    assert time.time() - store.writes.succeeded_at < 60
+    assert time.time() - store.write_history.succeeded_at < 60
 
 
 def test_a_store_that_cannot_be_written_has_a_problem_until_it_can(store: Store) -> None:
     write(store)
     with locked(store.path):
-        assert store.problem() is None, "a write succeeded just now"
+        assert store.find_problem() is None, "a write succeeded just now"
         with pytest.raises(StoreBusy, match="locked"):
             write(store)
-        assert "database is locked" in str(store.problem())
-        assert (store.writes.failing, store.writes.failures) == (True, 2)
-    assert store.problem() is None
-    assert not store.writes.failing
+        assert "database is locked" in str(store.find_problem())
+        assert (store.write_history.is_failing, store.write_history.failures) == (True, 2)
+    assert store.find_problem() is None
+    assert not store.write_history.is_failing
 
 
 def test_a_store_that_was_never_written_is_tried(store: Store) -> None:
     with locked(store.path):
-        assert "database is locked" in str(store.problem())
+        assert "database is locked" in str(store.find_problem())
     before = (store.path.with_name("maestro.db-wal")).stat().st_size
-    assert store.problem() is None
+    assert store.find_problem() is None
     assert store.path.with_name("maestro.db-wal").stat().st_size > before, "the write was a real one"
 
 
@@ -151,29 +151,29 @@ def test_a_full_disk_is_told_with_what_to_do(store: Store) -> None:
     fill(store)
     with pytest.raises(StoreFull, match="Free some space"):
         write(store, LONG)
-    assert "Free some space" in store.writes.problem
+    assert "Free some space" in store.write_history.problem
 
 
 def test_the_reserve_is_on_the_disk_and_given_up_once(store: Store) -> None:
     reserve = store.path.with_name("maestro.db-reserve")
     assert not reserve.exists()
-    store.keep_reserve()
+    store.create_reserve()
     found = reserve.stat()
     assert (found.st_size, found.st_mode & 0o777) == (RESERVE_BYTES, 0o600)
     assert found.st_blocks * 512 >= RESERVE_BYTES
-    assert store.problem() is None
-    assert store.make_room()
+    assert store.find_problem() is None
+    assert store.release_reserve()
     assert not reserve.exists()
-    assert not store.make_room()
-    assert store.problem() == NO_ROOM
+    assert not store.release_reserve()
+    assert store.find_problem() == NO_ROOM
     store._reserve._look_at = 0.0  # as if it was long ago
-    assert store.problem() is None
+    assert store.find_problem() is None
     assert reserve.exists()
     assert sorted(store.path.parent.glob("*reserve*")) == [reserve]
 
 
 def test_a_store_without_a_reserve_makes_none(store: Store) -> None:
-    assert not store.make_room()
+    assert not store.release_reserve()
     write(store)
-    assert store.problem() is None
+    assert store.find_problem() is None
     assert list(store.path.parent.glob("*reserve*")) == []

@@ -26,7 +26,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.operations.jobs import BatchOperations, JobOperations
 from maestro.store.store import Store
-from maestro.store.users.audit import coming_from
+from maestro.store.users.audit import set_origin
 from temporal import replays
 from temporal.replays import BatchWork
 from tests.support.api_client import no_temporal
@@ -69,12 +69,12 @@ def begin(rows: JobRows, action: BatchAction, wanted: JobFilter | None = FAILED,
 
 def now(rows: JobRows, batch: BatchView) -> BatchView:
     with rows.store.view() as tx:
-        return batch_view(tx.jobs.batches.get(batch.id), tx.jobs.batches.progress(batch.id), tx.now)
+        return batch_view(tx.jobs.batches.get(batch.id), tx.jobs.batches.count_items_by_state(batch.id), tx.now)
 
 
 def items(rows: JobRows, batch: BatchView) -> list[BatchItemView]:
     with rows.store.view() as tx:
-        return list(tx.jobs.batches.items(batch.id, (), 0, MANY + 1))
+        return list(tx.jobs.batches.list_items(batch.id, (), 0, MANY + 1))
 
 
 def job(rows: JobRows, job_id: str) -> Job:
@@ -102,10 +102,10 @@ def many_failed(rows: JobRows, count: int, lanes: int) -> list[str]:
 def finish_open(rows: JobRows, status: JobStatus = JobStatus.COMPLETED) -> int:
     """End every open job, as a worker does in time."""
     with rows.store.view() as tx:
-        found, _ = tx.jobs.lists.jobs(JobFilter(status=(JobStatus.PENDING,)), None, 200)
+        found, _ = tx.jobs.lists.list_jobs(JobFilter(status=(JobStatus.PENDING,)), None, 200)
     with rows.store.begin() as tx:
         for one in found:
-            tx.jobs.close(one.job.id, JobEnding(status=status))
+            tx.jobs.close_job(one.job.id, JobEnding(status=status))
     return len(found)
 
 
@@ -118,7 +118,7 @@ async def asked(rows: JobRows) -> str:
 
 def runs(rows: JobRows) -> Counter[int]:
     with rows.store.view() as tx:
-        found, _ = tx.jobs.lists.jobs(EVERY, None, MANY + 1)
+        found, _ = tx.jobs.lists.list_jobs(EVERY, None, MANY + 1)
     return Counter(one.job.run for one in found)
 
 
@@ -152,8 +152,8 @@ async def test_in_one_lane_few_wait_so_that_a_person_is_soon_next(rows: JobRows,
     assert [one for one in first if job(rows, one).status is JobStatus.PENDING] == first[:IN_A_LANE]
     newer = rows.add("somebody writes")
     with rows.store.begin() as tx:
-        tx.jobs.update(newer, lane="c-0")
-        tx.jobs.close(first[0], JobEnding(status=JobStatus.COMPLETED))
+        tx.jobs.update_job(newer, lane="c-0")
+        tx.jobs.close_job(first[0], JobEnding(status=JobStatus.COMPLETED))
     assert await work.advance()
     assert job(rows, first[2]).status is JobStatus.PENDING
     with rows.store.view() as tx:
@@ -187,11 +187,11 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
     rows.end(answered, JobStatus.FAILED, "PermanentSend", "closed")
     wish = BatchRequest(action=BatchAction.RESUME, filter=EVERY)
     with rows.store.view() as tx:
-        before = len(tx.system.audit.latest(100))
+        before = len(tx.system.audit.list_latest(100))
     told = BatchOperations(rows.store).forecast(wish)
     with rows.store.view() as tx:
-        assert len(tx.system.audit.latest(100)) == before
-        assert tx.jobs.batches.all(None, 10) == []
+        assert len(tx.system.audit.list_latest(100)) == before
+        assert tx.jobs.batches.list_newest(None, 10) == []
     assert (told.matching, told.possible) == (4, 2)
     assert (told.model_calls, told.cost_usd, told.unknown_cost) == (1, 0.0025, 0), "the mean of what was paid of late"
     assert {(step.step, step.count) for step in told.steps} == {("route", 1), ("model-1", 1)}
@@ -225,7 +225,7 @@ async def test_a_restart_of_two_jobs_of_one_message_is_one_restart(rows: JobRows
         pass
     assert [item.state for item in items(rows, batch)] == [ItemState.BEGUN, ItemState.REFUSED]
     with rows.store.view() as tx:
-        assert tx.jobs.counts.statuses(EVERY) == {JobStatus.FAILED: 2, JobStatus.PENDING: 1}
+        assert tx.jobs.counts.count_by_status(EVERY) == {JobStatus.FAILED: 2, JobStatus.PENDING: 1}
 
 
 async def test_a_job_that_somebody_else_replayed_meanwhile_is_refused_with_the_reason(
@@ -301,10 +301,10 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
     wish = BatchRequest(action=BatchAction.RESTART, filter=chosen)
     assert BatchOperations(rows.store).forecast(wish).possible == 1
     with rows.store.begin() as tx:
-        bob = tx.agents.by_slug("bob")
+        bob = tx.agents.find_by_slug("bob")
         assert bob is not None
         bob.status = AgentStatus.PAUSED
-        tx.agents.put(bob)
+        tx.agents.save(bob)
     told = BatchOperations(rows.store).forecast(wish)
     assert (told.possible, [group.reason for group in told.refused]) == (
         0,
@@ -321,7 +321,9 @@ async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRo
     rows.end(shown, JobStatus.FAILED, "ProviderDown")
     told = BatchOperations(rows.store).forecast(BatchRequest(action=BatchAction.RESUME, filter=FAILED))
     with rows.store.view() as tx:
-        assert told.matching == tx.jobs.counts.statuses(FAILED)[JobStatus.FAILED] == 2, "as many as the list shows"
+        assert told.matching == tx.jobs.counts.count_by_status(FAILED)[JobStatus.FAILED] == 2, (
+            "as many as the list shows"
+        )
     assert [(group.count, group.example) for group in told.refused] == [(1, shown)]
     batch = begin(rows, BatchAction.RESUME)
     while await work.advance():
@@ -360,13 +362,13 @@ async def test_a_crowd_is_cancelled_without_waiting_for_a_place(rows: JobRows, w
     many_failed(rows, 2 * AT_ONCE, lanes=1)
     with rows.store.begin() as tx:
         for number in range(2 * AT_ONCE):
-            tx.jobs.update(f"message-{number:05}", status=JobStatus.PENDING)
+            tx.jobs.update_job(f"message-{number:05}", status=JobStatus.PENDING)
     batch = begin(rows, BatchAction.CANCEL, EVERY)
     assert await work.advance()
     assert await work.advance()
     assert now(rows, batch).ended_at is not None
     with rows.store.view() as tx:
-        assert tx.jobs.counts.statuses(EVERY) == {JobStatus.CANCELLED: 2 * AT_ONCE}
+        assert tx.jobs.counts.count_by_status(EVERY) == {JobStatus.CANCELLED: 2 * AT_ONCE}
 
 
 async def test_a_stopped_batch_begins_no_more_and_what_it_began_goes_on(rows: JobRows, work: BatchWork) -> None:
@@ -390,11 +392,13 @@ async def test_a_stopped_batch_begins_no_more_and_what_it_began_goes_on(rows: Jo
 
 async def test_the_audit_log_says_who_from_where_for_the_batch_and_each_job(rows: JobRows, work: BatchWork) -> None:
     failed = rows.failed()
-    with coming_from("203.0.113.9"):
+    with set_origin("203.0.113.9"):
         batch = begin(rows, BatchAction.RESUME)
     await work.advance()
     with rows.store.view() as tx:
-        entries = [(one.actor, one.action, one.subject, one.origin) for one in reversed(tx.system.audit.latest(10))]
+        entries = [
+            (one.actor, one.action, one.subject, one.origin) for one in reversed(tx.system.audit.list_latest(10))
+        ]
     assert entries == [
         ("ada", "jobs.resume", batch.id, "203.0.113.9"),
         ("ada", "job.resume", failed, "203.0.113.9"),

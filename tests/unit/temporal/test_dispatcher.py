@@ -114,7 +114,7 @@ async def test_a_message_with_nothing_before_it_is_started_without_a_look(rows: 
         looks, claims = desk.dispatcher.looks, desk.dispatcher.claims
         accepted = await desk.take("m", "one")
         assert await desk.temporal.next() == accepted.job_id
-        await rows.store.changes.check()
+        await rows.store.changes.notify_of_changes()
         assert (desk.dispatcher.looks, desk.dispatcher.claims) == (looks, claims)
 
 
@@ -135,7 +135,7 @@ async def test_the_end_of_a_job_with_nothing_behind_it_makes_nobody_look(rows: J
         looks = desk.dispatcher.looks
         await asyncio.to_thread(rows.end, accepted.job_id, JobStatus.COMPLETED)
         desk.dispatcher.released()
-        await rows.store.changes.check()
+        await rows.store.changes.notify_of_changes()
         await asyncio.sleep(0)
         assert desk.dispatcher.looks == looks
 
@@ -150,7 +150,7 @@ async def test_a_job_that_was_claimed_by_a_process_that_is_gone_is_started_at_th
     desk = Desk(rows)
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.jobs.update(job_id, claimed_at=tx.now)  # and the process died before it could start it
+        tx.jobs.update_job(job_id, claimed_at=tx.now)  # and the process died before it could start it
     async with running(desk):
         assert await desk.temporal.next() == job_id
 

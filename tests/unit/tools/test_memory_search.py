@@ -29,7 +29,7 @@ def rows(tmp_path: Path) -> JobRows:
         address = Address(platform="web", channel="code")
         conversation = talk_with(tx, 1, address)
         for content in FACTS:
-            tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, content)], conversation_id=conversation.id)
+            tx.memory.learn_facts(1, [Fact(FactCategory.USER_PREFERENCE, content)], conversation_id=conversation.id)
     return rows
 
 

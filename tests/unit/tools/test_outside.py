@@ -46,7 +46,7 @@ class HangingScanner:
 
 def agent_of(rows: JobRows, slug: str = "ada") -> Agent:
     with rows.store.view() as tx:
-        return tx.agents.named(slug)
+        return tx.agents.get_by_slug(slug)
 
 
 async def call(tools: OutsideTools, agent: Agent, name: str, **arguments: object) -> Result:
@@ -134,7 +134,7 @@ async def test_a_question_is_put_once_and_its_answer_comes_to_whoever_asks_again
     answered = {"questionId": 1, "status": "answered", "answer": "blue"}
     assert [await ask(rows), await ask(rows)] == [answered, answered]
     with rows.store.view() as tx:
-        (only,), _ = tx.jobs.questions.page((), None, 10)
+        (only,), _ = tx.jobs.questions.list_page((), None, 10)
     assert (only.agent, only.job, only.question.answered_by) == ("ada", None, "operator")
 
 

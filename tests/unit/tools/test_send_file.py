@@ -46,7 +46,7 @@ def send(rows: JobRows, files: MediaFolder, caller: ToolCaller, **arguments: obj
 
 def kept(rows: JobRows, caller: ToolCaller) -> Sequence[JobFile]:
     with rows.store.view() as tx:
-        return tx.deliveries.files.of_job(caller.job_id)
+        return tx.deliveries.files.list_of_job(caller.job_id)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_file_is_kept_as_it_is_now(
     (caller.folder / name).write_bytes(b"changed later")
     (file,) = kept(rows, caller)
     assert (file.filename, file.content_type, file.size, file.caption) == (name, kind, len(content), "the plan")
-    assert files.read(file.digest) == content
+    assert files.read_content(file.digest) == content
 
 
 def test_files_go_out_in_the_order_in_which_they_were_asked_for(
@@ -91,7 +91,7 @@ def test_the_same_file_is_sent_once_and_another_version_of_it_too(
             send(rows, files, caller, path="a.txt")
     (caller.folder / "b.txt").write_bytes(b"one")
     send(rows, files, caller, path="b.txt")
-    assert [(file.filename, files.read(file.digest)) for file in kept(rows, caller)] == [
+    assert [(file.filename, files.read_content(file.digest)) for file in kept(rows, caller)] == [
         ("a.txt", b"one"),
         ("a.txt", b"two"),
         ("b.txt", b"one"),
