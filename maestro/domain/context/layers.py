@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import islice
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import tag_rules
@@ -79,6 +79,8 @@ class Layer:
 
 class LayerSize(Value):
     """The size of a layer of a prompt, in characters and estimated tokens."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     name: LayerName
     characters: int = Field(ge=0)

@@ -82,7 +82,11 @@ class MessageFileView(View):
 
 
 class MessageView(View):
-    """A message; ``author`` is a user's name or an agent's slug; ``superseded``: a restarted job answered again."""
+    """A message; ``author`` is the user's name or the slug of the agent (or delegate) that wrote the message.
+
+    ``archived`` is true after a compaction removed the message from prompts, ``superseded`` after a restarted job wrote
+    a newer answer.
+    """
 
     id: int
     conversation_id: int

@@ -45,7 +45,11 @@ class BatchAction(StrEnum):
 
 
 class ItemState(StrEnum):
-    """The state of a job of a batch: replays and cancellations have begun, the jobs of a stopped batch are skipped."""
+    """The state of a job of a batch.
+
+    Waiting: not started yet. Begun: replayed, or its cancellation was requested. Refused: not possible, with a reason.
+    Skipped: not started, because an operator stopped the batch.
+    """
 
     WAITING = "waiting"
     BEGUN = "begun"

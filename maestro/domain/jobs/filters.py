@@ -127,7 +127,10 @@ class FailureCount:
 
 
 class ErrorGroup(View):
-    """Failures of one kind, with ``*`` for varying parts of the reason; a filter with these values selects them."""
+    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for the varying parts.
+
+    ``example`` is the id of one of these jobs. A filter with the same ``error``, ``step`` and ``reason`` selects them.
+    """
 
     error: str
     step: str

@@ -35,12 +35,9 @@ class ToolSpec(Value):
 
 
 class ToolCall(Value):
-    """A tool call of a model; ``arguments`` is the text that the model wrote, which may be invalid JSON.
+    """A tool call of a model; ``arguments`` is the text that the model wrote, which may be invalid JSON."""
 
-    Maestro makes the id from the number of the model call and the position in the answer, because some providers send
-    new ids with every response.
-    """
-
+    # The number of the model call and the position in the answer: some providers send new ids with every response.
     id: str
     name: str
     arguments: str

@@ -68,7 +68,10 @@ class NewScheduleOfKind(NewSchedule):
 
 
 class ScheduleChange(View):
-    """Changes to a schedule: a null field changes nothing, a null ``script`` removes it, ``enabled`` ends a pause."""
+    """Changes to a schedule; a null field stays as it is, except ``script``: an explicit null removes the script.
+
+    ``enabled`` set to true also resumes a schedule that Maestro paused.
+    """
 
     agent: Slug | None = None
     name: DisplayName | None = None

@@ -77,7 +77,7 @@ def test_a_text_without_a_secret_stays_as_it_is(rules: ShippedRules) -> None:
     assert not rules.find_spans(text, time.monotonic() + 60)
 
 
-def test_places_redirect_to_to_the_original() -> None:
+def test_places_lead_back_to_the_original() -> None:
     text = "a\u200bé\\_Я%41"
     plain, unescaped = TextFolder().folded_forms(text)
     assert plain.data == b"ae\\_\xff%41"

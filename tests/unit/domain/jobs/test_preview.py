@@ -198,3 +198,8 @@ def test_a_restart_tells_what_would_be_done_twice() -> None:
         (EffectKind.TOOL, 2, True),
     ]
     assert [effect.kind for effect in build_preview(of, ReplayMode.WHAT_IF, NO_EDITS).effects] == [EffectKind.TOOL]
+
+
+def test_a_refused_preview_says_only_why() -> None:
+    seen = ReplayPreview(mode=ReplayMode.RESUME, possible=False, problem="it runs")
+    assert (seen.step, seen.kept, seen.effects, seen.cost_usd, seen.first_cost_usd) == ("", (), (), 0.0, None)
