@@ -1,4 +1,9 @@
-"""``maestro accounts``: the accounts at providers of models, the state of each, and the keys that are used."""
+"""List, show, add, enable, disable and remove accounts at providers of models.
+
+Accounts stand in llm.accounts of the configuration, are found by their keys in the environment, or are added here. All
+of this works beside a running Maestro, from the next call on. A key is asked for without being shown, or read from a
+variable; it is stored encrypted, and only its last four characters are ever seen again.
+"""
 
 import sys
 from typing import Annotated
@@ -22,12 +27,6 @@ from maestro.installation.keys import encryption
 from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns
 
-HELP = """List, show, add, enable, disable and remove accounts at providers of models.
-
-Accounts stand in llm.accounts of the configuration, are found by their keys in the environment, or are added here. All
-of this works beside a running Maestro, from the next call on. A key is asked for without being shown, or read from a
-variable; it is stored encrypted, and only its last four characters are ever seen again.
-"""
 NOTHING = (
     "There are no accounts: the built-in demo model answers. Add one with `maestro accounts add`, or set a provider's "
     "key in the environment."
@@ -60,7 +59,7 @@ AccountName = Annotated[str, "NAME: The name of the account, as `maestro account
 KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environment variable, now."]
 
 app = OperationCommands(
-    HELP,
+    __doc__,
     lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
     AccountName,
     "name",

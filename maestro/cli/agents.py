@@ -1,4 +1,9 @@
-"""``maestro agents``: the agents with their channels, versions and tokens."""
+"""List, show, make, change and archive agents, and bind channels to them.
+
+An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents are defined in
+agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
+back. All of this works whether Maestro runs or not, from the next message on.
+"""
 
 import difflib
 import json
@@ -19,12 +24,6 @@ from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.inputs import LIMIT
 
-HELP = """List, show, make, change and archive agents, and bind channels to them.
-
-An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents are defined in
-agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
-back. All of this works whether Maestro runs or not, from the next message on.
-"""
 TOKENS_HELP = """Make, list and revoke the tokens of an agent.
 
 A program outside Maestro takes part as an agent when it sends a token of that agent to the MCP server, /mcp
@@ -77,7 +76,7 @@ PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
 Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
 AccountOption = Annotated[str, "The account of Maestro on that platform."]
 
-app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Slug, "slug")
+app = OperationCommands(__doc__, lambda at: AgentOperations(at.store), Slug, "slug")
 app.list("List the agents by slug.", COLUMNS, "There are no agents.", PAGES)
 app.show("Show an agent: all its fields, and its channels.", PORTRAIT)
 

@@ -1,4 +1,9 @@
-"""``maestro connectors``: the accounts on platforms, the state of each, and the secrets they use."""
+"""List, show, add, change, enable, disable and remove connectors of platforms.
+
+Connectors are set in connectors of the configuration, or are added here. All of this works beside a running Maestro,
+which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
+variable; it is stored encrypted, and only its last four characters are ever seen again.
+"""
 
 import contextlib
 import json
@@ -19,12 +24,6 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
 
-HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
-
-Connectors are set in connectors of the configuration, or are added here. All of this works beside a running Maestro,
-which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
-variable; it is stored encrypted, and only its last four characters are ever seen again.
-"""
 NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."
 CONNECTS = " is connected as soon as Maestro runs"
 
@@ -74,10 +73,7 @@ SecretRefs = Annotated[
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 app = OperationCommands(
-    HELP,
-    lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
-    ConnectorName,
-    "name",
+    __doc__, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), ConnectorName, "name"
 )
 app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
 app.show("Show a connector: its options, its state and its last error.", PORTRAIT)

@@ -1,4 +1,7 @@
-"""``maestro conversations`` and ``session``: messages between users and agents, and the session of #maestro."""
+"""List, show, search, end and delete conversations.
+
+Messages that a compaction archived are still shown here. All of this works beside a running Maestro.
+"""
 
 from datetime import UTC
 from typing import Annotated
@@ -17,10 +20,6 @@ from maestro.operations.conversations import (
     SessionOperations,
 )
 
-HELP = """List, show, search, end and delete conversations.
-
-Messages that a compaction archived are still shown here. All of this works beside a running Maestro.
-"""
 NOTHING = "No conversations match."
 NO_HITS = "No message contains this text."
 NO_RECENT_HITS = "No recent message contains this text. To search older messages, add --cursor {}."
@@ -46,7 +45,7 @@ Number = Annotated[
     row_number("conversation", "ID"),
 ]
 
-app = OperationCommands(HELP, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
+app = OperationCommands(__doc__, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
 app.list(
     "List conversations, the one with the newest message first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
 )

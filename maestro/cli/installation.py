@@ -13,7 +13,6 @@ from maestro.cli.framework.options import TEMPORAL_PORT, TEMPORAL_UI_PORT, WEB_P
 from maestro.cli.framework.output import plain, write
 from maestro.diagnostics.doctor import examine
 from maestro.domain.health import Diagnosis, DiagnosisLevel
-from maestro.domain.values import Value
 from maestro.installation.initial import FileAction, InitPlan, InitRequest, plan_init, prepare_cluster, write_plan
 from maestro.installation.storage import Migration, MigrationOutcome, migrate
 from maestro.settings import read_environment
@@ -98,13 +97,6 @@ def _echo_plain(lines: Iterable[str]) -> None:
         typer.echo(plain(line))
 
 
-class Findings(Value):
-    """The output of ``--json``; ``ok`` is false if a check found something broken."""
-
-    ok: bool
-    checks: tuple[Diagnosis, ...]
-
-
 @examination.command(ports=[WEBUI_PORT, WEB_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT])
 def doctor(given: Given) -> None:
     """Check configuration, data folder, store, Temporal, accounts, connectors and ports; exit with 1 if one is broken.
@@ -114,9 +106,10 @@ def doctor(given: Given) -> None:
     """
     environment = read_environment()
     checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
-    findings = Findings(ok=all(check.verdict is not DiagnosisLevel.BROKEN for check in checks), checks=checks)
+    is_fine = all(check.verdict is not DiagnosisLevel.BROKEN for check in checks)
+    findings = {"ok": is_fine, "checks": [check.model_dump(mode="json") for check in checks]}
     write(findings, _check_lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
-    raise typer.Exit(0 if findings.ok else 1)
+    raise typer.Exit(0 if is_fine else 1)
 
 
 def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:

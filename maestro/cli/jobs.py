@@ -1,4 +1,8 @@
-"""``maestro jobs``: list, show, replay and cancel jobs, one or many, and show what the models saw."""
+"""List, show, count, replay and cancel jobs, one or many, and see what the models saw.
+
+A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
+you replay or cancel is done by the running Maestro, or by the next one that starts.
+"""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -108,13 +112,6 @@ JOB_PORTRAIT = Portrait(
 
 BatchId = Annotated[str, "ID: The id of the batch, as `maestro jobs batches` lists it."]
 
-HELP = """List, show, count, replay and cancel jobs, one or many, and see what the models saw.
-
-A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
-you replay or cancel is done by the running Maestro, or by the next one that starts.
-"""
-
-
 ChosenJobs = Annotated[JobFilter, QueryOptions(JobFilter, read_time=read_time)]
 """The filter for the jobs of a command; without any option it matches all jobs."""
 Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
@@ -223,7 +220,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
     write(batch, progress_lines(batch), given.as_json)
 
 
-app = OperationCommands(HELP, lambda at: build_operator(at.store, at.live))
+app = OperationCommands(__doc__, lambda at: build_operator(at.store, at.live))
 app.list("List jobs, newest first.", JOB_COLUMNS, "No jobs match.", QueryOptions(JobQuery, read_time=read_time))
 
 

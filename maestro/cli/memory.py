@@ -1,4 +1,8 @@
-"""``maestro memory``: shows and corrects the facts and states that an agent remembers."""
+"""Show and correct what an agent remembers.
+
+An agent learns facts from conversations and keeps state under keys. Each change here counts from
+the next message on; all of this works whether Maestro runs or not.
+"""
 
 from dataclasses import replace
 from typing import Annotated
@@ -14,11 +18,6 @@ from maestro.domain.redaction import TextKind
 from maestro.domain.values import Page
 from maestro.operations.memory import MemoryOperations, MemoryQuery
 
-HELP = """Show and correct what an agent remembers.
-
-An agent learns facts from conversations and keeps state under keys. Each change here counts from
-the next message on; all of this works whether Maestro runs or not.
-"""
 NO_FACTS = "No fact matches."
 FACT_COLUMNS = Columns(
     "fact=id category sure=confidence:.2f learned=created_at:day told place? content",
@@ -39,7 +38,7 @@ def _operations(at: CommandContext) -> MemoryOperations:
     return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
 
 
-app = OperationCommands(HELP, _operations)
+app = OperationCommands(__doc__, _operations)
 state = OperationCommands("List, set and delete the states of an agent.", _operations)
 app.add_typer(state, name="state")
 

@@ -1,4 +1,8 @@
-"""``maestro questions``: the questions of agents, and an operator's answers (docs/decisions.md: questions)."""
+"""List, show and answer the questions of agents.
+
+A job that asks waits for the answer, days if need be; no other job waits for it. Listing and answering work whether
+Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
+"""
 
 from typing import Annotated
 
@@ -8,11 +12,6 @@ from maestro.cli.framework.output import Columns, Portrait, Result, join
 from maestro.domain.questions.views import QuestionView
 from maestro.operations.questions import QuestionOperations, QuestionQuery
 
-HELP = """List, show and answer the questions of agents.
-
-A job that asks waits for the answer, days if need be; no other job waits for it. Listing and answering work whether
-Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
-"""
 COLUMNS = Columns(
     "number=id status kind agent channel asked=asked_at expires=expires_at question=text",
     {"channel": lambda question: join(question.platform, question.channel)},
@@ -33,7 +32,7 @@ def _result_text(question: QuestionView) -> str:
     return f"question {question.id} is {question.status}; {follows}"
 
 
-app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Number)
+app = OperationCommands(__doc__, lambda at: QuestionOperations(at.store), Number)
 app.list("List questions, newest first.", COLUMNS, "No questions match.", QueryOptions(QuestionQuery))
 app.show("Show a question: its text, its user and its answer.", PORTRAIT)
 

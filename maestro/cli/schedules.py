@@ -1,4 +1,9 @@
-"""``maestro schedules``: the heartbeats and crons by which agents work on their own."""
+"""List, show, add, edit, pause, run and remove heartbeats and crons.
+
+With a heartbeat an agent checks something at intervals, and may stay silent; with a cron it does something
+at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
+docs/howto/schedule-work.md shows how.
+"""
 
 import json
 from collections.abc import Iterator
@@ -34,12 +39,6 @@ from maestro.domain.schedules.views import (
 )
 from maestro.operations.background import ScheduleOperations, ScheduleQuery
 
-HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
-
-With a heartbeat an agent checks something at intervals, and may stay silent; with a cron it does something
-at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
-docs/howto/schedule-work.md shows how.
-"""
 NOTHING = "No schedules match: `maestro schedules add` makes one."
 
 
@@ -87,18 +86,14 @@ PORTRAIT = Portrait(
 OPTIONS = InputOptions(
     NewScheduleOfKind,
     leave_out=["kind", "script", "enabled"],
-    spelling={
-        "schedule": "--when SCHEDULE",
-        "timezone": "--zone ZONE",
-        "jitter_seconds": "--jitter SECONDS",
-    },
+    spelling={"schedule": "--when SCHEDULE", "timezone": "--zone ZONE", "jitter_seconds": "--jitter SECONDS"},
     prompt="prompt",
 )
 
 Ref = Annotated[str, "REF: The short name of the schedule, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with a heartbeat's script, as JSON, which calls no model."]
 
-app = OperationCommands(HELP, lambda at: build_schedule_operations(at.store, at.live), Ref, "ref")
+app = OperationCommands(__doc__, lambda at: build_schedule_operations(at.store, at.live), Ref, "ref")
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
 app.show("Show a schedule: its prompt, its next five times, and its last run.", PORTRAIT)
 

@@ -1,4 +1,16 @@
-"""``maestro settings``: the keys of the configuration with their values, and changes while Maestro runs."""
+"""List settings, and change some of them while Maestro runs.
+
+Keys that change live, such as limits, timeouts, budgets and the scanner, count in every process within a second, and
+stay until they are unset: they beat the command line, the environment and the file. The others need a restart.
+`maestro accounts list` shows the accounts at providers of models.
+
+\b
+Examples:
+  maestro settings list
+  maestro settings set chat.limits.maxMessageChars 8192
+  maestro settings set chat.scanner.scope memory,tools,logs,outgoing
+  maestro settings unset chat.limits.maxMessageChars
+"""
 
 import json
 from typing import Annotated
@@ -14,20 +26,6 @@ from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
-HELP = """List settings, and change some of them while Maestro runs.
-
-Keys that change live, such as limits, timeouts, budgets and the scanner, count in every process within a second, and
-stay until they are unset: they beat the command line, the environment and the file. The others need a restart.
-`maestro accounts list` shows the accounts at providers of models.
-
-\b
-Examples:
-  maestro settings list
-  maestro settings set chat.limits.maxMessageChars 8192
-  maestro settings set chat.scanner.scope memory,tools,logs,outgoing
-  maestro settings unset chat.limits.maxMessageChars
-"""
-
 
 def _value_text(setting: SettingView) -> str:
     """Return a value, cut after 60 characters; ``--json`` has the whole value."""
@@ -39,13 +37,12 @@ COLUMNS = Columns("key value from=origin changes", {"value": _value_text})
 
 KeyName = Annotated[str, "KEY: The key, such as chat.limits.maxMessageChars."]
 
-app = OperationCommands(HELP, lambda at: SettingsOperations(at.store, EffectiveSettings(at.live)))
+app = OperationCommands(__doc__, lambda at: SettingsOperations(at.store, EffectiveSettings(at.live)))
 
 
 @app.operation("list")
 def list_settings(
-    settings: SettingsOperations,
-    runtime: Annotated[bool, "--runtime: Only what was set while Maestro ran."] = False,
+    settings: SettingsOperations, runtime: Annotated[bool, "--runtime: Only what was set while Maestro ran."] = False
 ) -> Result:
     """List every key with its value and the value's origin."""
     page = _without_accounts(settings.page(), runtime=runtime)
@@ -55,9 +52,7 @@ def list_settings(
 
 @app.operation("set")
 def set_key(
-    settings: SettingsOperations,
-    key: KeyName,
-    value: Annotated[str, "VALUE: The value; lists with commas or as JSON."],
+    settings: SettingsOperations, key: KeyName, value: Annotated[str, "VALUE: The value; lists with commas or as JSON."]
 ) -> Result:
     """Set a key while Maestro runs; the value takes effect within a second."""
     known = KEYS.get(key)  # the operation refuses an unknown key by its name

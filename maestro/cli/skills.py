@@ -1,4 +1,9 @@
-"""``maestro skills``: instructions that a message adds to a prompt, and the messages that add them."""
+"""List, show, test, add, enable, disable and remove skills.
+
+A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
+your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
+replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +17,6 @@ from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillVie
 from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.settings.live import LiveSettings
 
-HELP = """List, show, test, add, enable, disable and remove skills.
-
-A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
-your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
-replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
-"""
 NOTHING = "There are no skills yet: Maestro reads their files when it starts."
 
 
@@ -46,7 +45,7 @@ def _operations(at: CommandContext) -> SkillOperations:
     return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
 
 
-app = OperationCommands(HELP, _operations, Slug, "slug")
+app = OperationCommands(__doc__, _operations, Slug, "slug")
 
 
 @app.operation("list")

@@ -1,4 +1,9 @@
-"""``maestro webhooks``: the endpoints at which other programs start jobs of agents."""
+"""List, show, add, edit, enable, disable, try and remove webhooks.
+
+A program outside posts signed deliveries to /hooks/PATH at the address of the dashboard; an agent reads each delivery
+and answers in a channel. All of this works beside a running Maestro, from the next delivery on.
+docs/howto/receive-webhooks.md shows how.
+"""
 
 import contextlib
 from datetime import UTC, datetime
@@ -36,12 +41,6 @@ from maestro.installation.keys import encryption, open_keys
 from maestro.operations.background import WebhookOperations
 from maestro.settings import read_environment
 
-HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
-
-A program outside posts signed deliveries to /hooks/PATH at the address of the dashboard; an agent reads each delivery
-and answers in a channel. All of this works beside a running Maestro, from the next delivery on.
-docs/howto/receive-webhooks.md shows how.
-"""
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
 COLUMNS = Columns(
@@ -65,17 +64,11 @@ HookPath = Annotated[str, "PATH: The part of the webhook's address after /hooks/
 SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
 
 
-class DeliveryRefused(MaestroError):
-    """A delivery was refused, or no Maestro answered; the error message says why."""
-
-    public = "The delivery was not taken."
-
-
 def _operations(at: CommandContext) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
-app = OperationCommands(HELP, _operations, HookPath, "path")
+app = OperationCommands(__doc__, _operations, HookPath, "path")
 app.list("List the webhooks by path, with counts of their deliveries.", COLUMNS, NOTHING, PAGES)
 app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 
@@ -152,14 +145,14 @@ def _dashboard_address(webui: WebuiSettings) -> str:
 
 
 def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
-    """Sign and post a delivery; raises ``DeliveryRefused``."""
+    """Sign and post a delivery; raises ``MaestroError`` if it is refused, or no Maestro answers."""
     signature = sign_delivery(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
     headers = {"Content-Type": "application/json", **signature}
     url = f"{address.rstrip('/')}/hooks/{webhook.path}"
     try:
         answer = httpx.post(url, content=content, headers=headers, timeout=SEND_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DeliveryRefused(
+        raise MaestroError(
             f"no Maestro answered at {url} ({error}); start Maestro, or name another address with --url"
         ) from None
     if answer.status_code == httpx.codes.ACCEPTED:
@@ -167,7 +160,7 @@ def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str
     reason = "the server is not Maestro"
     with contextlib.suppress(ValueError, AttributeError):  # the server's answer is no JSON object
         reason = answer.json().get("message", "")
-    raise DeliveryRefused(f"{url} answered {answer.status_code}: {reason}")
+    raise MaestroError(f"{url} answered {answer.status_code}: {reason}")
 
 
 def _secret_lines(webhook: WebhookWithSecret) -> list[str]:

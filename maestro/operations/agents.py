@@ -5,14 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken, TokenPage, TokenView, token_page
-from maestro.domain.agents.edits import (
-    MAX_REASON,
-    AgentChange,
-    BindingChange,
-    BoundChannel,
-    NewAgent,
-    Rollback,
-)
+from maestro.domain.agents.edits import MAX_REASON, AgentChange, BindingChange, BoundChannel, NewAgent, Rollback
 from maestro.domain.agents.views import (
     AgentDetail,
     AgentPage,
