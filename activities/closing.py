@@ -13,7 +13,7 @@ from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseStep, ParkStep, StatusOutcome
 from maestro.domain.jobs.job import ENDED_IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, new_notice_job
 from maestro.domain.jobs.steps import waiting_notice
-from maestro.domain.llm.errors import PASSING
+from maestro.domain.llm.calls import PASSING
 from maestro.domain.messages import LaneKey
 from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.store import Store

@@ -17,6 +17,14 @@ from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.precedence import Priority
+from maestro.domain.schedules.edits import (
+    Script,
+    ScriptFailed,
+    condition_text,
+    fill_script_template,
+    read_response,
+    read_script,
+)
 from maestro.domain.schedules.schedule import (
     GIVEN_UP,
     Heartbeat,
@@ -28,16 +36,7 @@ from maestro.domain.schedules.schedule import (
     new_run_job,
     skip_reason,
 )
-from maestro.domain.schedules.scripts import (
-    Script,
-    ScriptFailed,
-    condition_text,
-    fill_script_template,
-    read_response,
-    read_script,
-)
-from maestro.domain.settings.jobs import JobSettings, ScheduleSettings
-from maestro.domain.settings.tools import ToolSettings
+from maestro.domain.settings.jobs import JobSettings, ScheduleSettings, ToolSettings
 from maestro.fetch import FetchAccess, FetchLimits, fetch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -7,8 +7,7 @@ from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import Redact, keep_text
-from maestro.domain.settings.chat import ChatSettings
-from maestro.domain.settings.jobs import PairingSettings
+from maestro.domain.settings.jobs import ChatSettings, PairingSettings
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from maestro.domain.fields import matching
-from maestro.domain.values import Value
+from maestro.domain.values import Value, matching
 
 HttpAddress = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from maestro.domain.agent_chat import Post, UnreadPosts, scan_post
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.redaction import SecretScanner
-from maestro.domain.settings.chat import ChatSettings, SessionSettings
+from maestro.domain.settings.jobs import ChatSettings, SessionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 

@@ -16,7 +16,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, RetryRules, StepKind, kind_of, wait_before_retry
-from maestro.domain.llm.errors import LLMFailure
+from maestro.domain.llm.calls import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, own_attempt_at, use_attempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

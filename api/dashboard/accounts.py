@@ -19,7 +19,6 @@ from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.connectors import ConnectorChange, NewConnector, disabled_page
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.fields import read
 from maestro.domain.llm.accounts import AccountChange, AccountStatus, NewAccount, account_view
 from maestro.domain.llm.budgets import ClientChange, NewClient, client_view
 from maestro.domain.llm.usage import UsageBy
@@ -27,6 +26,7 @@ from maestro.domain.llm.usage_views import MOST, UsageQuery
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import PairingStatus
 from maestro.domain.people.views import InvitationView, PairingApproval, pairing_view, person_view
+from maestro.domain.values import read
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.people import ClientOperations, PeopleOperations

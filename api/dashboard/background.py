@@ -24,7 +24,6 @@ from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.schedules.edits import (
     BackfillRequest,
@@ -34,6 +33,7 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.views import BackfillView, SchedulePage, SchedulePreview, ScheduleState
+from maestro.domain.values import read
 from maestro.domain.webhooks.webhook import NewWebhook, WebhookChange, WebhookWithSecret
 from maestro.operations.background import ScheduleOperations, ScheduleQuery, WebhookOperations
 

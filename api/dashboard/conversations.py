@@ -25,8 +25,7 @@ from maestro.domain.conversations.views import (
     message_view,
 )
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import SearchText, read
-from maestro.domain.values import Value
+from maestro.domain.values import SearchText, Value, read
 from maestro.operations.conversations import ConversationQuery
 from maestro.store.transaction import Transaction
 

@@ -15,7 +15,7 @@ from api.guards import OPERATOR, Parts, PasswordRoute
 from maestro.domain.agents.edits import MAX_REASON
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.fields import read
+from maestro.domain.values import read
 
 Result = TypeVar("Result")
 Query = TypeVar("Query", bound=BaseModel)

@@ -12,8 +12,8 @@ from api.dashboard.pages import redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import read
 from maestro.domain.memory.memory import FactCategory, FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.values import read
 from maestro.operations.memory import MemoryQuery
 from maestro.store.transaction import Transaction
 

@@ -16,7 +16,7 @@ from maestro.domain.health import OK
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.accounts import AccountState, AccountStatus, AccountView, account_view
 from maestro.domain.llm.budgets import BudgetScope
-from maestro.domain.llm.errors import AuthenticationFailed
+from maestro.domain.llm.calls import AuthenticationFailed
 from maestro.domain.overview import DAY, HOUR, group_failures, list_exposures, measure_answer_times
 from maestro.store.overviews.jobs import SAMPLE
 from maestro.store.transaction import Transaction

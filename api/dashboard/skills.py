@@ -11,9 +11,9 @@ from api.dashboard.forms import FormAction, FormText, form_routes, read_filters,
 from api.dashboard.pages import redirect_to, refusal_page, render
 from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import Conflict, MaestroError
-from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.views import SkillChange, SkillDetail, SkillTrial, SkillTrialRequest, skill_page
+from maestro.domain.values import read
 from maestro.operations.skills import SkillOperations
 
 PAGE = "/skills"

@@ -1,4 +1,4 @@
-"""The page of usage and cost, with its plots drawn as SVG."""
+"""The pages of usage and cost, with plots drawn as SVG, and of the audit log."""
 
 import math
 from collections import defaultdict
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from api.dashboard import words
-from api.dashboard.forms import read_filters, read_query
+from api.dashboard.forms import moment_with_zone, read_filters, read_query
 from api.dashboard.pages import address, render
-from api.guards import PasswordRoute, parts_of
+from api.guards import Parts, PasswordRoute, parts_of
 from api.parts import ApiParts
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
 from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, add_sums, sum_by_day, sum_by_key
 from maestro.domain.llm.usage_views import LatencyQuery, UsageFilter, usage_page
+from maestro.domain.people.views import AuditPage, AuditQuery
 
 WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
@@ -58,6 +59,14 @@ PERIODS = (7, 30, 90)
 NOBODY = "nobody"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+AUDIT_PAGE = "/audit"
+AUDIT_CSV = "/api/audit.csv"
+AUDIT_FILTERS = ("actor", "action", "subject", "q", "since", "until")
+AUDIT_MOMENTS = ("since", "until")
+NO_ENTRIES = AuditPage(items=(), next=None)
+
+audit_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AUDIT_PAGE)
 
 
 @dataclass(frozen=True)
@@ -291,3 +300,20 @@ def _export_address(query: UsageFilter, path: str, more: Mapping[str, object]) -
     """Return the address of a CSV file with the filters of the page."""
     names = JOB_FILTERS if path.endswith("latency.csv") else FILTERS
     return address(path, {**query.model_dump(mode="json", include=set(names), exclude_none=True), **more})
+
+
+@audit_router.get("")
+def show_audit_log(request: Request, parts: Parts) -> HTMLResponse:
+    """List the entries of the audit log, newest first; an error in the filter is shown above the form."""
+    filters = read_filters(request, AUDIT_FILTERS)
+    moments = {name: moment_with_zone(filters[name]) for name in AUDIT_MOMENTS if filters[name]}
+    query, problem = read_query(AuditQuery, {**filters, **moments, **read_filters(request, ["cursor"])})
+    return render(
+        request,
+        "audit.html",
+        filters=filters,
+        page=NO_ENTRIES if problem else parts.audit.list(query),
+        problem=problem,
+        first=query.cursor is None,
+        csv=address(AUDIT_CSV, query.model_dump(mode="json", include=set(AUDIT_FILTERS), exclude_none=True)),
+    )

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
 from connectors.platforms import Platform
-from maestro.domain.fields import matching
+from maestro.domain.values import matching
 
 PLATFORM = "discord"
 TOKEN = "token"  # noqa: S105 - the name of the option, not a secret

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from connectors.options import AmbiguityOptions, Instance, QuoteOptions, ReactionOptions
 from connectors.platforms import Platform
-from maestro.domain.fields import matching
+from maestro.domain.values import matching
 
 PLATFORM = "whatsapp"
 ACCESS_TOKEN = "accessToken"  # noqa: S105 - the name of the option, not a secret

@@ -14,7 +14,7 @@ from maestro.domain.health import ProcessHealth
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import TextKind
 from maestro.domain.release import release
-from maestro.installation.keys import open_keys, signing_key
+from maestro.installation.data_folder import open_keys, signing_key
 from maestro.installation.storage import has_no_account
 from maestro.observability.health import EngineHealth, process_metrics, remote_worker_check
 from maestro.operations.accounts import AccountOperations

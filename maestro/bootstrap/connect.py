@@ -16,7 +16,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import is_loopback
-from maestro.installation.keys import open_keys, signing_key
+from maestro.installation.data_folder import open_keys, signing_key
 from maestro.installation.storage import open_files, upload_folder
 from maestro.intake import Intake
 from maestro.observability.health import (

@@ -31,7 +31,7 @@ from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.redaction import TextKind, keep_text
-from maestro.installation.keys import SecretKeys, open_keys
+from maestro.installation.data_folder import SecretKeys, open_keys
 from maestro.installation.storage import open_files
 from maestro.intake.webhooks import WebhookIntake
 from maestro.llm.middleware.limits import StopMonitor

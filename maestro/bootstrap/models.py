@@ -11,7 +11,7 @@ from maestro.domain.llm.models import ModelTable
 from maestro.domain.redaction import TextKind
 from maestro.domain.settings.entries import AccountSettings
 from maestro.domain.settings.section import is_loopback
-from maestro.installation.keys import open_keys
+from maestro.installation.data_folder import open_keys
 from maestro.installation.storage import enter_accounts, open_files, preferred_models, wake_for_models
 from maestro.llm.accounts import AccountBook, Estimates, model_table
 from maestro.llm.cli_runner import CliRunner

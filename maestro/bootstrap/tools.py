@@ -9,7 +9,7 @@ from maestro.chat import ChatService
 from maestro.child_process import plain_environment
 from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.settings.tools import ToolSettings
+from maestro.domain.settings.jobs import ToolSettings
 from maestro.installation.storage import open_files
 from maestro.settings import Settings, read_environment
 from maestro.settings.live import LiveSettings

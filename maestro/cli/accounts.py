@@ -23,7 +23,7 @@ from maestro.domain.llm.accounts import (
     AccountView,
     NewAccount,
 )
-from maestro.installation.keys import encryption
+from maestro.installation.data_folder import encryption
 from maestro.operations.accounts import AccountOperations
 from maestro.settings.accounts import account_columns
 

@@ -19,8 +19,8 @@ from maestro.cli.framework.output import Columns, Portrait, Result, listing, mom
 from maestro.domain.agents.agent import AgentStatus, NewToken
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
 from maestro.domain.agents.views import AgentDetail, VersionDetail
-from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
+from maestro.domain.values import read
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.inputs import LIMIT
 

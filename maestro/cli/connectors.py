@@ -21,7 +21,7 @@ from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.installation.keys import encryption
+from maestro.installation.data_folder import encryption
 from maestro.operations.connectors import ConnectorOperations
 
 NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."

@@ -8,9 +8,9 @@ import typer
 from maestro.cli.framework.commands import Fields, InputOptions, validate_input
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
-from maestro.domain.fields import OwnerId, read
 from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.domain.people.views import OwnerView, PairingApproval
+from maestro.domain.values import OwnerId, read
 from maestro.operations.people import ClientOperations, OwnerOperations, PeopleOperations
 from maestro.settings.keys import KEYS
 

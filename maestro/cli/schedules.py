@@ -20,7 +20,6 @@ from maestro.cli.framework.operations import ACTOR, OperationCommands, open_cont
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.fields import read
 from maestro.domain.schedules.edits import (
     BackfillRequest,
     NewScheduleOfKind,
@@ -37,6 +36,7 @@ from maestro.domain.schedules.views import (
     describe_distance,
     preview_view,
 )
+from maestro.domain.values import read
 from maestro.operations.background import ScheduleOperations, ScheduleQuery
 
 NOTHING = "No schedules match: `maestro schedules add` makes one."

@@ -25,8 +25,8 @@ from maestro.cli.framework.operations import ACTOR, PAGES, CommandContext, Opera
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import read
 from maestro.domain.settings.process import WebuiSettings
+from maestro.domain.values import read
 from maestro.domain.webhooks.webhook import (
     DeliveryResult,
     NewWebhook,
@@ -37,7 +37,7 @@ from maestro.domain.webhooks.webhook import (
     WebhookWithSecret,
     sign_delivery,
 )
-from maestro.installation.keys import encryption, open_keys
+from maestro.installation.data_folder import encryption, open_keys
 from maestro.operations.background import WebhookOperations
 from maestro.settings import read_environment
 

@@ -15,8 +15,8 @@ from connectors.platforms import platform
 from connectors.webhooks import PlatformWebhooks
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, InvalidEdit, MaestroError, StoreBusy
-from maestro.domain.fields import read
-from maestro.installation.keys import SecretKeys
+from maestro.domain.values import read
+from maestro.installation.data_folder import SecretKeys
 from maestro.settings import Settings
 from maestro.settings.connectors import BotSettings
 from maestro.store.store import Store

@@ -1,23 +1,53 @@
-"""Runs all checks of ``maestro doctor`` at the same time, each with a timeout, and changes nothing."""
+"""The checks of ``maestro doctor``: it runs all of them at the same time, each with a timeout, and changes nothing."""
 
 import asyncio
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from maestro.diagnostics.ports import check_ports
+from maestro.diagnostics.ports import Examined, broken, check_ports, fine, note
 from maestro.diagnostics.services import check_accounts, check_bots, check_connectors, check_temporal
-from maestro.diagnostics.storage import check_data_folder, check_schedules, check_skills, check_store, check_webhooks
-from maestro.diagnostics.subject import Examined, broken, fine
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
-from maestro.installation.data_folder import holder_of, server_of
-from maestro.installation.keys import existing_keys
+from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.skills.files import choose_files
+from maestro.domain.webhooks.webhook import Webhook, checked_secret
+from maestro.installation.data_folder import SEALED, SecretKeys, existing_keys, holder_of, server_of
+from maestro.operations.skills import SkillFolder
 from maestro.settings import Survey, survey_settings
 from maestro.settings.environment import find_file
-from maestro.store.inspection import Inspection
+from maestro.store.engine.database import RESCUE
+from maestro.store.inspection import Inspection, inspect_database, is_locked
+
+FOLDER_CHECK = "data folder"
+
+LOW_BYTES = 1024**3
+"""Bytes of free space below which doctor adds a note: a busy day takes some hundred megabytes."""
+NEEDED_BYTES = 50 * 1024**2
+"""Bytes of free space that the first start needs, for two databases and their logs."""
+PROBE_BYTES = 256 * 1024
+
+ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
+MAKE_ROOM = "Free some space on that disk, or move the folder and set dataDir (--data-dir) to its new place."
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NETWORKED = frozenset({"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs"})
+MOUNTS = Path("/proc/self/mounts")
+
+SKILLS_CHECK = "skills"
+STORE_CHECK = "store"
+SCHEDULES_CHECK = "schedules"
+WEBHOOKS_CHECK = "webhooks"
+PAGES_SECONDS = 2.0
+"""Seconds for reading the pages of the database; one that takes longer is read in part."""
+MOST_NAMED = 10
+"""The most faulty files, schedules or webhooks that one check names."""
 
 CONFIGURATION_CHECK = "configuration"
 FIX = "Correct it; docs/configuration.md lists every key. The other checks run as if this entry were not there."
@@ -30,6 +60,143 @@ CHECK_SECONDS = 6.0
 """Seconds for one check; all checks start together, so this is about the limit for all of them."""
 
 Options = Mapping[str, object]
+
+
+def check_data_folder(subject: Examined) -> list[Diagnosis]:
+    """Check the data folder, or the parent in which it will be created."""
+    folder = subject.settings.data_dir.absolute()
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        return [broken(FOLDER_CHECK, f"{existing} is not a folder", ELSEWHERE)]
+    try:
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(os.urandom(PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in FULL:
+            return [broken(FOLDER_CHECK, f"{existing} has no space left ({error.strerror})", MAKE_ROOM)]
+        return [broken(FOLDER_CHECK, f"{existing} cannot be written: {error.strerror}", ELSEWHERE)]
+    held = [fine("holder", f"the data folder is held by {subject.holder}")] if subject.holder.running else []
+    return [_diagnose_space(folder, existing), *held]
+
+
+def _diagnose_space(folder: Path, existing: Path) -> Diagnosis:
+    free = shutil.disk_usage(existing).free
+    state = f"{folder} can be written" if existing == folder else f"{folder} does not exist yet and can be created"
+    kind = _file_system_type(existing)
+    if kind in NETWORKED:
+        found = f"{state}, but is on a network file system ({kind}), which may lose what a database writes"
+        return note(FOLDER_CHECK, found, ELSEWHERE)
+    if free < LOW_BYTES:
+        diagnosis = broken if free < NEEDED_BYTES else note
+        return diagnosis(FOLDER_CHECK, f"{state}; only {free / 1024**2:.0f} MB are free there", MAKE_ROOM)
+    return fine(FOLDER_CHECK, f"{state}; {free / 1024**3:.0f} GB are free there")
+
+
+def _file_system_type(folder: Path) -> str:
+    """Return the type of the file system, such as ``nfs``; empty if the system does not report it."""
+    try:
+        mounts = [line.split(" ") for line in MOUNTS.read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    above = [(len(path), kind) for _, path, kind, *_ in mounts if folder.resolve().is_relative_to(path)]
+    # The last mount at a path hides the earlier mounts there.
+    return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
+
+
+def check_skills(subject: Examined) -> list[Diagnosis]:
+    """Check the skill files in the way a start reads them; an invalid file disables only its skill."""
+    folder = SkillFolder(subject.settings.skills.folder)
+    library = choose_files(folder.read(), stored={})
+    own = sum(not file.shipped for file in library.chosen.values())
+    found = [fine(SKILLS_CHECK, f"{len(library.chosen) - own} of Maestro, {own} of your own in {folder.own}")]
+    for source, problem in library.problems[:MOST_NAMED]:
+        fix = f"Edit {source}; a running Maestro sees it by itself."
+        found.append(note(SKILLS_CHECK, f"{Path(source).name}: {problem}", fix))
+    more = len(library.problems) - MOST_NAMED
+    if more > 0:
+        fix = "Correct the first ones, then run `maestro doctor` again."
+        found.append(note(SKILLS_CHECK, f"{more} more problems", fix))
+    for agent in subject.settings.agents:
+        for slug in sorted(set(agent.skills or ()) - library.chosen.keys()):
+            problem = f"the agent {agent.slug} lists the skill {slug}, which does not exist"
+            found.append(note(SKILLS_CHECK, problem, "Correct the slug in agents, or put the skill into the folder."))
+    return found
+
+
+def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
+    """Inspect the store without changing it; return None for the inspection of a store that cannot be read."""
+    path = subject.settings.database
+    # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
+    if not os.path.exists(path):
+        return None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")]
+    try:
+        inspection = inspect_database(path, PAGES_SECONDS)
+    except MaestroError as error:
+        problem, _, fix = str(error).partition(". ")
+        return None, [broken(STORE_CHECK, problem, fix)]
+    found = [_diagnose_pages(subject, inspection)]
+    if subject.holder.running and is_locked(path, PAGES_SECONDS):
+        problem = f"{path} cannot be written: another program has held the lock of the database for {PAGES_SECONDS:g} s"
+        fix = "End that program, such as an open sqlite3 shell; Maestro then goes on by itself."
+        found.append(broken(STORE_CHECK, problem, fix))
+    if inspection.open_jobs or inspection.failed_jobs:
+        failed = "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats."
+        jobs = f"{inspection.open_jobs} open, {inspection.failed_jobs} failed"
+        found.append(note("jobs", jobs, failed if inspection.failed_jobs else ""))
+    return inspection, found
+
+
+def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
+    path = subject.settings.database
+    if inspection.damage:
+        return broken(STORE_CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
+    size = f"{path.stat().st_size / 1024**2:.1f} MB"
+    if not inspection.thorough:
+        return fine(STORE_CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")
+    return fine(STORE_CHECK, f"{path} ({size}) is of this release and undamaged")
+
+
+def check_schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
+    """Return the diagnoses of schedules; none if there are no schedules."""
+    found = []
+    for schedule in [schedule for schedule in planned if schedule.follow_error][:MOST_NAMED]:
+        problem = f"Temporal did not accept {schedule.ref} ({schedule.name}): {schedule.follow_error}"
+        fix = f"Correct it with `maestro schedules edit {schedule.ref}`, or remove it."
+        found.append(broken(SCHEDULES_CHECK, problem, fix))
+    for schedule in [schedule for schedule in planned if schedule.paused_reason][:MOST_NAMED]:
+        problem = f"{schedule.ref} ({schedule.name}) is paused: {schedule.paused_reason}"
+        fix = f"Find the cause in its jobs, then run `maestro schedules resume {schedule.ref}`."
+        found.append(note(SCHEDULES_CHECK, problem, fix))
+    waiting = sum(not schedule.followed and not schedule.follow_error for schedule in planned)
+    if waiting:
+        fix = "A running Maestro sends them within a second of reaching Temporal."
+        found.append(note(SCHEDULES_CHECK, f"{waiting} of {len(planned)} have not been sent to Temporal yet", fix))
+    if not planned or found:
+        return found
+    return [fine(SCHEDULES_CHECK, f"{len(planned)} schedules, all of them known to Temporal")]
+
+
+def check_webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
+    """Return the diagnoses of webhooks; none if there are no webhooks."""
+    enabled = [webhook for webhook in stored if webhook.enabled]
+    found: list[Diagnosis] = []
+    for webhook in enabled:
+        try:
+            checked_secret(webhook.scheme, keys.reveal(webhook.secret).get_secret_value())
+        except (ConfigurationError, ValueError) as error:
+            problem = f"the secret of {webhook.path} cannot be used: {error}"
+            if webhook.secret.startswith(SEALED):
+                fix = f"Correct that, or make a new secret with `maestro webhooks rotate {webhook.path}`."
+                found.append(broken(WEBHOOKS_CHECK, problem, fix))
+            else:  # only a note: the dashboard's process may have environment variables that this command lacks
+                fix = "Put the secret where the dashboard's process can read it."
+                found.append(note(WEBHOOKS_CHECK, problem, fix))
+    if not stored or found:
+        return found[:MOST_NAMED]
+    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} are enabled")]
 
 
 def check_configuration(subject: Examined) -> list[Diagnosis]:

@@ -1,25 +1,58 @@
-"""The checks of ports: whether each is free, and which process uses it."""
+"""The installation that ``maestro doctor`` examines, and the checks of its ports."""
 
 import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.health import Diagnosis
-from maestro.settings import Settings
-from temporal.server_process import HOST
+from maestro.domain.health import Diagnosis, DiagnosisLevel
+from maestro.installation.data_folder import FolderHolder
+from maestro.settings import Settings, Survey
+from temporal.server_process import HOST, ServerRecord
 
 PROC = Path("/proc")
 TABLES = ("net/tcp", "net/tcp6")
 LISTEN_STATE = "0A"
 
 ASK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The installation that ``maestro doctor`` examines.
+
+    ``holder`` is the process that uses the data folder, ``server`` the running embedded Temporal server of the folder.
+    """
+
+    survey: Survey
+    environment: Mapping[str, str]
+    holder: FolderHolder = field(default_factory=FolderHolder)
+    server: ServerRecord | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, without the invalid entries."""
+        return self.survey.settings
+
+
+def fine(check: str, found: str) -> Diagnosis:
+    """Return a diagnosis that needs no action."""
+    return Diagnosis(check=check, verdict=DiagnosisLevel.FINE, found=found)
+
+
+def note(check: str, found: str, fix: str = "") -> Diagnosis:
+    """Return a diagnosis for information; ``fix`` is an optional action."""
+    return Diagnosis(check=check, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
+
+
+def broken(check: str, found: str, fix: str) -> Diagnosis:
+    """Return a diagnosis of a fault that keeps Maestro from working."""
+    return Diagnosis(check=check, verdict=DiagnosisLevel.BROKEN, found=found, fix=fix)
 
 
 @dataclass(frozen=True)

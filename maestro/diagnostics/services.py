@@ -15,8 +15,7 @@ from pydantic import SecretStr
 
 from connectors.base import ConnectorState
 from maestro.connector_runtime.bots import ConnectorFactory
-from maestro.diagnostics.ports import is_healthy, port_uses
-from maestro.diagnostics.subject import Examined, broken, fine, note
+from maestro.diagnostics.ports import Examined, broken, fine, is_healthy, note, port_uses
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
@@ -25,7 +24,7 @@ from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.settings.entries import AccountSettings
-from maestro.installation.keys import SecretKeys, existing_keys
+from maestro.installation.data_folder import SecretKeys, existing_keys
 from maestro.llm.accounts import account_of_row, model_table
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.protocols import Account

@@ -10,11 +10,10 @@ from pydantic import SecretStr
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import ChannelRow, UtcDateTime
-from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
-from maestro.domain.values import Page, View
+from maestro.domain.values import AccountName, OptionalSlug, Page, View, Word
 
 
 class BotInstance(SQLModel, table=True):

@@ -14,14 +14,12 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
 from maestro.domain.conducting.conductor import with_conductor_prompt
 from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
-from maestro.domain.fields import read
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, last4
 from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.entries import AccountSettings, AgentSettings, ChannelSettings
-from maestro.domain.values import Value
-from maestro.installation.data_folder import DataFolder, FileLock, close_to_others
-from maestro.installation.keys import SecretKeys, signing_key_file
+from maestro.domain.values import Value, read
+from maestro.installation.data_folder import DataFolder, FileLock, SecretKeys, close_to_others, signing_key_file
 from maestro.settings import Settings
 from maestro.settings.accounts import columns_of
 from maestro.store.engine.schema import check_schema, read_revision

@@ -28,11 +28,11 @@ from maestro.domain.llm.accounts import (
     choose_account,
     first_recovery,
 )
-from maestro.domain.llm.calls import CallEstimate
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountsExhausted,
     AccountUnusable,
     AuthenticationFailed,
+    CallEstimate,
     LLMFailure,
     ModelTimeout,
     NoAccount,

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, ProgramResult, plain_environment, run
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AuthenticationFailed,
     BadRequest,
     CallSite,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 
-from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.calls import NoAccount
 from maestro.domain.llm.models import estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.llm.protocols import Account

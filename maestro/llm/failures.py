@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountUnusable,
     AnswerTooLarge,
     AuthenticationFailed,

@@ -19,7 +19,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict
 
 from maestro.domain.llm.accounts import DEMO, AccountType
-from maestro.domain.llm.errors import CallSite, NoAccount
+from maestro.domain.llm.calls import CallSite, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable

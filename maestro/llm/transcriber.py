@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from maestro.domain.llm.accounts import AccountType, choose_account
-from maestro.domain.llm.calls import CallState
-from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
+from maestro.domain.llm.calls import CallSite, CallState, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import without_provider
 from maestro.domain.settings.llm import TranscriptionSettings
 from maestro.llm.accounts import AccountBook

@@ -30,8 +30,7 @@ from maestro.domain.errors import Quarantined, StoreBusy
 from maestro.domain.health import OK
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
-from maestro.domain.llm.calls import CallState
-from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.llm.calls import BudgetExceeded, CallState
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.release import release
 from maestro.store.engine.database import WriteHistory

@@ -20,9 +20,9 @@ from maestro.domain.connectors import (
     disabled_page,
 )
 from maestro.domain.errors import ConfigurationError, Conflict, InvalidEdit, NotFound
-from maestro.domain.fields import read
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address
+from maestro.domain.values import read
 from maestro.operations.inputs import EncryptSecret
 from maestro.store.platforms.bots import WEB, set_secrets
 from maestro.store.store import Store

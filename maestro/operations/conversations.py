@@ -20,8 +20,7 @@ from maestro.domain.conversations.views import (
     message_view,
 )
 from maestro.domain.errors import Conflict
-from maestro.domain.fields import SearchText
-from maestro.domain.values import Value, readable_by
+from maestro.domain.values import SearchText, Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

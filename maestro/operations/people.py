@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection
 
 from maestro.domain.errors import Conflict
-from maestro.domain.fields import OwnerId
 from maestro.domain.llm.budgets import ClientChange, ClientPage, ClientView, NewClient, client_view
 from maestro.domain.people.people import PersonId
 from maestro.domain.people.views import (
@@ -20,7 +19,7 @@ from maestro.domain.people.views import (
     person_view,
 )
 from maestro.domain.settings.jobs import PairingSettings
-from maestro.domain.values import Value
+from maestro.domain.values import OwnerId, Value
 from maestro.intake.pairing import approve, forget, invite, refuse
 from maestro.operations.inputs import LIMIT, Limit, RowCursor, StoreOperations
 from maestro.store.store import Store

@@ -10,9 +10,9 @@ from connectors.platforms import platform
 from connectors.slack.platform import SlackOptions
 from connectors.telegram.platform import TelegramOptions
 from connectors.whatsapp.platform import WhatsAppOptions
-from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
+from maestro.domain.values import AccountName, OptionalSlug, Word
 
 
 class PlatformSettings(Section):

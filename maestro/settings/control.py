@@ -15,11 +15,10 @@ from maestro.domain.llm.accounts import last4
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
-from maestro.settings.keys import KEYS, LEAVES, Key
+from maestro.settings.keys import KEYS, LEAVES, Key, limits_text
 from maestro.settings.live import LiveSettings, OverlaidSettings, overlay, why_not_settable
 from maestro.settings.loading import Loaded
 from maestro.settings.model import Settings
-from maestro.settings.reference import limits_text
 from maestro.store.store import Store
 
 SET = "set"

@@ -94,3 +94,14 @@ def _list_keys(model: type[BaseModel], path: str, names: tuple[str, ...]) -> Ite
 KEYS = {key.path: key for key in _list_keys(Settings, "", ())}
 VARIABLES = {variable: key for key in KEYS.values() for variable in key.variables}
 LEAVES = tuple(key for key in KEYS.values() if "[]" not in key.path)
+
+
+def limits_text(key: Key) -> str:
+    """Return the limits of a value in words, empty without limits."""
+    bounds = {
+        word: getattr(rule, name)
+        for rule in key.field.metadata
+        for name, word in (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
+        if hasattr(rule, name)
+    }
+    return "; ".join(f"{word} {bound:.15g}" for word, bound in bounds.items())

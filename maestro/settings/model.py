@@ -5,18 +5,23 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from maestro.domain.settings.chat import ChatSettings, SessionSettings
 from maestro.domain.settings.entries import (
     AgentSettings,
     ChannelSettings,
     ClientSettings,
 )
 from maestro.domain.settings.jobs import (
+    ChatSettings,
     ConductorSettings,
     JobSettings,
+    MemorySettings,
     PairingSettings,
+    QuestionSettings,
     RoutingSettings,
     ScheduleSettings,
+    SessionSettings,
+    SkillSettings,
+    ToolSettings,
     WebhookSettings,
 )
 from maestro.domain.settings.llm import BudgetSettings, LlmSettings
@@ -31,7 +36,6 @@ from maestro.domain.settings.process import (
     WebuiSettings,
 )
 from maestro.domain.settings.section import Folder, Section, setting, unique
-from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
 from maestro.settings.connectors import ConnectorSettings, check_unique_bots
 
 

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from maestro.domain.settings.section import Section
-from maestro.settings.keys import KEYS, LEAVES, Key
+from maestro.settings.keys import KEYS, LEAVES, Key, limits_text
 from maestro.settings.model import Settings
 
 REGENERATE = "python -m maestro.settings.reference docs/configuration.md"
@@ -63,17 +63,6 @@ def _as_json(value: Any) -> str:
                 for item in value
             ]
     return f"`{json.dumps(value)}`"
-
-
-def limits_text(key: Key) -> str:
-    """Return the limits of a value in words, empty without limits."""
-    bounds = {
-        word: getattr(rule, name)
-        for rule in key.field.metadata
-        for name, word in (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
-        if hasattr(rule, name)
-    }
-    return "; ".join(f"{word} {bound:.15g}" for word, bound in bounds.items())
 
 
 def _meaning(key: Key) -> str:

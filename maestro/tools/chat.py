@@ -22,7 +22,7 @@ from maestro.domain.questions.question import (
     tidy_choices,
 )
 from maestro.domain.questions.views import QuestionView, outside_question, question_view
-from maestro.domain.settings.tools import QuestionSettings
+from maestro.domain.settings.jobs import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

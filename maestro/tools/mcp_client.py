@@ -24,7 +24,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
-from maestro.domain.settings.tools import McpServerSettings
+from maestro.domain.settings.jobs import McpServerSettings
 from maestro.supervision import uninterrupted
 from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, run_program

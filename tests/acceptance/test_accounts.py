@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.installation.keys import SecretKeys
+from maestro.installation.data_folder import SecretKeys
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, app_of, client
 from tests.support.job_rows import JobRows
 

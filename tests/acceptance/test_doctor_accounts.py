@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
-from maestro.installation.keys import open_keys
+from maestro.installation.data_folder import open_keys
 from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.acceptance.test_doctor import KEY, account, configure

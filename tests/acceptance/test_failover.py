@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from maestro.domain.jobs.job import FAILURE_NOTICE
 from maestro.domain.jobs.steps import WAITING_NOTICE
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
-from maestro.installation.keys import open_keys
+from maestro.installation.data_folder import open_keys
 from maestro.llm.accounts import AccountBook
 from maestro.settings.accounts import account_of
 from maestro.store.store import Store

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from maestro.child_process import plain_environment
-from maestro.domain.settings.tools import McpServerSettings
+from maestro.domain.settings.jobs import McpServerSettings
 from maestro.domain.tools import ToolState
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput

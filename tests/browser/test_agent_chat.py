@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from api.parts import AgentChat
-from maestro.domain.settings.chat import ChatLimits, ChatSettings
+from maestro.domain.settings.jobs import ChatLimits, ChatSettings
 from tests.browser.test_logout import dashboard, log_in
 from tests.support.browser import profile
 from tests.support.job_rows import JobRows

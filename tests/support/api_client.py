@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.flow import build_intake, build_schedule_operations
-from maestro.installation.keys import SecretKeys
+from maestro.installation.data_folder import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.background import WebhookOperations

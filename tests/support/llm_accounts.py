@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.errors import LLMFailure, RateLimited
+from maestro.domain.llm.calls import LLMFailure, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BudgetSettings

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 
 from pydantic import SecretStr
 
-from maestro.domain.llm.errors import CallSite, LLMFailure
+from maestro.domain.llm.calls import CallSite, LLMFailure
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.protocols import Account

@@ -5,8 +5,7 @@ import asyncio
 from maestro.chat import ChatService
 from maestro.domain.agent_chat import ARCHITECT
 from maestro.domain.redaction import ScanResult, ScanRules, TextSpan
-from maestro.domain.settings.chat import ChatLimits, ChatSettings
-from maestro.domain.settings.tools import QuestionSettings
+from maestro.domain.settings.jobs import ChatLimits, ChatSettings, QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.chat import OutsideTools
 from tests.support.job_rows import JobRows

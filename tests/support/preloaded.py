@@ -8,7 +8,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from maestro.cli.main import COMMANDS, load_command
-from maestro.domain.llm.errors import LLMFailure
+from maestro.domain.llm.calls import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
 from tests.support import composed

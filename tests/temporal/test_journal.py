@@ -11,8 +11,7 @@ from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, 
 from maestro.domain.jobs.flow import VoiceOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, Wait
 from maestro.domain.jobs.steps import RetryRules
-from maestro.domain.llm.calls import CallEstimate
-from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
+from maestro.domain.llm.calls import AccountsExhausted, CallEstimate, ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import LaneKey
 from maestro.domain.tools import ToolRun, ToolState

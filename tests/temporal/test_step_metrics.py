@@ -6,7 +6,7 @@ import pytest
 from temporalio.exceptions import CancelledError
 
 from maestro.domain.errors import JobEnded, Stopped
-from maestro.domain.llm.errors import RateLimited
+from maestro.domain.llm.calls import RateLimited
 from temporal.attempts import StepFailure, attempt_timer, outcome_of
 
 

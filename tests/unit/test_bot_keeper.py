@@ -25,7 +25,7 @@ from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
-from maestro.installation.keys import SecretKeys
+from maestro.installation.data_folder import SecretKeys
 from maestro.settings.connectors import BotSettings
 from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store

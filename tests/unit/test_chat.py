@@ -9,7 +9,7 @@ from maestro.chat import ChatService, end_session, join_session
 from maestro.domain.agent_chat import HUMAN, NOTE, TRUNCATED
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.redaction import REDACTED, ScanResult, ScanRules, TextSpan
-from maestro.domain.settings.chat import ChatLimits, ChatSettings, ScannerSettings
+from maestro.domain.settings.jobs import ChatLimits, ChatSettings, ScannerSettings
 from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.support.job_rows import JobRows

@@ -7,7 +7,7 @@ from cryptography.fernet import Fernet
 
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import StoredKey, last4
-from maestro.installation.keys import SecretKeys, open_keys
+from maestro.installation.data_folder import SecretKeys, open_keys
 from maestro.settings import Settings
 
 KEY = "sk-KEY-SECRET-23-and-more"

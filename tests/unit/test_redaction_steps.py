@@ -19,7 +19,7 @@ from connectors.base import Idempotency
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import StepRef
-from maestro.domain.llm.errors import ModelTimeout
+from maestro.domain.llm.calls import ModelTimeout
 from maestro.domain.llm.prompts import StoredRequest
 from maestro.domain.messages import Button
 from maestro.domain.redaction import REDACTED, Redact, keep_text

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from maestro.bootstrap.tools import build_tools, unknown_tools
 from maestro.domain.settings.entries import AgentSettings
-from maestro.domain.settings.tools import DEFAULT_TOOLS, McpServerSettings, ToolSettings
+from maestro.domain.settings.jobs import DEFAULT_TOOLS, McpServerSettings, ToolSettings
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from tests.support.tool_agents import agent_with

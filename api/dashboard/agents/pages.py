@@ -13,9 +13,9 @@ from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, MemoryScop
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import read
 from maestro.domain.llm.usage import Period, UsageBy, UsageRequest
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.values import read
 
 OWN = "own"
 """The form value that selects the agent's own list instead of the installation's setting."""

@@ -16,7 +16,7 @@ from maestro.domain.agents.edits import Rollback
 from maestro.domain.agents.views import diff_field_lines
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import read
+from maestro.domain.values import read
 
 HERE = "agents"
 HISTORY_PAGE = f"{AGENT_PAGE}/{{slug}}/history"

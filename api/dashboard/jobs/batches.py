@@ -13,9 +13,9 @@ from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
 from api.dashboard.pages import address, not_modified, redirect_to, render
 from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.fields import read
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.values import read
 from maestro.operations.jobs import BatchQuery, ItemQuery
 
 BATCHES = f"{PAGE}/batches"

@@ -17,12 +17,12 @@ from api.guards import FOR_VIEWERS, OPERATOR, Number, Parts, PasswordRoute, part
 from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.fields import read
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import END_STEP, START_STEP, ReplayMode, is_script
 from maestro.domain.jobs.steps import purpose_of
 from maestro.domain.jobs.views import ActionView, JobDetail, StepView, job_detail
+from maestro.domain.values import read
 from maestro.store.replays import preview_replay
 from maestro.store.transaction import Transaction
 

@@ -1,4 +1,4 @@
-"""The page of jobs: counts by status, a filter, and failures grouped by error."""
+"""The page of jobs, with counts, a filter and grouped failures, and the page of questions and approvals."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.dashboard.forms import moment_with_zone, read_filters
-from api.dashboard.pages import address, not_modified, render
+from api.dashboard.forms import FormRow, FormText, moment_with_zone, read_filters, read_query, submit
+from api.dashboard.pages import address, link, not_modified, redirect_to, render
 from api.dashboard.words import clock
-from api.guards import Parts, PasswordRoute
+from api.front import SAFE_METHODS
+from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.parts import ApiParts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.fields import read
 from maestro.domain.jobs.filters import (
     LOOK_BACK,
     ErrorGroup,
@@ -29,6 +30,9 @@ from maestro.domain.jobs.filters import (
 )
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
 from maestro.domain.jobs.views import JobSummary, ListedJob, job_summary
+from maestro.domain.questions.question import QuestionStatus
+from maestro.domain.values import read
+from maestro.operations.questions import QuestionQuery
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue"
@@ -62,6 +66,14 @@ WEB = "web"
 """The built-in web platform, which ``platforms`` does not list."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+QUESTIONS_PAGE = "/questions"
+MOST_OPEN = 100
+"""The most open questions on the page; the command and the API list all."""
+SETTLED = tuple(status for status in QuestionStatus if status is not QuestionStatus.OPEN)
+MINUTE = "%Y-%m-%d %H:%M"
+
+questions_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=QUESTIONS_PAGE)
 
 
 def page_of(filter_: JobFilter) -> str:
@@ -219,3 +231,66 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     earlier = tx.jobs.counts.list_failed(filter_.model_copy(update=similar))
     whole = find_outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= OUTAGE_FAILURES else None
+
+
+@questions_router.get("")
+def show_questions(request: Request, parts: Parts) -> Response:
+    """List the open questions, and below them the closed ones."""
+    # The current minute is part of the page's ETag, because a question expires without a commit.
+    return not_modified(request, f"{parts.clock():{MINUTE}}") or _questions_page(request)
+
+
+@questions_router.post("/answer")
+def answer_question(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
+    """Answer a question with a text, and redirect to the list."""
+    return _settle_question(request, parts, number, words)
+
+
+@questions_router.post("/approve")
+def approve_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
+    """Approve a tool call, and redirect to the list."""
+    return _settle_question(request, parts, number, approves=True)
+
+
+@questions_router.post("/refuse")
+def refuse_tool_call(request: Request, parts: Parts, number: FormRow) -> Response:
+    """Refuse a tool call, and redirect to the list."""
+    return _settle_question(request, parts, number, approves=False)
+
+
+def _settle_question(
+    request: Request, parts: ApiParts, number: int, words: str = "", *, approves: bool | None = None
+) -> Response:
+    return submit(
+        lambda: parts.questions.settle(number, words or None, approves, OPERATOR),
+        lambda question: redirect_to(QUESTIONS_PAGE, settled=question.id),
+        lambda error: _questions_page(request, number, words, error),
+    )
+
+
+def _questions_page(
+    request: Request, number: int = 0, words: str = "", problem: MaestroError | None = None
+) -> Response:
+    """Return the page; ``words`` is the refused answer to the question with this number."""
+    questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
+    query = QuestionQuery()
+    if reading:  # the address of a form that was refused has no filter
+        states = list(filter(None, request.query_params.getlist("status")))
+        query, problem = read_query(QuestionQuery, {"status": states, "cursor": request.query_params.get("cursor")})
+    waiting = questions.waiting(MOST_OPEN + 1)
+    settled = tuple(status for status in query.status if status in SETTLED) or SETTLED
+    return render(
+        request,
+        "questions.html",
+        waiting=waiting[:MOST_OPEN],
+        more=len(waiting) > MOST_OPEN,
+        settled=questions.list(query.model_copy(update={"status": settled})),
+        statuses=SETTLED,
+        chosen=query.status,
+        first=query.cursor is None,
+        answered=number,
+        words=words,
+        problem=problem,
+        done=request.query_params.get("settled", "") if reading else "",
+        address=link(request, settled=None) if reading else QUESTIONS_PAGE,
+    )

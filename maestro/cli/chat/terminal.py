@@ -38,8 +38,8 @@ from maestro.cli.chat.client import (
 from maestro.cli.framework.commands import Commands, load_settings, reachable_host, validate_input
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.fields import Slug
 from maestro.domain.settings.process import WebSettings
+from maestro.domain.values import Slug
 from maestro.settings import read_environment
 
 PROMPT = "> "

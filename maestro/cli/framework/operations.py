@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from maestro.cli.framework.commands import MOST, Commands, InputOptions, Limit, TextCursor, keyword, load_settings
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
-from maestro.domain.fields import read
+from maestro.domain.values import read
 from maestro.installation.storage import open_existing_store
 from maestro.operations.inputs import LIMIT
 from maestro.settings import Loaded

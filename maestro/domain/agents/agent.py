@@ -9,8 +9,7 @@ from enum import StrEnum
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.fields import DisplayName
-from maestro.domain.values import Page, View
+from maestro.domain.values import DisplayName, Page, View
 
 CONDUCTOR = "conductor"
 

@@ -6,7 +6,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentStatus, AgentVersion, BusyMode, MemoryScope, Permission
-from maestro.domain.fields import (
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.values import (
     ClientName,
     Description,
     DisplayName,
@@ -20,11 +21,10 @@ from maestro.domain.fields import (
     Slug,
     SystemPrompt,
     ToolNames,
+    View,
     Voice,
     Word,
 )
-from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.values import View
 
 MAX_REASON = 500
 

@@ -11,11 +11,11 @@ from pydantic import JsonValue
 
 from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, NewBinding
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.fields import read
 from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.tags.grammar import Tag, TagName
+from maestro.domain.values import read
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?!//)(.*)", re.DOTALL)
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")

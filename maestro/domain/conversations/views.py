@@ -8,11 +8,10 @@ from heapq import merge
 from pydantic import Field
 
 from maestro.domain.conversations.conversation import ConversationStatus, MessageColumns
-from maestro.domain.fields import SearchText
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact
-from maestro.domain.values import Page, Value, View
+from maestro.domain.values import Page, SearchText, Value, View
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

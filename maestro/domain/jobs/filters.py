@@ -11,9 +11,8 @@ from typing import Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from maestro.domain.columns import LARGEST
-from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.values import Value, View
+from maestro.domain.values import Moment, SearchText, Value, View, require_time_order
 
 SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)

@@ -10,11 +10,10 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.errors import WaitReason
-from maestro.domain.fields import ModelName, Slug
 from maestro.domain.messages import MAX_CONTENT_CHARS, Address
 from maestro.domain.precedence import Priority
 from maestro.domain.texts import storable
-from maestro.domain.values import Value, View
+from maestro.domain.values import ModelName, Slug, Value, View
 
 CHOSEN = "an operator chose"
 """The routing reason of a job for which an operator chose the agent."""

@@ -10,10 +10,9 @@ from pydantic import Field as ValueField
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import text_of
-from maestro.domain.fields import Dollars, Name, OptionalSlug, Weight, Word
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.settings.llm import BudgetSettings
-from maestro.domain.values import Page, View
+from maestro.domain.values import Dollars, Name, OptionalSlug, Page, View, Weight, Word
 
 DUST = 1e-9
 """Amounts below this, in US dollars, count as 0: they are rounding errors of sums."""

@@ -12,9 +12,8 @@ from pydantic import Field as ValueField
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.fields import SearchText
 from maestro.domain.llm.calls import CallState
-from maestro.domain.values import Value
+from maestro.domain.values import SearchText, Value
 
 VOICE = "voice"
 """The purpose of a transcription of speech, which is not a call for a text."""

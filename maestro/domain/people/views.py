@@ -6,10 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from maestro.domain.fields import Moment, SearchText, require_time_order
 from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.people.people import AuditEntry, KnownPerson, Owner, Pairing, PairingStatus, PersonId
-from maestro.domain.values import Page, Value, View, readable_by
+from maestro.domain.values import Moment, Page, SearchText, Value, View, readable_by, require_time_order
 
 LIMIT = 100
 MOST = 1000

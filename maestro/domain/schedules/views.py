@@ -12,7 +12,7 @@ from pydantic import Field
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest
+from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest, Script, read_script
 from maestro.domain.schedules.expressions import (
     CronTimes,
     Interval,
@@ -25,7 +25,6 @@ from maestro.domain.schedules.expressions import (
     read_zone,
 )
 from maestro.domain.schedules.schedule import ScheduleColumns
-from maestro.domain.schedules.scripts import Script, read_script
 from maestro.domain.schedules.times import next_skipped_time, next_times
 from maestro.domain.values import Page, Value, View
 

@@ -5,7 +5,9 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
-from maestro.domain.fields import (
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, setting
+from maestro.domain.values import (
     ClientName,
     Description,
     DisplayName,
@@ -26,8 +28,6 @@ from maestro.domain.fields import (
     Weight,
     Word,
 )
-from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, setting
 
 DEFAULT_MODELS = {
     "anthropic": "claude-haiku-4-5",

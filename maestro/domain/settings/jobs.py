@@ -1,10 +1,18 @@
-"""The settings of jobs: routing and access of messages, limits and retries, schedules and webhooks."""
+"""The settings of jobs, schedules, webhooks, tools, memory and skills, and of the `#maestro` chat and its scanner."""
 
+import re
 from datetime import timedelta
-from typing import Literal
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from maestro.domain.fields import OptionalSlug, OwnerId
-from maestro.domain.settings.section import ChannelReference, Seconds, Section, live, setting
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from maestro.domain.redaction import AllowList, ScanRules, allow_list_entry_problem
+from maestro.domain.settings.section import ChannelReference, Folder, HttpUrl, Seconds, Section, live, setting, unique
+from maestro.domain.values import Name, OptionalIdentifier, OptionalSlug, OwnerId, ToolName, Word
+
+DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")
 
 
 class RoutingSettings(Section):
@@ -96,3 +104,143 @@ class JobSettings(Section):
     drain_seconds: float = setting(
         20, "seconds that running work gets to finish when Maestro shuts down", ge=0, le=3600
     )
+
+
+class McpServerSettings(Section):
+    """One MCP server; agents may call its tools as `<name>_<tool>`."""
+
+    name: Word = Field(description="a name of your choice, unique")
+    command: str = setting("", "the program to start and talk to over its standard input and output")
+    args: tuple[str, ...] = setting((), "arguments of the program")
+    env: dict[str, SecretStr] = setting({}, "environment variables of the program, besides PATH and HOME")
+    url: HttpUrl = setting("", "the address of a server that speaks streamable HTTP, instead of `command`")
+    headers: dict[str, SecretStr] = setting({}, "headers of every request to `url`")
+    idempotent: tuple[ToolName, ...] = setting(
+        (), "tools of the server that may be called again if the effect of a call is unknown"
+    )
+
+    @model_validator(mode="after")
+    def _check_transport(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("set either command or url of the MCP server")
+        return self
+
+
+class ToolSettings(Section):
+    """The tools of agents: defaults, approval, limits and MCP servers."""
+
+    default: tuple[ToolName, ...] = setting(DEFAULT_TOOLS, "the tools of agents that list none")
+    approval: tuple[ToolName, ...] = live((), "tools that require approval before each call")
+    approvers: tuple[OwnerId, ...] = live((), "users besides owners that may approve, as `platform:userId`")
+    timeout_seconds: Seconds = live(60, "seconds one tool call may take")
+    max_result_chars: int = live(24_000, "characters of the longest tool result", ge=100, le=1_000_000)
+    search_url: HttpUrl = setting(
+        "https://api.duckduckgo.com/", "the address that `web_search` calls; it must answer as DuckDuckGo does"
+    )
+    files: bool = setting(
+        False, "whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder"
+    )
+    shell: bool = setting(False, "whether `run_shell` works, started in the conversation's folder")
+    mcp: Annotated[
+        tuple[McpServerSettings, ...],
+        unique(lambda server: server.name, "two MCP servers have the name {}; rename one"),
+    ] = setting((), "MCP servers")
+    private_hosts: tuple[Name, ...] = setting(
+        (), "hosts on private addresses that `web_search` and `http_fetch` may reach nevertheless"
+    )
+
+
+class QuestionSettings(Section):
+    """Questions of agents to users."""
+
+    expiry_hours: float = live(168, "hours a question waits for its answer", gt=0, le=8760)
+    patience_seconds: float = live(
+        25, "seconds that a call over MCP waits for the answer before the agent has to ask again", ge=0, le=300
+    )
+
+    @property
+    def expiry(self) -> timedelta:
+        """The time for which a question waits for its answer."""
+        return timedelta(hours=self.expiry_hours)
+
+
+class MemorySettings(Section):
+    """The memory of agents."""
+
+    scope: Literal["agent", "conversation"] = live(
+        "agent",
+        "where an agent recalls its facts: everywhere, or only in the conversation in which it learned them",
+    )
+
+
+class SkillSettings(Section):
+    """Skills: instructions that are added to a prompt when a message matches them."""
+
+    folder: Folder = setting(Path("skills"), "the folder with your own skills, relative to the working directory")
+    look_seconds: Seconds = setting(2, "seconds between two checks of the skill files for changes")
+
+
+def _check_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError("expected a regular expression that Python accepts; correct this one") from None
+    return pattern
+
+
+Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_check_pattern)]
+
+
+def _check_allow_entry(entry: str) -> str:
+    problem = allow_list_entry_problem(entry)
+    if problem is not None:
+        raise ValueError(problem)
+    return entry
+
+
+Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allow_entry)]
+
+
+class ChatLimits(Section):
+    """The limits of a post."""
+
+    max_message_chars: int = live(4096, "characters of the longest post; longer ones are cut", ge=64, le=65_536)
+
+
+class ScannerSettings(Section):
+    """The scan for secrets in texts of agents and users."""
+
+    enabled: bool = live(True, "whether texts are scanned and secrets redacted")
+    timeout_ms: int = live(800, "milliseconds that the scan of one text may take", ge=10, le=60_000)
+    fail_mode: Literal["open", "closed"] = live(
+        "open",
+        "the treatment of a text that could not be scanned: `open` stores it, `closed` stores `[redacted]` instead",
+    )
+    patterns: tuple[Pattern, ...] = live((), "your own regular expressions for texts to redact", max_length=100)
+    allow: tuple[Allowed, ...] = live(
+        (), "findings that are no secrets: texts, or `re:` and a pattern that matches the whole finding", max_length=100
+    )
+    scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
+        ("memory", "tools", "logs"),
+        "the texts scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
+    )
+
+    @cached_property
+    def rules(self) -> ScanRules:
+        """The rules of a scan, as the scanner takes them."""
+        return ScanRules(self.enabled, self.timeout_ms, self.fail_mode, self.patterns, AllowList(self.allow))
+
+
+class ChatSettings(Section):
+    """The channel `#maestro`, in which agents and people post what they find."""
+
+    enabled: bool = setting(True, "whether the channel exists")
+    limits: ChatLimits = ChatLimits()
+    scanner: ScannerSettings = ScannerSettings()
+    poll_ms: int = live(1000, "milliseconds between two requests of the dashboard for new posts", ge=200, le=60_000)
+
+
+class SessionSettings(Section):
+    """The session of the channel: agents see only the posts of the open session."""
+
+    id: OptionalIdentifier = setting("", "the session to use; empty: the open one, or a new one")

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from maestro.domain.fields import Dollars, ModelName
 from maestro.domain.settings.entries import AccountSettings
 from maestro.domain.settings.section import Seconds, Section, live, setting, unique
+from maestro.domain.values import Dollars, ModelName
 
 LADDER = (1.0, 5.0, 25.0, 60.0)
 

@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from maestro.domain.fields import Identifier, OptionalSlug, OwnerId
 from maestro.domain.settings.section import (
     NO_SECRET,
     DatabaseUrl,
@@ -21,6 +20,7 @@ from maestro.domain.settings.section import (
     live,
     setting,
 )
+from maestro.domain.values import Identifier, OptionalSlug, OwnerId
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]

@@ -9,9 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretS
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
-from maestro.domain.fields import matching
 from maestro.domain.network import parse_address
-from maestro.domain.values import Value
+from maestro.domain.values import Value, matching
 
 NO_SECRET = SecretStr("")
 

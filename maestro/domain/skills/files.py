@@ -11,8 +11,8 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.fields import Slug, ToolName
 from maestro.domain.skills.skill import normalize_text, pattern_problem
+from maestro.domain.values import Slug, ToolName
 
 MAX_FRONT_MATTER = 16_384
 """The longest front matter, in characters: YAML parses this many in a tenth of a second."""

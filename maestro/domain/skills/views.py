@@ -7,10 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from maestro.domain.fields import OptionalSlug
 from maestro.domain.messages import MAX_CONTENT_CHARS
 from maestro.domain.skills.skill import MOST_SKILLS, Skill, SkillIndex, SkillProblem, SkillRow
-from maestro.domain.values import Page, View
+from maestro.domain.values import OptionalSlug, Page, View
 
 
 class SkillView(View):

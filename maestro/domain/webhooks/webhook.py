@@ -17,11 +17,10 @@ from sqlmodel import Field, SQLModel, UniqueConstraint
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import MaestroError
-from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.domain.texts import storable
-from maestro.domain.values import Page, View
+from maestro.domain.values import DisplayName, Identifier, OptionalIdentifier, Page, Slug, View, Word
 from maestro.domain.webhooks.template import LONGEST, ROOT, checked_prompt, cite_source, fill_template
 
 TOLERANCE = timedelta(minutes=5)

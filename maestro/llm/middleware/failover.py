@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountType
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountsExhausted,
     AccountUnusable,
     AnswerTooLarge,

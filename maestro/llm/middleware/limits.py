@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from maestro.domain.errors import Stopped
-from maestro.domain.llm.errors import CallSite, LimiterBusy, ModelTimeout, RequestTooLarge
+from maestro.domain.llm.calls import CallSite, LimiterBusy, ModelTimeout, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairQueue, Precedence, is_background_priority

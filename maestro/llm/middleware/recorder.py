@@ -17,8 +17,7 @@ from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
 from maestro.domain.llm.accounts import AccountStatus, ModelAccount, accounts_for_models, candidates, choose_account
 from maestro.domain.llm.budgets import DUST, BudgetLimit, BudgetScope
-from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
-from maestro.domain.llm.errors import BudgetExceeded, LLMFailure, ModelTimeout
+from maestro.domain.llm.calls import NO_TOKENS, BudgetExceeded, CallEstimate, Expense, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, LLMRequest, LLMResponse, StoredRequest, Usage
 from maestro.domain.tags.grammar import visible_so_far

@@ -9,7 +9,7 @@ import structlog
 from maestro.domain.agent_chat import REMINDER, Feed, build_feed, calls_chat_only, max_posts, receives_feed
 from maestro.domain.context.history import limit_calls, redact_messages, without_pictures, without_tools
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
+from maestro.domain.llm.calls import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, keep_text
 from maestro.llm.accounts import WindowOf, free_tokens

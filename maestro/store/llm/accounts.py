@@ -19,8 +19,7 @@ from maestro.domain.llm.accounts import (
     ModelAccount,
     cool_down_length,
 )
-from maestro.domain.llm.calls import LLMCall
-from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
+from maestro.domain.llm.calls import AuthenticationFailed, LLMCall, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, require_found

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import SecretStr
 
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountUnusable,
     AnswerTooLarge,
     AuthenticationFailed,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.llm.errors import LLMFailure, ModelTimeout, ProviderUnavailable, RateLimited
+from maestro.domain.llm.calls import LLMFailure, ModelTimeout, ProviderUnavailable, RateLimited
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.limits import Deadline

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from api.parts import AgentChat
-from maestro.domain.settings.chat import ChatLimits, ChatSettings
+from maestro.domain.settings.jobs import ChatLimits, ChatSettings
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, chat_of

@@ -11,7 +11,7 @@ from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import Address
 from maestro.domain.settings.jobs import JobSettings, WebhookSettings
 from maestro.domain.webhooks.webhook import SignatureScheme
-from maestro.installation.keys import SecretKeys
+from maestro.installation.data_folder import SecretKeys
 from maestro.intake.webhooks import WebhookIntake
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, OTHER_ADDRESS, app_of, client
 from tests.support.hooks import SECRET, new_webhook, post, signature

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from maestro.diagnostics.ports import Examined
 from maestro.diagnostics.services import check_bots
-from maestro.diagnostics.subject import Examined
 from maestro.domain.connectors import BotInstance
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.people.people import ConnectorStatus

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.diagnostics import storage as module
-from maestro.diagnostics.storage import LOW_BYTES, NEEDED_BYTES, check_data_folder
-from maestro.diagnostics.subject import Examined
+from maestro.diagnostics import doctor as module
+from maestro.diagnostics.doctor import LOW_BYTES, NEEDED_BYTES, check_data_folder
+from maestro.diagnostics.ports import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings
 

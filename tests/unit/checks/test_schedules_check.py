@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from maestro.diagnostics.storage import check_schedules
+from maestro.diagnostics.doctor import check_schedules
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.schedules.schedule import Cron
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from maestro.diagnostics.storage import check_skills
-from maestro.diagnostics.subject import Examined
+from maestro.diagnostics.doctor import check_skills
+from maestro.diagnostics.ports import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings
 from tests.support.skill_texts import skill_text, write_skill

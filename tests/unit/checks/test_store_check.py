@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.diagnostics import storage as module
-from maestro.diagnostics.subject import Examined
+from maestro.diagnostics import doctor as module
+from maestro.diagnostics.ports import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.installation.data_folder import FolderHolder
 from maestro.settings import survey_settings
@@ -14,7 +14,7 @@ from tests.support.locking import locked
 
 
 def test_a_program_that_holds_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(module, "PAGES_SECONDS", 0.1)
     store = fresh_store(tmp_path / "maestro.db")
     running = Examined(survey_settings(None, {}, {"dataDir": str(tmp_path)}), {}, FolderHolder(running=True))
     with locked(tmp_path / "maestro.db"):

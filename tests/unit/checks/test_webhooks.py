@@ -3,10 +3,10 @@
 import base64
 from datetime import UTC, datetime
 
-from maestro.diagnostics.storage import check_webhooks
+from maestro.diagnostics.doctor import check_webhooks
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.installation.keys import SecretKeys
+from maestro.installation.data_folder import SecretKeys
 from tests.support.hooks import SECRET
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.installation.keys import open_keys
+from maestro.installation.data_folder import open_keys
 from maestro.settings import Settings
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro

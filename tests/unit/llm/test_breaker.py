@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AuthenticationFailed,
     BadRequest,
     CircuitOpen,

@@ -17,7 +17,7 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import JobEnding, JobStatus, Wait
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.llm.budgets import BudgetScope, ClientChange, NewClient, SpendingLevel
-from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
+from maestro.domain.llm.calls import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BudgetSettings

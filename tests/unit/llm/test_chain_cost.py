@@ -18,7 +18,7 @@ from maestro.bootstrap.models import Models, build_chain
 from maestro.bootstrap.rules import build_redaction
 from maestro.domain.agent_chat import HUMAN
 from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
-from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
+from maestro.domain.llm.calls import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.litellm_client import LiteLLMLibrary

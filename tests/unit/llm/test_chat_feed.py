@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from maestro.domain.agent_chat import GET_NEW, HEADING, HUMAN, POST, REMINDER, ChatReminder, max_posts
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
+from maestro.domain.llm.calls import EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.accounts import Estimates, free_tokens

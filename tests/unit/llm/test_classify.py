@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountUnusable,
     AuthenticationFailed,
     BadRequest,

@@ -11,7 +11,7 @@ import structlog
 
 from maestro import child_process
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.llm.errors import BadRequest, ModelTimeout
+from maestro.domain.llm.calls import BadRequest, ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import chain

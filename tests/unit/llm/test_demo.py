@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.calls import NoAccount
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.memory.memory import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT

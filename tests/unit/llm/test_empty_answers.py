@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.llm.errors import CallSite, EmptyResponse, ProviderUnavailable
+from maestro.domain.llm.calls import CallSite, EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.prompts import LLMResponse, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.middleware.request_changes import (
     GUIDANCE,

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AccountsExhausted,
     AccountUnusable,
     AuthenticationFailed,

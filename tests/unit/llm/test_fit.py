@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.llm.accounts import AccountStatus
-from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
+from maestro.domain.llm.calls import AccountsExhausted, ProviderUnavailable
 from maestro.domain.llm.models import ModelTable, estimate_input
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.store.store import Store

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.drafts import MOST_CHARACTERS, Draft
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.errors import ProviderUnavailable
+from maestro.domain.llm.calls import ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.middleware.recorder import DraftStreaming
 from maestro.llm.wire import current_listener

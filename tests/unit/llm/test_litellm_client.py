@@ -3,7 +3,7 @@
 import pytest
 
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.calls import NoAccount
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.litellm_client import AccountTransport, LiteLLMLibrary

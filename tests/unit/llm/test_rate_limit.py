@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestTooLarge
+from maestro.domain.llm.calls import LimiterBusy, ProviderUnavailable, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.precedence import Precedence, Priority

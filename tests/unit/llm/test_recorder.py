@@ -8,8 +8,7 @@ from threading import Event
 import pytest
 
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
-from maestro.domain.llm.calls import CallEstimate, LLMCall
-from maestro.domain.llm.errors import BadRequest, EmptyResponse, ModelTimeout
+from maestro.domain.llm.calls import BadRequest, CallEstimate, EmptyResponse, LLMCall, ModelTimeout
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.accounts import Estimates

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.llm.errors import BadRequest, ToolsUnsupported
+from maestro.domain.llm.calls import BadRequest, ToolsUnsupported
 from maestro.domain.llm.prompts import (
     CallKey,
     ImageRef,

@@ -4,7 +4,7 @@ import re
 
 from pydantic import SecretStr
 
-from maestro.domain.settings.tools import McpServerSettings
+from maestro.domain.settings.jobs import McpServerSettings
 from maestro.tools.mcp_client import mask_secrets
 from maestro.tools.registry import local_name
 

@@ -14,8 +14,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.questions.question import QuestionStatus, operator_answer
 from maestro.domain.questions.views import MOST_OPEN
 from maestro.domain.redaction import ScanResult, ScanRules
-from maestro.domain.settings.chat import ChatLimits, ChatSettings
-from maestro.domain.settings.tools import QuestionSettings
+from maestro.domain.settings.jobs import ChatLimits, ChatSettings, QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
 from maestro.tools.chat import OutsideTools, call_outside_tool

@@ -20,8 +20,8 @@ from maestro.domain.agents.edits import (
 )
 from maestro.domain.agents.views import diff_fields
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.fields import read
 from maestro.domain.llm.budgets import NewClient
+from maestro.domain.values import read
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 WHOLE = AgentFields(

@@ -8,7 +8,7 @@ from connectors.base import FailureScope, NotDispatched, PermanentSend, Retryabl
 from maestro.domain.errors import MaestroError, NoAgent, StepTaken, StoreBusy, StoreFull
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.jobs.steps import LONGEST_PROVIDER_WAIT, RetryRules, wait_before_retry
-from maestro.domain.llm.errors import (
+from maestro.domain.llm.calls import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.fields import read
 from maestro.domain.schedules.edits import ScheduleChange, changed_columns
 from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
+from maestro.domain.values import read
 
 MADE = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 NOW = MADE + timedelta(hours=1)

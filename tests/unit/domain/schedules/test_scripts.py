@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.schedules.scripts import (
+from maestro.domain.schedules.edits import (
     Condition,
     Script,
     ScriptFailed,
