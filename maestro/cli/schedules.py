@@ -6,7 +6,6 @@ docs/howto/schedule-work.md shows how.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +28,6 @@ from maestro.domain.schedules.edits import (
 )
 from maestro.domain.schedules.expressions import read_zone
 from maestro.domain.schedules.views import (
-    BackfillView,
     SchedulePreview,
     ScheduleState,
     ScheduleView,
@@ -159,7 +157,15 @@ def backfill(
     zone = read_zone(schedules.show(ref).timezone)
     zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in times.items()}
     backfilled = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
-    return backfilled, _backfill_lines(backfilled)
+    rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
+    table = align_rows([("TIME", "JOB", ""), *rows]) if rows else ()
+    runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
+    outcome = f"{runs} will start, one after the other; `maestro jobs list` shows them."
+    if not backfilled.count:
+        outcome = "There is nothing to backfill: the schedule missed no run in this period."
+    elif backfilled.preview:
+        outcome = f"This would start {runs}, one after the other."
+    return backfilled, [*table, outcome]
 
 
 @app.command()
@@ -180,20 +186,6 @@ def preview(
 
 
 app.remove("Remove a schedule; its jobs stay, and a running job goes on.")
-
-
-def _backfill_lines(backfilled: BackfillView) -> Iterator[str]:
-    """Yield the times of a backfill, or of its preview, and their number."""
-    if backfilled.times:
-        rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
-        yield from align_rows([("TIME", "JOB", ""), *rows])
-    runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
-    if not backfilled.count:
-        yield "There is nothing to backfill: the schedule missed no run in this period."
-    elif backfilled.preview:
-        yield f"This would start {runs}, one after the other."
-    else:
-        yield f"{runs} will start, one after the other; `maestro jobs list` shows them."
 
 
 def _to_time(text: str, option: str) -> datetime:

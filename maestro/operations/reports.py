@@ -61,7 +61,7 @@ class AuditOperations(StoreOperations):
 class UsageOperations:
     """The operations on usage; ``budgets`` returns the current daily budgets."""
 
-    def __init__(self, store: Store, budgets: Callable[[], BudgetSettings] = lambda: BudgetSettings(day_usd=0)) -> None:
+    def __init__(self, store: Store, budgets: Callable[[], BudgetSettings]) -> None:
         self._store = store
         self._budgets = budgets
 

@@ -56,6 +56,11 @@ def _typer_option(name: str, kind: Any, *spelling: str, **about: Any) -> Paramet
     return keyword(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
 
 
+def _port_option(port: Port) -> Parameter:
+    help_text = f"The port of {port.service}."
+    return _typer_option(port.key.replace(".", "_"), int, port.option, metavar="N", min=1, max=65535, help=help_text)
+
+
 @dataclass(frozen=True)
 class InputOptions:
     """The options for the fields of an input; a field without its option stays unchanged.
@@ -124,11 +129,7 @@ class QueryOptions(InputOptions):
         """Remove the options of this query, and return the query; raises ``typer.BadParameter`` for a wrong value."""
         given = super().take(options)
         page = {"limit": given.pop("limit")} if "limit" in given else {}
-        try:
-            return self.model.model_validate(given).model_copy(update=page)
-        except ValidationError as error:
-            location = error.errors()[0]["loc"]
-            raise _wrong_value(error, f"--{location[0]}" if location else None) from None
+        return validate_input(self.model, given, names_option=True).model_copy(update=page)
 
 
 def build_input(kind: type[Model], /, **fields: object) -> Model:
@@ -137,12 +138,17 @@ def build_input(kind: type[Model], /, **fields: object) -> Model:
     return value
 
 
-def validate_input(kind: Any, value: object) -> Any:
-    """Return a value as this type; raises ``typer.BadParameter`` with the first rule that the value breaks."""
+def validate_input(kind: Any, value: object, *, names_option: bool = False) -> Any:
+    """Return a value as this type; raises ``typer.BadParameter`` with the first rule that the value breaks.
+
+    With ``names_option`` the error names the option of the wrong field.
+    """
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        raise _wrong_value(error) from None
+        problem = error.errors()[0]
+    option = f"--{problem['loc'][0]}" if names_option and problem["loc"] else None
+    raise typer.BadParameter(problem["msg"].removeprefix("Value error, "), param_hint=option)
 
 
 def row_number(noun: str, argument_name: str) -> Callable[[str], int]:
@@ -233,10 +239,6 @@ def _plain_type(annotation: Any) -> Any:
     return str if origin is Literal else annotation
 
 
-def _wrong_value(error: ValidationError, option: str | None = None) -> typer.BadParameter:
-    return typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, "), param_hint=option)
-
-
 class _ChannelCommand(TyperCommand):
     """A command whose arguments may be negative numbers, such as the ids of Telegram's groups."""
 
@@ -291,13 +293,13 @@ class Commands(typer.Typer):
             for bundle in (each.annotation, *getattr(each.annotation, "__metadata__", ()))
             if isinstance(bundle, InputOptions)
         }
-        port_names = {port.key: port.key.replace(".", "_") for port in ports}
+        port_options = {port.key: _port_option(port) for port in ports}
 
         def command(ctx: typer.Context, **options: Any) -> None:
             given = ctx.ensure_object(Given)
             given.take(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
             given.as_json = json and options.pop("as_json")
-            given.ports = {key: options.pop(port) for key, port in port_names.items()}
+            given.ports = {key: options.pop(option.name) for key, option in port_options.items()}
             for bundle_name, bundle in bundles.items():
                 options[bundle_name] = bundle.take(options)
             function(given, **options)
@@ -312,7 +314,7 @@ class Commands(typer.Typer):
             *([keyword("as_json", Json, False)] if json else []),
             keyword("config", Config, None),
             keyword("data_dir", DataDir, None),
-            *(keyword(port_names[port.key], port.annotation, None) for port in ports),
+            *port_options.values(),
             keyword("debug", Debug, False),
         ]
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # Typer reads this attribute first

@@ -25,12 +25,6 @@ class Port:
     option: str
     service: str
 
-    @property
-    def annotation(self) -> object:
-        """The annotation that Typer reads."""
-        about = typer.Option(self.option, metavar="N", min=1, max=65535, help=f"The port of {self.service}.")
-        return Annotated[int | None, about]
-
 
 WEBUI_PORT = Port("webui.port", "--port", "dashboard and API (8080)")
 WEB_PORT = Port("web.port", "--web-port", "the web connector (5070)")
