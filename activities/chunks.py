@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.base import Connector, EditsMessages, FailureScope, PermanentSend, Renders
-from connectors.hub import SendAction, action_in_doubt, choose_action
-from connectors.markdown import MINIMUM, Measure, chunks, length
+from connectors.hub import SendAction, choose_action, choose_action_in_doubt
+from connectors.markdown import MINIMUM, Measure, split_lazily, text_length
 from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryPurpose, DeliveryState, JobFile, buttons_json
 from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background
@@ -41,11 +41,11 @@ def split_text(text: str, connector: Connector) -> Sequence[ChunkContent]:
     """
     limits, measure = connector.capabilities, length_measure(connector)
     room = limits.max_length - measure(IN_FILE)
-    rest = chunks(text, limits.max_length, measure)
+    rest = split_lazily(text, limits.max_length, measure)
     first = list(islice(rest, MOST_CHUNKS + 1))
     if len(first) <= MOST_CHUNKS or room < MINIMUM or len(text.encode()) > limits.max_file_bytes:
         return [ChunkContent(chunk) for chunk in (*first, *rest)]
-    beginning = next(chunks(text, room, measure))
+    beginning = next(split_lazily(text, room, measure))
     return [ChunkContent(beginning + IN_FILE), ChunkContent(text, FILENAME)]
 
 
@@ -54,8 +54,8 @@ def length_measure(connector: Connector) -> Measure:
     unit = connector.capabilities.unit
     if isinstance(connector, Renders):
         render = connector.render
-        return lambda text: length(render(text), unit)
-    return lambda text: length(text, unit)
+        return lambda text: text_length(render(text), unit)
+    return lambda text: text_length(text, unit)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class OutgoingContent:
     files: Sequence[JobFile] = ()
     buttons: Sequence[Button] = ()
 
-    def without_secrets(self, redact: Redact) -> "OutgoingContent":
+    def redact_secrets(self, redact: Redact) -> "OutgoingContent":
         """Return the content without secrets; a button with a secret is omitted, because the text lists its choice."""
         files = [
             JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
@@ -84,7 +84,7 @@ def store_chunks(
     The row of the first chunk is marked as being sent; the returned chunks have the state from before that mark.
     """
     draft_id = _take_draft(tx, job, connector) if start.draft else ""
-    parts = chunks_of(content.text, content.files, connector)
+    parts = split_into_chunks(content.text, content.files, connector)
     if draft_id and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [ChunkContent(IN_FILES), *parts]
     last_text = max((seq for seq, part in enumerate(parts) if not part.filename), default=None)
@@ -112,7 +112,7 @@ def store_chunks(
     ]
 
 
-def chunks_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
+def split_into_chunks(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
     """Return the chunks of a text and its files; the text names each file that the platform does not accept."""
     limit = connector.capabilities.max_file_bytes
     refusals = [_refusal_text(file, limit) for file in files if file.size > limit]
@@ -172,7 +172,7 @@ class ChunkQueue:
 
     path: Callable[[str], Path]
 
-    def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
+    def take_next_chunk(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
 
         An unconfirmed chunk is skipped, or sent again and marked as a possible duplicate, as the account's rule says.
@@ -180,7 +180,7 @@ class ChunkQueue:
         for chunk in chunks:
             if chunk.state not in UNSENT:
                 continue
-            outgoing = self._outgoing(tx, chunk, more=chunk is not chunks[-1])
+            outgoing = self._build_message(tx, chunk, more=chunk is not chunks[-1])
             action = choose_action(outgoing, connector, tx.now)
             doubtful = action in (SendAction.LEAVE, SendAction.RESEND)
             if doubtful and self.apply_rule(tx, outgoing, connector) is SendAction.LEAVE:
@@ -189,20 +189,20 @@ class ChunkQueue:
             return DueChunk(outgoing, action)
         return None
 
-    def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
+    def take_first_chunk(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
         """Mark and return the first chunk of a message that was just stored; no chunk of it can be unconfirmed."""
-        return DueChunk(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
+        return DueChunk(self._build_message(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def apply_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the action for an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
-        action = action_in_doubt(chunk, connector)
+        action = choose_action_in_doubt(chunk, connector)
         if action is SendAction.RESEND:
             tx.deliveries.count_repeat(chunk.id)
         else:
             tx.deliveries.mark_unconfirmed(chunk.id)
         return action
 
-    def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
+    def _build_message(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self.path(chunk.digest) if chunk.digest else None
         # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(
@@ -211,7 +211,7 @@ class ChunkQueue:
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 
-def late_failure(chunks: Sequence[Delivery]) -> PermanentSend | None:
+def find_late_failure(chunks: Sequence[Delivery]) -> PermanentSend | None:
     """Return the error of a chunk that the platform accepted and later reported as undeliverable, None without one."""
     errors = (chunk.error for chunk in chunks if chunk.state is DeliveryState.FAILED)
     return next((PermanentSend(error, FailureScope.MESSAGE) for error in errors), None)

@@ -36,7 +36,7 @@ class ClosingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> StatusOutcome:
         """Close the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
-        self.typing.stop(step.job_id)
+        self.typing.stop_indicator(step.job_id)
         with self.store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close_job(tx, step)
@@ -48,7 +48,7 @@ class ClosingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> StatusOutcome:
         """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
-        self.typing.stop(step.job_id)
+        self.typing.stop_indicator(step.job_id)
         with self.store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
@@ -71,13 +71,13 @@ def _close_job(tx: Transaction, step: CloseStep) -> None:
     if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
         # A stopped job's workflow retries no step, so the job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
-    reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
+    reason = cancel_reason(tx, step) if step.status is JobStatus.CANCELLED else ""
     details = (row.detail for row in reversed(tx.jobs.steps.list_of_job(step.job_id)) if row.error == step.error)
     tx.jobs.steps.interrupt_others(step)
     tx.jobs.close_job(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(details, "")))
 
 
-def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
+def cancel_reason(tx: Transaction, step: CloseStep) -> str:
     """Return which operator or newer message cancelled the job; empty where the job's own user stopped it."""
     job = tx.jobs.read(step.job_id)
     if job.merged_into is not None:

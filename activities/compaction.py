@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.context import ModelRules, memory_scope_of
+from activities.context import ModelRules, memory_scope_key
 from maestro.domain.context.history import redact_messages
 from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
@@ -86,7 +86,9 @@ class CompactionActivities:
             rules = self._rules()
             part = _choose_excerpt(tx, job, excerpt_budget(tokens), rules.redact_prompts)
             newest = (tx.llm.calls.find_newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
-            answers = [call for call in newest if call is not None and _is_about(tx, call, part, rules.redact_prompts)]
+            answers = [
+                call for call in newest if call is not None and is_answer_about(tx, call, part, rules.redact_prompts)
+            ]
             return CompactionPlan(
                 job=job,
                 precedence=tx.jobs.read_precedence(job),
@@ -100,7 +102,7 @@ class CompactionActivities:
         # Secrets are removed before a fact is cut, because a cut could leave an unrecognisable half of a secret.
         facts = parse_facts(self._rules().redact(answer))
         with self._store.begin() as tx:
-            place = memory_scope_of(tx, job, tx.agents.get(job.agent_id), self._rules().memory_scope)
+            place = memory_scope_key(tx, job, tx.agents.get(job.agent_id), self._rules().memory_scope)
             tx.memory.learn_facts(job.agent_id or 0, facts, conversation_id=job.conversation_id, memory_scope=place)
         return len(facts)
 
@@ -132,7 +134,7 @@ class CompactionActivities:
             return tx.jobs.steps.finish_step(ref, CompactionOutcome(compaction_id=0))
 
 
-def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
+def is_answer_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
     """Return whether a model call was about exactly this excerpt."""
     if not part.ids or part.ids[-1] != call.number:
         return False
@@ -150,6 +152,6 @@ def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> E
     facts = tx.llm.calls.find_newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:
         unfinished = excerpt([(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget)
-        if _is_about(tx, facts, unfinished, redact):
+        if is_answer_about(tx, facts, unfinished, redact):
             return unfinished
     return excerpt(texts, budget)

@@ -49,7 +49,7 @@ PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 """The messages to answer, oldest first; the history, newest first; and the outcomes of the last answer's tags."""
 
 
-def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
+def build_task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     """Return the user turn of a prompt without a user's message: the task of a delegate, or of a job without a user.
 
     See docs/decisions.md: delegation, schedules.
@@ -62,7 +62,7 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     return _user_turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
 
-def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
+def build_earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     """Return the task and earlier answers of a delegate that continues, newest first; empty for other jobs.
 
     The other messages of the conversation belong to the delegator: a delegate that read them would take another agent's
@@ -71,20 +71,22 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     turns: list[HistoryEntry] = []
     for ancestor in tx.jobs.delegations.read_lineage(job)[1:]:
         if ancestor.has_answer:
-            turns.append(_own_answer(tx, ancestor))
+            turns.append(find_own_answer(tx, ancestor))
         if ancestor.task:
-            return (*turns, task_turn(tx, ancestor))
-        turns.append(results_turn(tx, ancestor))
+            return (*turns, build_task_turn(tx, ancestor))
+        turns.append(build_results_turn(tx, ancestor))
     return ()
 
 
-def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
+def build_results_turn(tx: Transaction, job: Job) -> HistoryEntry:
     """Return the turn with the results for a delegator, once all tasks that it waits for have ended."""
     results = [
         TaskResult(
             slug=tx.agents.read(task.agent_id).slug,
             task=task.task,
-            answer=_own_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
+            answer=find_own_answer(tx, last).content
+            if last.status is JobStatus.COMPLETED and last.has_answer
+            else None,
             status=last.status,
         )
         for task, last in tx.jobs.delegations.list_results(job.parent_id or "")
@@ -93,14 +95,14 @@ def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
     return _user_turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
 
 
-def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
+def list_messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
     """Return the messages before the results of a delegator's tasks, newest first."""
     result_jobs = {last.id for _, last in tx.jobs.delegations.list_results(job.parent_id or "")}
     newest = tx.conversations.list_newest_messages(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in result_jobs]
 
 
-def _own_answer(tx: Transaction, job: Job) -> HistoryEntry:
+def find_own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     message = tx.conversations.read_message(job.answer_id)
@@ -111,7 +113,7 @@ def _user_turn(text: str) -> HistoryEntry:
     return HistoryEntry(Role.USER, text, estimate(text))
 
 
-def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
+def memory_scope_key(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
     """Return the memory scope key of a job, empty for all conversations; the agent's own scope overrides ``scope``.
 
     The key is that of the agent's own conversation in the channel, even if the job works in a delegator's conversation.
@@ -133,16 +135,16 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
     """Return the messages that the job answers, and the history before them."""
     user_name = next((row.user_name for row in rows if row.id == job.inbox_id), "")
     if job.task:
-        return PromptInput(turns=(task_turn(tx, job),), user_name=user_name)
-    own = earlier_turns(tx, job) if job.parent_id is not None else ()
+        return PromptInput(turns=(build_task_turn(tx, job),), user_name=user_name)
+    own = build_earlier_turns(tx, job) if job.parent_id is not None else ()
     if own:
-        return PromptInput(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
+        return PromptInput(turns=(build_results_turn(tx, job),), earlier=own, user_name=user_name)
     if job.parent_id is None:
         turns, earlier, note = _messages_to_answer(tx, job, rows)
     else:
-        before = messages_before(tx, job, HISTORY_ROWS)
-        turns, earlier = (results_turn(tx, job),), tuple(_as_entries(tx, before, job))
-        note = _last_tag_outcomes(tx, before)
+        before = list_messages_before(tx, job, HISTORY_ROWS)
+        turns, earlier = (build_results_turn(tx, job),), tuple(history_entries(tx, before, job))
+        note = read_last_tag_outcomes(tx, before)
     return PromptInput(
         turns=turns,
         earlier=earlier,
@@ -161,19 +163,19 @@ def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
         return (), (), ""
     ids = {row.id or 0 for row in rows}
     newest_first = _read_history(tx, job, last, ids)
-    quotes = _quoted_texts(tx, job, rows, [message for message in newest_first if message.inbox_id not in ids])
+    quotes = read_quoted_texts(tx, job, rows, [message for message in newest_first if message.inbox_id not in ids])
     turns: list[HistoryEntry] = []
     earlier: list[HistoryEntry] = []
-    for message, entry in zip(newest_first, _as_entries(tx, newest_first, job), strict=True):
+    for message, entry in zip(newest_first, history_entries(tx, newest_first, job), strict=True):
         if message.inbox_id in ids:
             quote = quotes.get(message.inbox_id, "")
             turns.append(_apply_edit(job, message.inbox_id, entry._replace(quote=quote) if quote else entry))
         else:
             earlier.append(entry)
-    return tuple(reversed(turns)), tuple(earlier), _last_tag_outcomes(tx, newest_first)
+    return tuple(reversed(turns)), tuple(earlier), read_last_tag_outcomes(tx, newest_first)
 
 
-def _last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
+def read_last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
     """Return the outcomes of the tags in the agent's last answer; empty if that answer had no tags to report."""
     answers = (message for message in newest_first if message.role is Role.ASSISTANT and message.agent_id is None)
     last = next(answers, None)
@@ -201,7 +203,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     )
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
     files = tx.inbox.media.list_of_messages([row.id or 0 for row in rows])
-    quotes = _quoted_texts(tx, job, rows, earlier)
+    quotes = read_quoted_texts(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
     for row in rows:
         row_files, message = files.get(row.id or 0, ()), recorded[row.id]
@@ -210,10 +212,10 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
         quote = quotes.get(row.id, "")
         entry = HistoryEntry(Role.USER, text, estimate(text), message_id, tuple(row_files), quote=quote)
         turns.append(_apply_edit(job, row.id, entry))
-    return tuple(turns), tuple(_as_entries(tx, earlier, job)), _last_tag_outcomes(tx, earlier)
+    return tuple(turns), tuple(history_entries(tx, earlier, job)), read_last_tag_outcomes(tx, earlier)
 
 
-def _quoted_texts(
+def read_quoted_texts(
     tx: Transaction, job: Job, rows: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
     """Return the texts that these messages quote, by the inbox id of the quoting message.
@@ -240,12 +242,12 @@ def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryE
 def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
     """Return the messages before ``last``; for an agent that does not own the conversation, without shortened texts."""
     conversation_id = job.conversation_id or 0
-    if _conversation_owner(tx, job) is not None:
+    if find_conversation_owner(tx, job) is not None:
         return tx.conversations.list_newest_messages(conversation_id, last.id or EVER, HISTORY_ROWS)
     return tx.conversations.list_message_outlines(conversation_id, last, HISTORY_ROWS, answered_ids)
 
 
-def _conversation_owner(tx: Transaction, job: Job) -> int | None:
+def find_conversation_owner(tx: Transaction, job: Job) -> int | None:
     """Return the agent that owns the conversation if an operator chose another agent for the answer; else None."""
     if edits_of(job).agent is None or job.conversation_id is None:
         return None
@@ -253,11 +255,11 @@ def _conversation_owner(tx: Transaction, job: Job) -> int | None:
     return agent_id if agent_id != job.agent_id else None
 
 
-def _as_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
+def history_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
     """Return the messages as entries of a history, with their files; a message of another agent names its author."""
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
     files = tx.inbox.media.list_of_messages(with_files)
-    owner = _conversation_owner(tx, job)
+    owner = find_conversation_owner(tx, job)
     # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]
     agents = map(tx.agents.read, set(authors) - {None, job.agent_id})
@@ -328,7 +330,7 @@ class ContextActivities:
         window = rules.window(model_for(job, agent.model) or tx.llm.accounts.find_default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
         rows = tx.jobs.merged.list_answered_messages(job)
-        prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_of(tx, job, agent, rules.memory_scope)
+        prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_key(tx, job, agent, rules.memory_scope)
         knowledge = Knowledge(
             skills=tx.agents.skills.read_index().choose(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.find_best_facts(agent.id or 0, FACTS, scope_key),
@@ -339,10 +341,10 @@ class ContextActivities:
         if job.depth < MAX_DEPTH:  # a task at the greatest depth cannot be delegated further, so no agent is offered
             sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.active_agents().circle(sender)
-        own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
+        own = self._cached_persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, prompt_input, knowledge, tx.now.date(), budget)
 
-    def _persona(self, tx: Transaction, agent: Agent, key: PersonaKey) -> Persona:
+    def _cached_persona(self, tx: Transaction, agent: Agent, key: PersonaKey) -> Persona:
         """Return the persona of an agent, from the cache if possible, because building one is slow."""
 
         def build() -> Persona:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from temporalio import activity
 
 from activities.context import ContextActivities
-from activities.questions import wait_for_person
+from activities.questions import person_wait
 from activities.routing import RoutingActivities, choose_answerer, require_active
 from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent, payer_of
@@ -111,25 +111,25 @@ class GroupJournal(Protocol):
         """Run ``work``, several steps that only write to the store, in one transaction; return its result."""
         ...
 
-    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
+    def run_store_step(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
         """Run a step that only writes to the store and return its result, or the stored result of a finished step."""
         ...
 
-    def attempt(
+    def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
         """Journal the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
         ...
 
-    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+    def begin_attempt(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
         """Return the stored result of a finished step, or the attempt that begins now."""
         ...
 
-    def begin_ahead(self, ref: StepRef, name: str) -> None:
+    def record_next_attempt(self, ref: StepRef, name: str) -> None:
         """Record now the attempt at a step that acts outside, which the next activity makes."""
         ...
 
-    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+    def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that the previous step recorded for this one, None without one."""
         ...
 
@@ -158,13 +158,15 @@ class PreparationActivities:
         milliseconds = []
         for kind in itertools.dropwhile(lambda kind: kind != start.step, PREPARATION):
             began = time.monotonic()
-            outcomes[kind] = self.journal.run(steps[kind], StepRef(job_id=start.job_id, step=kind))
+            outcomes[kind] = self.journal.run_store_step(steps[kind], StepRef(job_id=start.job_id, step=kind))
             milliseconds.append(round((time.monotonic() - began) * 1000))
             if kind is not StepKind.CONTEXT and not outcomes[kind].continues_preparation:
                 break
         else:
             if start.asks:
-                self.journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
+                self.journal.record_next_attempt(
+                    StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model"
+                )
         return PreparationOutcome(**outcomes, milliseconds=tuple(milliseconds))
 
 
@@ -188,18 +190,18 @@ class TagActivities:
         """
         rules = self.rules()
         with self.store.view() as tx:
-            answer = final_answer(tx, step)
+            answer = get_final_answer(tx, step)
         # A scan for secrets may take long, so no transaction is open during it.
-        answer = replace(answer, tags=tuple(_without_secrets(tag, rules.redact) for tag in answer.tags))
+        answer = replace(answer, tags=tuple(redact_tag(tag, rules.redact) for tag in answer.tags))
         with self.store.begin() as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
                 tx.call_after_commit(self.on_question)
         if isinstance(outcome, Question):
-            raise wait_for_person(outcome)
+            raise person_wait(outcome)
         return outcome
 
-    def needs_scan(self, content: str) -> bool:
+    def needs_secret_scan(self, content: str) -> bool:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
         return self.rules().redact is not keep_text and bool(parse_answer(content).tags)
 
@@ -222,7 +224,9 @@ def _act_and_record(
     may_be_unasked = job.parent_id is not None or is_background(job)
     unasked = may_be_unasked and tx.jobs.delegations.find_background_origin(job) is not None
     news = any(needs_report(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
-    message_id = _record_answer(tx, job, _text_to_send(answer.visible, outcomes, unasked=unasked), news=news)
+    message_id = _record_answer(
+        tx, job, compose_text_to_send(answer.visible, outcomes, proactive=unasked), is_proactive=news
+    )
     if heard or message_id is None:
         tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED))
     tasks = [task_job for _, task_job in outcomes.tasks]
@@ -237,30 +241,30 @@ def _act_and_record(
     return tx.jobs.steps.finish_step(step, outcome)
 
 
-def _without_secrets(tag: Tag, redact: Redact) -> Tag:
+def redact_tag(tag: Tag, redact: Redact) -> Tag:
     """Return a tag without secrets in the text that it stores in memory (docs/decisions.md: redaction)."""
     if tag.name is TagName.MEMORY:
         return replace(tag, body=redact(tag.body))
     return replace(tag, body=redact_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _text_to_send(visible: str, outcomes: TagOutcomes, *, unasked: bool) -> str:
+def compose_text_to_send(visible: str, outcomes: TagOutcomes, *, proactive: bool) -> str:
     """Return the text to send; empty if the answer has none and no user waits.
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
-    text = without_silent_lines(visible) if unasked else visible
+    text = without_silent_lines(visible) if proactive else visible
     if text and not outcomes.reports:
         return text
-    silent = unasked and not (text or outcomes.reports or outcomes.tasks)
+    silent = proactive and not (text or outcomes.reports or outcomes.tasks)
     return "" if silent else answer_text(text, outcomes.reports, [task for task, _ in outcomes.tasks])
 
 
-def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
+def _record_answer(tx: Transaction, job: Job, text: str, *, is_proactive: bool) -> int | None:
     """Record the agent's message and return its id: 0 without a conversation, None without a text.
 
-    Answers of the jobs that this one restarts, and of their tasks, are marked as superseded. With ``news`` the next
-    prompt contains the outcomes of the tags.
+    Answers of the jobs that this one restarts, and of their tasks, are marked as superseded. With ``is_proactive`` the
+    next prompt contains the outcomes of the tags.
     """
     if job.conversation_id is None:
         tx.jobs.update_open(job.id, said=text)
@@ -283,23 +287,23 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
             agent_id=job.agent_id if is_guest else None,
             created_at=tx.now,
         ),
-        is_plain=not news,
+        is_plain=not is_proactive,
     )
     tx.jobs.update_open(job.id, answer_id=message.id)
     return message.id
 
 
-def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
+def get_final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     """Return a job's final answer; a directive that repeats text from the model's input is marked as ``quoted``."""
     call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
     if not answer.tags:  # most answers have no tags to compare with the input
         return answer
-    sources = normalize_texts(_input_texts(tx, tx.jobs.get(step.job_id), call))
+    sources = normalize_texts(list_input_texts(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))
 
 
-def _input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
+def list_input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     """Yield the texts of the model's input that neither the agent itself nor an operator wrote.
 
     These are the answered message with its files and quotes, earlier messages of other users, the posts of #maestro, a
@@ -311,14 +315,14 @@ def _input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     turns = [turn for turn in request.turns if turn.role is Role.USER]
     if tx.background.runs.has_own_prompt(job):
         turns = [turn for turn in turns if turn.chat]
-    own = _earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
+    own = list_earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
     yield from (
         turn.content for turn in tx.llm.prompts.restore_messages([turn for turn in turns if turn.message_id not in own])
     )
     yield from (tx.llm.prompts.read_text(run.result) for run in tx.jobs.tool_runs.list_of_job(job.id) if run.result)
 
 
-def _earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
+def list_earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return which of these messages the asking user wrote before the answered ones."""
     senders = {row.id: row.user_id for row in tx.jobs.merged.list_answered_messages(job)}
     if job.inbox_id not in senders:
@@ -339,7 +343,7 @@ class WhatIfActivities:
         """Return the agent that would answer the job; without one, the what-if is closed as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else _route_to_named_agent(tx, job)
+            outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else route_to_chosen_agent(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.finish_step(ref, outcome)
@@ -360,7 +364,7 @@ class WhatIfActivities:
         """Store the text of the answer and close the what-if; the tags of the answer have no effect."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
-            answer = final_answer(tx, step)
+            answer = get_final_answer(tx, step)
             tx.jobs.update_job(
                 job.id, said=without_silent_lines(answer.visible) if is_background(job) else answer.visible
             )
@@ -368,7 +372,7 @@ class WhatIfActivities:
             return tx.jobs.steps.finish_step(step, WhatIfOutcome(tags=len(answer.tags)))
 
 
-def _route_to_named_agent(tx: Transaction, job: Job) -> RouteOutcome:
+def route_to_chosen_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     require_active(agent)
     reason = CHOSEN if edits_of(job).agent is not None else GIVEN

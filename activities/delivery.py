@@ -13,12 +13,12 @@ from activities.chunks import (
     ChunkQueue,
     DueChunk,
     OutgoingContent,
-    late_failure,
+    find_late_failure,
     outgoing_content,
     store_chunks,
 )
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
-from connectors.hub import ConnectorHub, SendAction, TypingIndicators, hand_over
+from connectors.hub import ConnectorHub, SendAction, TypingIndicators, perform_send_action
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
@@ -39,7 +39,7 @@ class AnswerStream(Protocol):
         """End the streaming of a job, and return once the edit under way has ended."""
         ...
 
-    async def settle(self, job_id: str, connector: Connector) -> None:
+    async def settle_draft(self, job_id: str, connector: Connector) -> None:
         """Find out whether the platform has the draft; raises a ``SendFailure`` when the platform cannot tell."""
         ...
 
@@ -94,9 +94,9 @@ class DeliveryActivities:
                 # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
             else:
-                await self.stream.settle(step.job_id, prepared.connector)
+                await self.stream.settle_draft(step.job_id, prepared.connector)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
-        return await self.send(step, prepared)
+        return await self.send_chunks(step, prepared)
 
     def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> PreparedDelivery | None:
         """Take the outbound lane and store the chunks in the open transaction, if nothing has to wait.
@@ -105,19 +105,19 @@ class DeliveryActivities:
         scanned for secrets first.
         """
         address = tx.jobs.read(step.job_id).address
-        if self.redact() is not keep_text or not self.connectors.holds(address):
+        if self.redact() is not keep_text or not self.connectors.runs_connector(address):
             return None
-        prepared = self._prepare(step)
+        prepared = self._prepare_delivery(step)
         return prepared if prepared is not None and prepared.first is not None else None
 
-    async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
+    async def send_chunks(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
         """Send the chunks in order, each once, and return their number."""
-        self.typing.stop(step.job_id)
+        self.typing.stop_indicator(step.job_id)
         remaining = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
-            outcome = await finish_despite_cancellation(hand_over(prepared.connector, due.chunk, due.action))
+            outcome = await finish_despite_cancellation(perform_send_action(prepared.connector, due.chunk, due.action))
             # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
             remaining = await commit_persistently(self.store, settle)
@@ -147,9 +147,9 @@ class DeliveryActivities:
             tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
                 tx.deliveries.drafts.delete(step.job_id)
-            return self._remaining(tx, step, connector, chunk)
+            return self._remaining_delivery(tx, step, connector, chunk)
 
-    def _prepare(self, step: DeliverStep, redacted: OutgoingContent | None = None) -> PreparedDelivery | None:
+    def _prepare_delivery(self, step: DeliverStep, redacted: OutgoingContent | None = None) -> PreparedDelivery | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited for the lane: its message must not be sent any more.
@@ -161,22 +161,22 @@ class DeliveryActivities:
             start = tx.deliveries.begin_delivery(job, step.purpose)
             if start.closed is not None:  # the platform reported at an earlier send that the channel is closed
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
-            connector = self.connectors.holding(job.address)
+            connector = self.connectors.get_connector(job.address)
             if not start.has_lane:
                 return None
             # The failure of a job that reports to a delegating agent is sent to no user.
             may_report = not step.closes and job.parent_id is not None
             if start.chunks or (may_report and tx.jobs.delegations.find_delegator(job) is not None):
                 chunks = tx.deliveries.list_chunks(job.id, step.purpose) if start.chunks else []
-                first = self.queue.next(tx, chunks, connector)
-            elif start.draft and _is_draft_in_doubt(tx, job):
+                first = self.queue.take_next_chunk(tx, chunks, connector)
+            elif start.draft and is_draft_unconfirmed(tx, job):
                 return PreparedDelivery(connector, draft_in_doubt=True)
             else:
                 content = outgoing_content(tx, job, start) if redacted is None else redacted
                 chunks = store_chunks(tx, job, start, content, connector)
-                first = self.queue.first(tx, chunks)
+                first = self.queue.take_first_chunk(tx, chunks)
             stopped = Stopped("stopped before its message was sent") if job.stop_requested else None
-            problem = stopped if first is not None else late_failure(chunks)
+            problem = stopped if first is not None else find_late_failure(chunks)
             if problem is not None:
                 raise problem
             if first is None:
@@ -190,11 +190,11 @@ class DeliveryActivities:
         """
         redact = self.redact()
         if redact is keep_text:
-            return self._prepare(step)
+            return self._prepare_delivery(step)
         with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
             content = outgoing_content(tx, job, tx.deliveries.read_start(job, step.purpose))
-        return self._prepare(step, content.without_secrets(redact))
+        return self._prepare_delivery(step, content.redact_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
@@ -222,21 +222,21 @@ class DeliveryActivities:
             receipt = tx.deliveries.reports.find_receipt(chunk.address, chunk.key)
             if receipt is not None:
                 tx.deliveries.mark_sent(chunk.id, receipt)
-                return self._remaining(tx, step, connector, chunk)
+                return self._remaining_delivery(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
             if self.queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.mark_sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
-            return self._remaining(tx, step, connector, chunk)
+            return self._remaining_delivery(tx, step, connector, chunk)
 
-    def _remaining(
-        self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
+    def _remaining_delivery(
+        self, tx: Transaction, step: DeliverStep, connector: Connector, sent_chunk: OutgoingMessage
     ) -> RemainingDelivery:
         """Return the rest of the delivery after this chunk; an earlier unconfirmed chunk stays unconfirmed.
 
         A job that was ended or stopped meanwhile keeps its receipts and sends nothing more.
         """
-        progress = tx.jobs.dependents.read_delivery_progress(step.job_id, step.purpose, done.id)
+        progress = tx.jobs.dependents.read_delivery_progress(step.job_id, step.purpose, sent_chunk.id)
         if progress.status.ended:
             ended = JobEnded(f"job {step.job_id} is {progress.status}; the rest of its message is not sent")
             return RemainingDelivery(problem=ended)
@@ -246,9 +246,9 @@ class DeliveryActivities:
         if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.list_chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
-        later = list(dropwhile(lambda chunk: chunk.id != done.id, chunks))[1:]
-        following = self.queue.next(tx, later, connector) if progress.unsent else None
-        problem = late_failure(chunks) if following is None else None
+        later = list(dropwhile(lambda chunk: chunk.id != sent_chunk.id, chunks))[1:]
+        following = self.queue.take_next_chunk(tx, later, connector) if progress.unsent else None
+        problem = find_late_failure(chunks) if following is None else None
         if following is not None or problem is not None:
             return RemainingDelivery(following, problem=problem)
         _finish_delivery(tx, step, progress.chunks, progress.dependents)
@@ -272,7 +272,7 @@ class DeliveryActivities:
             self.connectors.report_refusal(chunk.address, str(failure))
 
 
-def _is_draft_in_doubt(tx: Transaction, job: Job) -> bool:
+def is_draft_unconfirmed(tx: Transaction, job: Job) -> bool:
     draft = tx.deliveries.drafts.find(job.id)
     return draft is not None and draft.state is DraftState.SENDING
 

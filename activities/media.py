@@ -49,7 +49,7 @@ class MediaActivities:
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
         """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
         files = await asyncio.to_thread(self._find_missing, ref)
-        connector = self._connectors.holding(files.address)
+        connector = self._connectors.get_connector(files.address)
         with self._files.create_temporary_folder() as folder:
             fetching = [_fetch_file(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
             results = await asyncio.gather(*fetching, return_exceptions=True)
@@ -127,20 +127,24 @@ class VoiceActivities:
         voices = await asyncio.to_thread(self._find_voices, ref)
         transcribed = 0
         for voice in voices:
-            transcribed += await self._watch.run_until_stopped(ref.job_id, self._transcribe(ref, voice))
-        return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed))
+            transcribed += await self._watch.run_until_stopped(ref.job_id, self._transcribe_voice(ref, voice))
+        return await asyncio.to_thread(
+            self._finish_step, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed)
+        )
 
-    async def _transcribe(self, ref: StepRef, voice: MediaFile) -> bool:
+    async def _transcribe_voice(self, ref: StepRef, voice: MediaFile) -> bool:
         content = await asyncio.to_thread(self._files.read_content, voice.digest)
         recorder = _TranscriptRecorder(self._store, ref.job_id, voice)
-        return await self._transcriber.transcribe(Audio(content, voice.content_type), recorder.record)
+        return await self._transcriber.transcribe_recording(
+            Audio(content, voice.content_type), recorder.record_transcript
+        )
 
     def _find_voices(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
             messages = tx.jobs.merged.list_answered_messages(tx.jobs.get(ref.job_id))
             return list(tx.inbox.media.list_untranscribed([row.id for row in messages if row.id is not None]))
 
-    def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
+    def _finish_step(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
             return tx.jobs.steps.finish_step(ref, outcome)
 
@@ -154,11 +158,11 @@ class _TranscriptRecorder:
     voice: MediaFile
     row_id: int = 0
 
-    async def record(self, attempt: TranscriptionAttempt) -> None:
+    async def record_transcript(self, attempt: TranscriptionAttempt) -> None:
         """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
-        await commit_persistently(self.store, partial(self._commit, attempt))
+        await commit_persistently(self.store, partial(self._commit_transcript, attempt))
 
-    def _commit(self, attempt: TranscriptionAttempt) -> None:
+    def _commit_transcript(self, attempt: TranscriptionAttempt) -> None:
         with self.store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.jobs.steps.require_newest()

@@ -66,28 +66,28 @@ class LLMActivities:
 
         See docs/invariants.md: no answer bought twice.
         """
-        await self.ready()
+        await self.wait_for_tools()
         request = await asyncio.to_thread(self._build_request, step)
         response = await self.chain.complete(request)
-        return await asyncio.to_thread(self.finish_separately, step, request, response)
+        return await asyncio.to_thread(self.store_answer_separately, step, request, response)
 
-    async def ready(self) -> None:
+    async def wait_for_tools(self) -> None:
         """Wait until the list of tools is known; return after a few seconds in any case."""
         await self.rules().toolbox.settled()
 
-    def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
+    def build_request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return the request of a call, and start the typing indicator if it is not on yet."""
         tx = view.tx
         caller = tx.jobs.callers.read_caller(step.job_id)
         job, agent = caller.job, caller.agent
         if not job.what_if:
-            self.typing.start(job.id, job.address)
+            self.typing.start_indicator(job.id, job.address)
         request = LLMRequest(
             key=CallKey(job_id=step.job_id, number=step.number),
             platform=job.platform,
             model=model_for(job, agent.model),
             fallbacks=tuple(agent.fallbacks.split()),
-            messages=self._messages(tx, caller, step),
+            messages=self._build_messages(tx, caller, step),
             tools=self.rules().toolbox.specs(agent),
             final=step.final,
             max_output_tokens=self.rules().max_output_tokens,
@@ -98,9 +98,11 @@ class LLMActivities:
             what_if=job.what_if,
             shown_every=caller.edit_interval if is_streamed(job) and not self.rules().scans_answers else 0,
         )
-        return view.with_snapshot(request)
+        return view.add_snapshot(request)
 
-    def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+    def store_answer(
+        self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse
+    ) -> ModelOutcome:
         """Store the usage of a call and its tool calls as the result of the step."""
         known = {spec.name for spec in request.tools}
         calls = () if step.final else limit_calls(response.tool_calls)
@@ -109,15 +111,15 @@ class LLMActivities:
         return tx.jobs.steps.finish_step(step, ModelOutcome(number=step.number, tools=tools, **usage))
 
     def _build_request(self, step: ModelStep) -> LLMRequest:
-        with self.chain.view() as view:
-            return self.request(view, step)
+        with self.chain.open_view() as view:
+            return self.build_request(view, step)
 
-    def finish_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+    def store_answer_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Store the usage of a call and its tool calls in a transaction of its own."""
         with self.store.begin() as tx:
-            return self.finish(tx, step, request, response)
+            return self.store_answer(tx, step, request, response)
 
-    def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
+    def _build_messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the job's prompt, and as many of its tool rounds as the context window has room for."""
         prompt = tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
@@ -135,11 +137,11 @@ class LLMActivities:
                 if run.number == number
             ]
             calls = TOOL_CALLS.validate_json(call.tool_calls)
-            rounds.append(build_round(call.content, calls, results, _chat_turn(tx, call)))
+            rounds.append(build_round(call.content, calls, results, build_chat_turn(tx, call)))
         return (*prompt, *build_tool_turns(rounds, room))
 
 
-def _chat_turn(tx: Transaction, call: LLMCall) -> str:
+def build_chat_turn(tx: Transaction, call: LLMCall) -> str:
     """Return the posts of #maestro that a call had as its last turn, word for word; empty without posts."""
     if call.chat_upto == call.chat_after:
         return ""
@@ -164,8 +166,8 @@ class AnsweringActivities:
         takes long or belongs to another process gets an activity of its own. So do all later steps if the answer was
         stored before.
         """
-        await self.llm.ready()
-        return await _AnswerAttempt(self, step).run()
+        await self.llm.wait_for_tools()
+        return await _AnswerAttempt(self, step).run_attempt()
 
 
 @dataclass(frozen=True)
@@ -189,37 +191,41 @@ class _AnswerAttempt:
         self._attempts: StepAttempts = {}
         self._answer: _CommittedAnswer | None = None
 
-    async def run(self) -> AskGroupOutcome:
+    async def run_attempt(self) -> AskGroupOutcome:
         """Call the model, commit the answer, and send the chunks that are ready."""
         moments = [time.monotonic()]
-        async with self._steps.journal.attempt(self._model, "call_model", self._begin) as stored:
-            answer = await self._ask() if stored is None else _CommittedAnswer(ModelOutcome.model_validate_json(stored))
+        async with self._steps.journal.journal_attempt(self._model, "call_model", self._begin_attempt) as stored:
+            answer = (
+                await self._call_model()
+                if stored is None
+                else _CommittedAnswer(ModelOutcome.model_validate_json(stored))
+            )
         # The transaction that stored the answer also recorded it, so both steps ended at this moment.
         moments += [time.monotonic()] * (1 if answer.recorded is None else 2)
         delivered = None
         if answer.sending is not None:
             attempt, prepared = answer.sending
-            async with self._steps.journal.attempt(self._send, DeliveryActivities.deliver.__name__, attempt):
-                delivered = await self._steps.delivery.send(self._send, prepared)
+            async with self._steps.journal.journal_attempt(self._send, DeliveryActivities.deliver.__name__, attempt):
+                delivered = await self._steps.delivery.send_chunks(self._send, prepared)
             moments.append(time.monotonic())
         milliseconds = tuple(round((to - since) * 1000) for since, to in pairwise(moments))
         return AskGroupOutcome(
             model=answer.outcome, recorded=answer.recorded, delivered=delivered, milliseconds=milliseconds
         )
 
-    def _begin(self) -> str | OwnAttempt:
+    def _begin_attempt(self) -> str | OwnAttempt:
         """Begin the attempt; build the request in the same transaction if that needs no write."""
         steps = self._steps
-        with steps.llm.chain.view() as view:
+        with steps.llm.chain.open_view() as view:
             # One query reads the job's row for the journal and the related rows for the request.
             view.tx.jobs.callers.load_columns(self._model.job_id)
-            attempt = steps.journal.adopt(view.tx, self._model)
+            attempt = steps.journal.adopt_recorded_attempt(view.tx, self._model)
             if attempt is not None:
                 self._build_request(view, attempt)
                 return attempt
-        begun = steps.journal.begin(self._model, "call_model")
+        begun = steps.journal.begin_attempt(self._model, "call_model")
         if isinstance(begun, OwnAttempt):
-            with steps.llm.chain.view() as view:
+            with steps.llm.chain.open_view() as view:
                 self._build_request(view, begun)
         return begun
 
@@ -229,20 +235,20 @@ class _AnswerAttempt:
         On a further attempt, the steps after the answer may be what ended the process: they must not lose the next
         answer as well.
         """
-        request = self._steps.llm.request(view, self._model)
+        request = self._steps.llm.build_request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
         if attempt.number == 1:
             self._attempts = view.tx.jobs.steps.read_attempts(self._model.job_id)
             request = request.model_copy(update={"on_answer": self._process_answer})
         self._request = request
 
-    async def _ask(self) -> _CommittedAnswer:
+    async def _call_model(self) -> _CommittedAnswer:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
         # The answer is not processed on a retry, if an earlier attempt stored it, or after a rollback.
         if self._answer is None:
-            outcome = await asyncio.to_thread(llm.finish_separately, self._model, self._request, response)
+            outcome = await asyncio.to_thread(llm.store_answer_separately, self._model, self._request, response)
             self._answer = _CommittedAnswer(outcome)
         return self._answer
 
@@ -257,17 +263,17 @@ class _AnswerAttempt:
         recorded = sending = None
         tx.jobs.cache_value(job)  # a later stop is noticed when the job's row is updated
         tx.jobs.steps.cache_attempts(job.id, self._attempts)  # a newer attempt is noticed when this one ends
-        outcome = steps.llm.finish(tx, self._model, request, response)
-        if not outcome.tools and not steps.tags.needs_scan(response.content):
+        outcome = steps.llm.store_answer(tx, self._model, request, response)
+        if not outcome.tools and not steps.tags.needs_secret_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
-            recorded = steps.journal.run(steps.tags.record_answer, tags)
+            recorded = steps.journal.run_store_step(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
                 sending = self._prepare_delivery(tx)
         tx.call_after_commit(partial(setattr, self, "_answer", _CommittedAnswer(outcome, recorded, sending)))
 
     def _prepare_delivery(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, if this process may send immediately."""
-        begun = self._steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
+        begun = self._steps.journal.begin_attempt(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):
             return None
         with use_attempt(begun):

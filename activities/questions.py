@@ -85,7 +85,7 @@ def ask_directives_approval(
     return _send_approval(tx, job, question)
 
 
-def wait_for_person(question: Question) -> WaitsForPerson:
+def person_wait(question: Question) -> WaitsForPerson:
     """Return the exception that a step raises while its question is open."""
     error = WaitsForPerson(f"question {question.id} is open")
     error.wake_at = question.expires_at
@@ -119,10 +119,10 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
     )
 
 
-def _send_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
+def _send_approval(tx: Transaction, job: Job, question: Question, introduction: str = "") -> Question:
     question.kind = QuestionKind.APPROVAL
     question = tx.jobs.questions.add_question(question)
-    first_line = f"{question.text} {lead}".rstrip()
+    first_line = f"{question.text} {introduction}".rstrip()
     reply_hint = f"Answer yes #{question.id} or no #{question.id}."
     return _send_question(tx, job, question, f"{first_line}\n{question.context}\n\n{reply_hint}")
 

@@ -34,12 +34,12 @@ class RoutingActivities:
         """Return the agent that answers this message; without an agent, the job is closed as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            outcome = self._decide(tx, job)
+            outcome = self._decide_route(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.finish_step(ref, outcome)
 
-    def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
+    def _decide_route(self, tx: Transaction, job: Job) -> RouteOutcome:
         if job.notice:
             return RouteOutcome(
                 action=RouteAction.REPLY,
@@ -66,7 +66,9 @@ class RoutingActivities:
             action=RouteAction.ANSWER,
             agent=agent.slug,
             reason=f"{reason}; {merged} more messages are answered by the same job" if merged else reason,
-            typing=self._typing.start(job.id, message.address, [row.message_id for row in rows] or [message.id]),
+            typing=self._typing.start_indicator(
+                job.id, message.address, [row.message_id for row in rows] or [message.id]
+            ),
             media=any(row.attachments != "[]" for row in rows) if merged else bool(message.attachments),
             precedence=tx.jobs.compute_precedence(priority, payer, message.address),
         )
@@ -89,12 +91,12 @@ def choose_answerer(
             return None, f"the agent {chosen}, which an operator chose, is not active"
         agent = tx.agents.read(candidate.id)
     else:
-        route = access.route(tx, message, binding)
+        route = access.choose_route(tx, message, binding)
         if route.agent is None:
             return None, route.reason
         agent, reason = tx.agents.read(route.agent.id), route.reason
-    person = access.person(tx, message, binding)
-    policy = access.refusing_policy(person, agent, message, binding)
+    person = access.build_person_with_access(tx, message, binding)
+    policy = access.find_refusing_policy(person, agent, message, binding)
     refused = UNKNOWN_USER_REASONS[policy] if policy is not None else access_refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
 
@@ -119,7 +121,7 @@ class TypingActivities:
             job = tx.jobs.read(ref.job_id)
             message_ids = [row.message_id for row in tx.jobs.merged.list_answered_messages(job)]
         if not job.status.ended:  # the answer may be sent before the connector starts
-            self._typing.start(job.id, job.address, message_ids)
+            self._typing.start_indicator(job.id, job.address, message_ids)
 
 
 def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
@@ -167,7 +169,7 @@ class DelegationActivities:
                 agent=agent.slug,
                 conversation_id=job.conversation_id or 0,
                 heard=tx.jobs.delegations.find_delegator(job) is not None,
-                typing=has_user and self._typing.start(job.id, job.address),
+                typing=has_user and self._typing.start_indicator(job.id, job.address),
                 asked=has_user,
                 precedence=tx.jobs.read_precedence(job),
             )

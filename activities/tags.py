@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from ulid import ULID
 
-from activities.context import memory_scope_of
+from activities.context import memory_scope_key
 from activities.questions import AskingRules, ask_directives_approval
 from maestro.domain.agents.agent import Agent, MemoryScope, Permission, payer_of
 from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
@@ -91,7 +91,7 @@ class TagRun:
             job_id=job.id,
             shortest=rules.shortest,
         )
-        self._scope = memory_scope_of(tx, job, self._agent, rules.memory_scope)
+        self._scope = memory_scope_key(tx, job, self._agent, rules.memory_scope)
         self._asking = rules.asking
         self._results = TagOutcomes()
 
@@ -104,7 +104,7 @@ class TagRun:
         directives = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
         if not directives or self._asking is None or self._by.refusal:
             return None
-        if not (outside_tools(self._tx, self._job) or repeats_directive(self._tx, step, directives)):
+        if not (find_outside_tools(self._tx, self._job) or repeats_directive(self._tx, step, directives)):
             return None
         question = ask_directives_approval(self._tx, self._job, step, directives, self._asking)
         self._by = replace(self._by, approval=question.status)
@@ -115,7 +115,7 @@ class TagRun:
         for tag in tags:
             outcome = self._act_on(tag)
             self._results.outcomes.append((tag, outcome))
-            if _is_reported(tag, outcome):
+            if is_visible_to_user(tag, outcome):
                 self._results.reports.append(outcome.detail)
         self._tx.jobs.actions.add_outcomes(self._job.id, self._results.outcomes)
         return self._results
@@ -125,17 +125,17 @@ class TagRun:
             self._tx.system.audit.add_entry(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
             return ActionOutcome(ActionState.REFUSED, quotation_refusal(tag), tag.key)
         if tag.name is TagName.MEMORY:
-            return self._remember(tag)
+            return self._store_facts(tag)
         if tag.name is TagName.STATE:
             problem: str | None = f"{tag.key!r} is not a valid key: write one word."
             if tag.complete:
                 problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._scope)
             return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
         if tag.name is TagName.DELEGATE:
-            return self._delegate(tag)
+            return self._delegate_task(tag)
         return perform_directive(self._tx, tag, self._by)
 
-    def _remember(self, tag: Tag) -> ActionOutcome:
+    def _store_facts(self, tag: Tag) -> ActionOutcome:
         fact = read_fact(tag)
         if isinstance(fact, str):
             return ActionOutcome(ActionState.FAILED, fact, tag.key)
@@ -147,10 +147,10 @@ class TagRun:
             detail = f"{KEPT_AS}{fact.category}: {tag.key!r} is no category; write one of {', '.join(FactCategory)}."
         return ActionOutcome(ActionState.DONE, detail, fact.category)
 
-    def _delegate(self, tag: Tag) -> ActionOutcome:
+    def _delegate_task(self, tag: Tag) -> ActionOutcome:
         task = DelegatedTask.from_tag(tag)
         target = self._tx.agents.find_by_slug(task.slug)
-        problem = tag_problem(task, tag) or self._delegation_problem(task, target)
+        problem = tag_problem(task, tag) or self._find_delegation_problem(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
         assert target is not None  # a task for an unknown agent was refused above
@@ -176,7 +176,7 @@ class TagRun:
         self._results.tasks.append((task, task_job))
         return ActionOutcome(ActionState.DONE, "passed on", task.slug)
 
-    def _delegation_problem(self, task: DelegatedTask, target: Agent | None) -> str | None:
+    def _find_delegation_problem(self, task: DelegatedTask, target: Agent | None) -> str | None:
         """Return why a task is refused; a user may only delegate to an agent with which the user may talk.
 
         See docs/decisions.md: access.
@@ -196,14 +196,14 @@ class TagRun:
         return f"{start} the asking user may not talk to that agent."
 
 
-def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
+def is_visible_to_user(tag: Tag, outcome: ActionOutcome) -> bool:
     """Return whether the user sees an outcome: that of a directive, a refused task, or a quoted tag."""
     if tag.quoted or tag.name not in (TagName.MEMORY, TagName.STATE, TagName.DELEGATE):
         return True
     return tag.name is TagName.DELEGATE and outcome.state is not ActionState.DONE
 
 
-def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
+def find_outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     """Return the tools that brought text from outside into a job, or into a job related to it by delegation."""
     first = tx.jobs.delegations.read_lineage(job)[-1]
     return tx.jobs.tool_runs.filter_with_outside_text(
@@ -220,70 +220,72 @@ def repeats_directive(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) ->
         source = normalize_texts([answer.content])
         if any(is_quotation(tag, source) for tag in tags):
             job = tx.jobs.read(tx.conversations.read_message(turn.message_id).job_id)
-            if outside_tools(tx, job):
+            if find_outside_tools(tx, job):
                 return True
     return False
 
 
-def perform_directive(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+def perform_directive(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
     """Perform a conductor's directive, and return its outcome.
 
     Only a conductor's own text acts, and only for an owner or a user named in the settings (docs/decisions.md: access).
     A directive that fails is rolled back; a later tag of the same answer sees the results of an earlier one.
     """
-    reason = by.refusal or ("" if tag.complete else INCOMPLETE)
+    reason = requester.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
-        return _refused_outcome(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
-    done = run_in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, by))
+        return _refused_outcome(
+            tx, tag, requester, ActionState.REFUSED if requester.refusal else ActionState.FAILED, reason
+        )
+    done = run_in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, requester))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
-        return _refused_outcome(tx, tag, by, state, str(done))
+        return _refused_outcome(tx, tag, requester, state, str(done))
     return replace(done, detail=without_tags(done.detail))
 
 
-def _refused_outcome(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> ActionOutcome:
-    tx.system.audit.add_entry(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
+def _refused_outcome(tx: Transaction, tag: Tag, requester: Requester, state: ActionState, reason: str) -> ActionOutcome:
+    tx.system.audit.add_entry(requester.actor, f"conductor.{state}", tag.name.lower(), requester.job_id)
     return ActionOutcome(state, without_tags(failure_sentence(tag, reason)), subject_of(tag))
 
 
-def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    new, channels = read_agent_creation(tag, by.address)
-    agent = tx.agents.create(new, by.actor, by.reason)
+def _create_agent(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
+    new, channels = read_agent_creation(tag, requester.address)
+    agent = tx.agents.create(new, requester.actor, requester.reason)
     for channel in channels:
-        tx.agents.bind_channel(agent, channel, by.actor)
+        tx.agents.bind_channel(agent, channel, requester.actor)
     text = f"The agent @{agent.slug} was created{_channels_text(channels)}."
     return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
-def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    change, channels = read_agent_update(tag, by.address)
+def _update_agent(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
+    change, channels = read_agent_update(tag, requester.address)
     agent = tx.agents.get_by_slug(normalize_slug(tag.key))
-    if agent.id == by.agent.id and change.given_fields & PROTECTED_FIELDS:
+    if agent.id == requester.agent.id and change.given_fields & PROTECTED_FIELDS:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.read_fields(agent)
-    tx.agents.change(agent, change, by.actor, by.reason)
+    tx.agents.change(agent, change, requester.actor, requester.reason)
     for channel in channels:
-        _bind_channel(tx, agent, channel, by)
+        _bind_channel(tx, agent, channel, requester)
     after = tx.agents.read_fields(agent)
     different = [name for name in sorted(change.given_fields) if getattr(before, name) != getattr(after, name)]
     if not different and not channels:
-        tx.system.audit.add_entry(by.actor, "agent.same", agent.slug, by.job_id)
+        tx.system.audit.add_entry(requester.actor, "agent.same", agent.slug, requester.job_id)
         return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} has these settings already.", agent.slug)
     changed = ", ".join(different) or "its channels"
     text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(channels)}."
     return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
-def _bind_channel(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
+def _bind_channel(tx: Transaction, agent: Agent, new: NewBinding, requester: Requester) -> None:
     """Bind a channel to the agent; an existing binding to the same agent is changed instead."""
     binding = tx.agents.find_binding(Address(platform=new.platform, account=new.account, channel=new.channel))
     if binding is None or binding.agent_id != agent.id:
-        tx.agents.bind_channel(agent, new, by.actor)
+        tx.agents.bind_channel(agent, new, requester.actor)
         return
     fields = new.model_fields_set & BindingFields.model_fields.keys()
     if fields:
         change = BindingChange.model_validate({name: getattr(new, name) for name in fields})
-        tx.agents.change_binding(binding, change, by.actor)
+        tx.agents.change_binding(binding, change, requester.actor)
 
 
 def _channels_text(channels: tuple[NewBinding, ...]) -> str:
@@ -295,10 +297,10 @@ def _channels_text(channels: tuple[NewBinding, ...]) -> str:
     return text + (f", and is bound, without answering there, in {silent}" if silent else "")
 
 
-def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+def _create_schedule(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
     kind: type[ScheduleColumns] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
-    creation = read_schedule_creation(tag, by.address)
-    schedule = tx.background.schedules.add(kind, creation, by.actor, by.shortest)
+    creation = read_schedule_creation(tag, requester.address)
+    schedule = tx.background.schedules.add(kind, creation, requester.actor, requester.shortest)
     view = tx.background.schedules.build_view(schedule)
     next_run = "No further run follows." if view.enabled else "The schedule is not active yet."
     if view.next_run is not None:
@@ -310,8 +312,8 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     return ActionOutcome(ActionState.DONE, detail, f"{creation.agent}/{schedule.name}")
 
 
-def _create_client(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    client = tx.users.clients.create(read_client_creation(tag), by.actor)
+def _create_client(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
+    client = tx.users.clients.create(read_client_creation(tag), requester.actor)
     return ActionOutcome(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 

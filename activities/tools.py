@@ -8,8 +8,8 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.context import memory_scope_of
-from activities.questions import AskingRules, ask_approval, ask_question, wait_for_person
+from activities.context import memory_scope_key
+from activities.questions import AskingRules, ask_approval, ask_question, person_wait
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
@@ -89,15 +89,15 @@ class ToolActivities:
         """
         await self.registry.settled()
         parsed = await asyncio.to_thread(self._parse_arguments, step)
-        begun = await asyncio.to_thread(self._begin, step, parsed)
+        begun = await asyncio.to_thread(self._begin_call, step, parsed)
         if begun.question is not None:
             self.on_question()
-            raise wait_for_person(begun.question)
+            raise person_wait(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
             running = run_tool(call.tool, call.arguments, begun.caller, self.rules().seconds)
             result = await self.watch.run_until_stopped(step.job_id, running)
-        return await commit_persistently(self.store, partial(self._end, step, begun, result))
+        return await commit_persistently(self.store, partial(self._store_result, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Parse the model's arguments outside of a transaction, because checking them may take long."""
@@ -105,7 +105,7 @@ class ToolActivities:
             call, agent = _read_call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self.registry, call, agent)
 
-    def _begin(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
+    def _begin_call(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self.store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
             runs = tx.jobs.tool_runs.list_of_job(job.id)
@@ -120,20 +120,26 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = has_failed_repeatedly([run for run in runs if run.number < step.number], row)
-            result = parsed if isinstance(parsed, ToolCallResult) else self._refuse(job, parsed, row, worn=worn)
+            result = (
+                parsed
+                if isinstance(parsed, ToolCallResult)
+                else self._find_refusal(job, parsed, row, limit_reached=worn)
+            )
             if isinstance(parsed, ToolCallResult) or result is not None:
-                begun = BegunToolCall(self._caller(tx, job, step), result=result)
+                begun = BegunToolCall(self._build_caller(tx, job, step), result=result)
             else:
                 begun = self._ask_person(tx, job, step, call, parsed)
             runs_now = begun.result is None and begun.question is None
             tx.jobs.tool_runs.begin_run(row) if runs_now else tx.jobs.tool_runs.save(row)
             return begun
 
-    def _refuse(self, job: Job, parsed: ParsedToolCall, row: ToolRun, *, worn: bool) -> ToolCallResult | None:
-        """Return why a call must not run, None if it may; ``worn`` says that the call has failed too often."""
+    def _find_refusal(
+        self, job: Job, parsed: ParsedToolCall, row: ToolRun, *, limit_reached: bool
+    ) -> ToolCallResult | None:
+        """Return why a call must not run, None if it may; ``limit_reached`` says that the call has failed too often."""
         tool, needs_approval = parsed.tool, row.tool in self.rules().asking.approval
-        if worn or (job.what_if and (needs_approval or not tool.read_only)):
-            return ToolCallResult(FAILED_REPEATEDLY if worn else NOT_MADE_IN_WHAT_IF, ToolState.REFUSED)
+        if limit_reached or (job.what_if and (needs_approval or not tool.read_only)):
+            return ToolCallResult(FAILED_REPEATEDLY if limit_reached else NOT_MADE_IN_WHAT_IF, ToolState.REFUSED)
         if row.state is ToolState.STARTED and isinstance(tool, AsyncTool) and not tool.idempotent:
             return ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN)  # the process died during the call
         return None
@@ -142,7 +148,7 @@ class ToolActivities:
         self, tx: Transaction, job: Job, step: ToolStep, call: ToolCall, parsed: ParsedToolCall
     ) -> BegunToolCall:
         """Return the call after asking a user, if the tool asks a question or requires approval."""
-        tool, rules, caller = parsed.tool, self.rules().asking, self._caller(tx, job, step)
+        tool, rules, caller = parsed.tool, self.rules().asking, self._build_caller(tx, job, step)
         if isinstance(tool, QuestionTool):
             draft = ask_tool(tool, parsed.arguments)
             if isinstance(draft, ToolCallResult):
@@ -154,18 +160,18 @@ class ToolActivities:
                 return _apply_question(caller, question)
         return BegunToolCall(caller, parsed)
 
-    def _caller(self, tx: Transaction, job: Job, step: ToolStep) -> ToolCaller:
+    def _build_caller(self, tx: Transaction, job: Job, step: ToolStep) -> ToolCaller:
         conversation_id, rules = job.conversation_id or 0, self.rules()
         return ToolCaller(
             job_id=job.id,
             agent_id=job.agent_id or 0,
             conversation_id=conversation_id,
             folder=rules.folder / (str(conversation_id) if conversation_id else job.id),
-            place=memory_scope_of(tx, job, tx.agents.get(job.agent_id), rules.memory_scope),
+            place=memory_scope_key(tx, job, tx.agents.get(job.agent_id), rules.memory_scope),
             turn=(step.number, step.place),
         )
 
-    def _end(self, step: ToolStep, begun: BegunToolCall, result: ToolCallResult | None) -> ToolOutcome:
+    def _store_result(self, step: ToolStep, begun: BegunToolCall, result: ToolCallResult | None) -> ToolOutcome:
         """Store the result of the call, in one transaction with a tool's changes of the store.
 
         Results are scanned for secrets before that transaction. Texts that a tool reads from the store were scanned

@@ -226,7 +226,7 @@ class SignatureAuthentication:
         path = request.path_params.get("path")
         if path is None:
             raise Unauthorized("No webhook has this address.")
-        webhook = await asyncio.to_thread(self._hooks.find, path)
+        webhook = await asyncio.to_thread(self._hooks.find_webhook, path)
         body = await self._read_body(request)
         request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
 
@@ -242,7 +242,7 @@ class SignatureAuthentication:
 
     def _check_signature(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
         try:
-            return SignedRequest(webhook, self._hooks.check(webhook, request.headers, body), body)
+            return SignedRequest(webhook, self._hooks.verify_event(webhook, request.headers, body), body)
         except BadSignature as error:
             self.refuse(request, webhook, str(error))
             raise
@@ -255,7 +255,7 @@ class SignatureAuthentication:
         """
         address = request.client.host if request.client else ""
         self._throttle.record_failure(address)
-        self._hooks.refuse(webhook, reason, address)
+        self._hooks.count_refused_event(webhook, reason, address)
 
 
 def signed_request(request: Request) -> SignedRequest:

@@ -117,6 +117,6 @@ async def _unread(process: asyncio.subprocess.Process) -> None:
 def _end_server(setting: Setting) -> None:
     """End a Temporal server whose Maestro had to be killed."""
     record = read_record(setting.data / "temporal.json")
-    if record is not None and record.exists():
+    if record is not None and record.is_running():
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGKILL)

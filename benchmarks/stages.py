@@ -59,7 +59,7 @@ STEPS = {
     "activities.conversations:TagActivities.record_answer": "tags",
     "activities.delivery:DeliveryActivities.deliver": "send",
     "activities.delivery:DeliveryActivities.prepare_at_once": "send",
-    "activities.delivery:DeliveryActivities.send": "send",
+    "activities.delivery:DeliveryActivities.send_chunks": "send",
     "maestro.llm.litellm_client:LiteLLMClient.ask": "model: litellm and HTTP",
 }
 """What other work contains, with its stage; in older sources one that is not there counts with what calls it."""

@@ -69,9 +69,9 @@ class MediaDownloads:
             most = f"the limit is {self._limits.max_bytes:,} (maxMediaBytes)"
             raise PermanentFetch(f"the file has {size:,} bytes; {most}")
 
-    async def fetch(self, url: str, path: Path) -> Fetched:
+    async def download_file(self, url: str, path: Path) -> Fetched:
         """Download a file to ``path``; raises a ``FetchFailure``."""
-        head = await self.ask(url, path)
+        head = await self.request_file(url, path)
         if head.status != HTTPStatus.OK:
             is_temporary = (
                 head.status == HTTPStatus.TOO_MANY_REQUESTS or head.status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -80,7 +80,7 @@ class MediaDownloads:
             raise failure(f"{self._platform}'s file server answered {head.status}")
         return head
 
-    async def ask(self, url: str, path: Path) -> Fetched:
+    async def request_file(self, url: str, path: Path) -> Fetched:
         """Download the content of an address and return the HTTP status; raises a ``FetchFailure``."""
         try:
             return await download(url, path, self._limits, self._access)
@@ -108,10 +108,10 @@ class AccountConnector:
         """Receive until cancelled; raises ``AccountRefused`` when the platform refuses the account, now or later."""
         self._refusal = asyncio.get_running_loop().create_future()
         try:
-            await self._report(ConnectorState.STARTING)
-            await run_together(self._receive(), self._raise_refusal())
+            await self._report_state(ConnectorState.STARTING)
+            await run_until_one_fails(self._receive(), self._raise_refusal())
         except AccountRefused as refused:
-            await self._report(ConnectorState.FAILED, str(refused))
+            await self._report_state(ConnectorState.FAILED, str(refused))
             raise
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -125,14 +125,14 @@ class AccountConnector:
     async def report_running(self, detail: str) -> None:
         """Report to the operator that the connector receives messages; an unchanged state is not reported again."""
         if self._reported != (ConnectorState.RUNNING, detail):
-            await self._report(ConnectorState.RUNNING, detail)
+            await self._report_state(ConnectorState.RUNNING, detail)
 
-    async def report_broken(self, why: str) -> None:
+    async def report_broken(self, reason: str) -> None:
         """Report to the operator that the connector receives no messages, and why."""
-        log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
-        await self._report(ConnectorState.DEGRADED, why)
+        log.warning(f"{self.platform}.disconnected", account=self.account, reason=reason)
+        await self._report_state(ConnectorState.DEGRADED, reason)
 
-    async def retry(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
+    async def repeat_until_success(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
         """Repeat ``work`` until it succeeds; wait longer after each failure, and at least as long as the platform asks.
 
         Raises ``AccountRefused`` when only an operator can fix the problem. A full or busy store is retried as well.
@@ -150,32 +150,32 @@ class AccountConnector:
                 requested = error.retry_after.total_seconds() if error.retry_after else 0.0
                 await asyncio.sleep(max(next(waits), requested))
 
-    def refuse(self, refused: AccountRefused) -> None:
+    def end_with_refusal(self, refused: AccountRefused) -> None:
         """End ``run`` with this error, because only an operator can fix the account."""
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_result(refused)
 
     @contextlib.contextmanager
-    def ending_if_refused(self) -> Iterator[None]:
+    def end_on_refusal(self) -> Iterator[None]:
         """End ``run`` when a call within the block shows that the platform refuses the account."""
         try:
             yield
         except PermanentSend as failure:
             if failure.scope is FailureScope.ACCOUNT:
-                self.refuse(AccountRefused(str(failure)))
+                self.end_with_refusal(AccountRefused(str(failure)))
             raise
 
     async def _raise_refusal(self) -> None:
         assert self._refusal is not None
         raise await self._refusal
 
-    async def _report(self, state: ConnectorState, detail: str = "") -> None:
+    async def _report_state(self, state: ConnectorState, detail: str = "") -> None:
         self._reported = None  # None until the store has the state, so that a failed report is repeated
         await self._context.report(state, detail)
         self._reported = (state, detail)
 
 
-async def run_together(*work: Coroutine[None, None, None]) -> None:
+async def run_until_one_fails(*work: Coroutine[None, None, None]) -> None:
     """Run all coroutines at once until one ends or fails."""
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
@@ -231,7 +231,7 @@ class SendRateLimiter:
         self._seconds = seconds
         self._next: dict[str, float] = {}
 
-    async def wait(self, channel: str) -> None:
+    async def wait_for_channel(self, channel: str) -> None:
         """Wait until the next message to the channel is allowed."""
         now = time.monotonic()
         at = max(now, self._next.get(channel, 0.0))

@@ -71,24 +71,26 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
     window = able.native_window
     if able.idempotency is Idempotency.NATIVE and (window is None or now - message.tried_at < window):
         return SendAction.SEND
-    return SendAction.LOOK if isinstance(connector, Reconciles) else action_in_doubt(message, connector)
+    return SendAction.LOOK if isinstance(connector, Reconciles) else choose_action_in_doubt(message, connector)
 
 
-def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
+def choose_action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
     """Return the action for a chunk with an outcome that can never be known: resend it, or leave it unconfirmed."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
     return SendAction.LEAVE if held else SendAction.RESEND
 
 
-async def hand_over(connector: Connector, message: OutgoingMessage, action: SendAction) -> Receipt | SendFailure:
+async def perform_send_action(
+    connector: Connector, message: OutgoingMessage, action: SendAction
+) -> Receipt | SendFailure:
     """Search for the chunk if the action is a search, send the chunk unless found, and return failures as values.
 
     A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the chunk
     can only be searched for.
     """
     if message.edits:
-        return await _edit(connector, message)
+        return await edit_sent_message(connector, message)
     if action is SendAction.LOOK and isinstance(connector, Reconciles):
         outcome = await _failure_as_value(connector.find(message))
         if outcome is not None:
@@ -98,7 +100,7 @@ async def hand_over(connector: Connector, message: OutgoingMessage, action: Send
     return await attempt(connector, message)
 
 
-async def _edit(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
+async def edit_sent_message(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     if not isinstance(connector, EditsMessages):
         return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
     failure = await _failure_as_value(connector.edit(message))
@@ -113,7 +115,9 @@ class ConnectorHub:
         self._refusals: dict[tuple[str, str], Callable[[str], None]] = {}
 
     @contextlib.contextmanager
-    def running(self, connector: Connector, refused: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    def register_while_running(
+        self, connector: Connector, refused: Callable[[str], None] = lambda _: None
+    ) -> Iterator[None]:
         """Register the connector while the block runs.
 
         ``refused`` may be called from any thread, with the reason, when the platform refuses the account.
@@ -131,21 +135,21 @@ class ConnectorHub:
         if report is not None:
             report(reason)
 
-    def all(self) -> Sequence[Connector]:
+    def list_connectors(self) -> Sequence[Connector]:
         """Return every connector of this process."""
         return list(self._connectors.values())
 
-    def find(self, address: Address) -> Connector | None:
+    def find_connector(self, address: Address) -> Connector | None:
         """Return the connector of an address, or None when another process runs it."""
         return self._connectors.get((address.platform, address.account))
 
-    def holds(self, address: Address) -> bool:
+    def runs_connector(self, address: Address) -> bool:
         """Tell whether this process runs the connector of an address."""
-        return self.find(address) is not None
+        return self.find_connector(address) is not None
 
-    def holding(self, address: Address) -> Connector:
+    def get_connector(self, address: Address) -> Connector:
         """Return the connector of an address; raises ``NotDispatched`` when this process does not run it."""
-        connector = self.find(address)
+        connector = self.find_connector(address)
         if connector is None:
             raise NotDispatched(f"no connector for {address.platform}/{address.account} runs in this process")
         return connector
@@ -164,21 +168,21 @@ class TypingIndicators:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._acknowledging: set[asyncio.Task[None]] = set()
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Show the indicator until ``stop``; return false when another process runs the connector.
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
+        """Show the indicator until ``stop_indicator``; return false when another process runs the connector.
 
         An indicator that is already shown continues. ``seen`` are the platform's ids of the messages to acknowledge, in
         their order.
         """
-        connector = self._hub.find(address)
+        connector = self._hub.find_connector(address)
         if connector is None:
             return False
         self._loop.call_soon_threadsafe(self._start_task, job_id, connector, address)
-        if seen and isinstance(connector, AcknowledgesMessages):
-            self._loop.call_soon_threadsafe(self._acknowledge, connector, address, seen)
+        if message_ids and isinstance(connector, AcknowledgesMessages):
+            self._loop.call_soon_threadsafe(self._acknowledge_messages, connector, address, message_ids)
         return True
 
-    def stop(self, job_id: str) -> None:
+    def stop_indicator(self, job_id: str) -> None:
         """End the indicator of a job."""
         self._loop.call_soon_threadsafe(self._cancel_task, job_id)
 
@@ -187,8 +191,10 @@ class TypingIndicators:
         if task is None or task.done():
             self._tasks[job_id] = self._loop.create_task(self._show_typing(job_id, connector, address))
 
-    def _acknowledge(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
-        task = self._loop.create_task(_acknowledge_all(connector, address, seen))
+    def _acknowledge_messages(
+        self, connector: AcknowledgesMessages, address: Address, message_ids: Collection[str]
+    ) -> None:
+        task = self._loop.create_task(_acknowledge_all(connector, address, message_ids))
         self._acknowledging.add(task)
         task.add_done_callback(self._acknowledging.discard)
 
@@ -215,8 +221,8 @@ class TypingIndicators:
                 del self._tasks[job_id]
 
 
-async def _acknowledge_all(connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
-    for message_id in seen:
+async def _acknowledge_all(connector: AcknowledgesMessages, address: Address, message_ids: Collection[str]) -> None:
+    for message_id in message_ids:
         try:
             async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
                 await connector.acknowledge(address, message_id)

@@ -70,17 +70,17 @@ _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
-def split(text: str, limit: int, measure: Measure) -> tuple[str, ...]:
+def split_markdown(text: str, limit: int, measure: Measure) -> tuple[str, ...]:
     """Cut ``text`` into chunks that measure at most ``limit``, preferring paragraph, line, sentence and word borders.
 
     A code fence that spans chunks is closed and opened again with its info string. Only white space at the cuts is
     lost. Blank text gives no chunk; text that fits is returned unchanged. Raises ``ValueError`` for a limit below 64.
     """
-    return tuple(chunks(text, limit, measure))
+    return tuple(split_lazily(text, limit, measure))
 
 
-def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
-    """Yield the chunks of ``split`` one by one, because splitting a long text takes a while."""
+def split_lazily(text: str, limit: int, measure: Measure) -> Iterator[str]:
+    """Yield the chunks of ``split_markdown`` one by one, because splitting a long text takes a while."""
     if limit < MINIMUM:
         raise ValueError(f"the limit must be at least {MINIMUM}")
     text = text.replace("\r\n", "\n")
@@ -89,10 +89,10 @@ def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
     if measure(text) <= limit:
         yield text
         return
-    yield from _Splitter(limit, measure).chunks(text)
+    yield from _Splitter(limit, measure).split_chunks(text)
 
 
-def length(text: str, unit: LengthUnit) -> int:
+def text_length(text: str, unit: LengthUnit) -> int:
     """Return the length of the text in the platform's ``unit``."""
     return len(text) + (sum(character > "\uffff" for character in text) if unit is LengthUnit.UTF16 else 0)
 
@@ -106,7 +106,7 @@ class _Fence:
     indent: str
 
     @property
-    def closing(self) -> str:
+    def closing_line(self) -> str:
         return f"\n{self.indent}{self.marker}"
 
     def is_closed_by(self, line: str) -> bool:
@@ -128,7 +128,7 @@ class _Splitter:
         self._limit = limit
         self._measure = measure
 
-    def chunks(self, text: str) -> Iterator[str]:
+    def split_chunks(self, text: str) -> Iterator[str]:
         fence: _Fence | None = None
         while text.strip():
             prefix = f"{fence.opening}\n" if fence else ""
@@ -145,7 +145,7 @@ class _Splitter:
             after = self._fence_after(text[:cut], fence)
             if window <= 1 or self._measure(_build_chunk(prefix, text[:cut], after)) <= self._limit:
                 return max(cut, 1), after
-            closing = self._measure(after.closing) if after else 0
+            closing = self._measure(after.closing_line) if after else 0
             window = min(self._count_fitting(text, prefix, closing), window - 1)
 
     def _find_border(self, text: str, window: int, fence: _Fence | None) -> int:
@@ -196,7 +196,7 @@ class _Splitter:
 
 
 def _build_chunk(prefix: str, body: str, after: _Fence | None) -> str:
-    return prefix + (body.removesuffix("\n") + after.closing if after else body.rstrip(BLANKS))
+    return prefix + (body.removesuffix("\n") + after.closing_line if after else body.rstrip(BLANKS))
 
 
 def _start_next_chunk(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
@@ -288,7 +288,7 @@ def render_inline(text: str, dialect: MarkdownDialect) -> str:
     return "".join([*parts, dialect.plain(text[at:])])
 
 
-def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
+def render_blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
     """Yield a text's blocks: each code block, each table as a code block, and every other line by itself.
 
     ``line`` renders the lines that are not code.

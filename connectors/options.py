@@ -98,7 +98,7 @@ class QuoteOptions(Options):
         default="groups", description="where the first message of an answer quotes the user's message"
     )
 
-    def quotes(self, *, in_group: bool) -> bool:
+    def quotes_message(self, *, in_group: bool) -> bool:
         """Tell whether an answer quotes the user's message."""
         return self.quote_replies == "always" or (in_group and self.quote_replies == "groups")
 

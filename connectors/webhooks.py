@@ -57,7 +57,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return payload
 
 
-def ask_to_resend() -> Response:
+def ask_platform_to_resend() -> Response:
     """Return the answer after which the platform sends a request again, because not all its messages are stored."""
     return PlainTextResponse("the request was not stored: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -88,15 +88,15 @@ class WebhookEndpoint:
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes, relative to the account's path."""
-        return [Route(path, self.receive, methods=list(self.methods)) for path in self.paths]
+        return [Route(path, self.receive_request, methods=list(self.methods)) for path in self.paths]
 
-    async def receive(self, request: Request) -> Response:
+    async def receive_request(self, request: Request) -> Response:
         """Answer one request; the body is parsed only after the signature or secret was checked."""
         try:
             body = await read_body(request)
             if not self.is_genuine(request.headers, body):
                 return PlainTextResponse(f"not signed by {self._platform}", HTTPStatus.UNAUTHORIZED)
-            return await self.answer(request, body)
+            return await self.answer_genuine(request, body)
         except HTTPException as rejected:
             return PlainTextResponse(rejected.detail, rejected.status_code)
 
@@ -104,27 +104,27 @@ class WebhookEndpoint:
         """Tell whether the platform sent the request."""
         raise NotImplementedError
 
-    async def answer(self, _: Request, body: bytes) -> Response:
+    async def answer_genuine(self, _: Request, body: bytes) -> Response:
         """Answer a genuine request: store the JSON object in its body."""
-        return await self.store(parse_object(body))
+        return await self.store_events(parse_object(body))
 
-    async def store(self, *events: Any) -> Response:
+    async def store_events(self, *events: Any) -> Response:
         """Acknowledge a request, with the text that ``take`` returns, once its events are in the inbox.
 
         See docs/invariants.md: durable before ack.
         """
         if self.take is None:
-            return ask_to_resend()
+            return ask_platform_to_resend()
         try:
             async with asyncio.timeout(self._seconds):
                 text = await self.take(*events)
         except (MaestroError, TimeoutError) as error:
             log.warning("webhook.not_taken", platform=self._platform, error=type(error).__name__, reason=str(error))
-            return ask_to_resend()
+            return ask_platform_to_resend()
         except Exception:
             # Without an acknowledgement the platform sends the request again, so a defect in ``take`` loses no message.
             log.exception("webhook.not_taken", platform=self._platform)
-            return ask_to_resend()
+            return ask_platform_to_resend()
         return JSONResponse({"text": text}) if text else Response()
 
 
@@ -135,10 +135,12 @@ class PlatformWebhooks:
         self.router = Router()
 
     @contextlib.contextmanager
-    def serving(self, connector: Connector) -> Iterator[None]:
+    def serve_connector(self, connector: Connector) -> Iterator[None]:
         """Serve a connector's routes, if it has any, while the block runs."""
         prefix = f"/{connector.platform}/{connector.account}"
-        routes = [_mount(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
+        routes = (
+            [mount_route(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
+        )
         self.router.routes.extend(routes)
         try:
             yield
@@ -147,7 +149,7 @@ class PlatformWebhooks:
                 self.router.routes.remove(route)
 
 
-def _mount(prefix: str, route: BaseRoute) -> BaseRoute:
+def mount_route(prefix: str, route: BaseRoute) -> BaseRoute:
     """Return a route under a prefix; the prefix itself serves the route ``/``, as platforms follow no redirect."""
     if not isinstance(route, Route):
         return Mount(prefix, routes=[route])

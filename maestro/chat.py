@@ -18,7 +18,7 @@ class ChatService:
         self._scanner = scanner
         self._rules = rules
 
-    def post(self, author: str, text: str) -> int:
+    def add_post(self, author: str, text: str) -> int:
         """Store a post and return its id; ``author`` is ``@human`` or ``@`` and the slug of an agent.
 
         Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
@@ -46,12 +46,12 @@ class ChatService:
         with self._store.begin() as tx:
             return tx.chat.mark_offered(slug)
 
-    def timeline(self, limit: int | None = None) -> Sequence[Post]:
+    def list_posts(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the session, oldest first: all of them, or the newest ones up to a limit."""
         with self._store.view() as tx:
             return tx.chat.list_posts(limit)
 
-    def version(self) -> str:
+    def read_version(self) -> str:
         """Return a version that changes with every post and with the session; cheap enough for one read a second."""
         with self._store.view() as tx:
             return f"{tx.chat.find_current() or ''}-{tx.chat.find_newest_id()}"

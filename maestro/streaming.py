@@ -13,8 +13,8 @@ import structlog
 
 from activities.chunks import length_measure, reply_ref
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
-from connectors.hub import SendAction, choose_action, hand_over
-from connectors.markdown import chunks
+from connectors.hub import SendAction, choose_action, perform_send_action
+from connectors.markdown import split_lazily
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.drafts import STOPPED, DraftState, DraftStep, next_draft_step, stopped_text
 from maestro.domain.errors import StoreBusy
@@ -54,26 +54,28 @@ class DraftSender:
         if action not in (SendAction.SEND, SendAction.LOOK):
             await asyncio.to_thread(self._drop_draft, job_id)
             return None
-        outcome = await hand_over(connector, message, action)
+        outcome = await perform_send_action(connector, message, action)
         return await commit_persistently(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
         message = addressed.draft.edit_to(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
-        outcome = await hand_over(connector, message, SendAction.SEND)
+        outcome = await perform_send_action(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             await asyncio.to_thread(self._drop_draft, addressed.draft.job_id)
-        return _pause_after(outcome)
+        return pause_after_outcome(outcome)
 
-    async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
+    async def edit_final_note(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
         text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
-        outcome = await hand_over(connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND)
+        outcome = await perform_send_action(
+            connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND
+        )
         if isinstance(outcome, Receipt | PermanentSend):
-            await self.forget(addressed.draft.job_id)
-        return _pause_after(outcome)
+            await self.delete_row(addressed.draft.job_id)
+        return pause_after_outcome(outcome)
 
-    async def forget(self, job_id: str) -> None:
+    async def delete_row(self, job_id: str) -> None:
         """Delete the row of a draft."""
         await uninterrupted(asyncio.to_thread(self._delete_draft, job_id))
 
@@ -108,7 +110,7 @@ class DraftSender:
                 tx.deliveries.drafts.mark_dropped(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
                 tx.deliveries.drafts.mark_unsent(job_id)
-        return _pause_after(outcome)
+        return pause_after_outcome(outcome)
 
     def _drop_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
@@ -127,15 +129,15 @@ def _may_show_draft(tx: Transaction, job: Job) -> bool:
     return holder in (None, job.id) and not tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
-def _pause_after(outcome: Receipt | SendFailure) -> float | None:
+def pause_after_outcome(outcome: Receipt | SendFailure) -> float | None:
     if isinstance(outcome, Receipt | PermanentSend | Unsettled):
         return None
     return outcome.retry_after.total_seconds() if outcome.retry_after is not None else 0.0
 
 
-def _fit_into_message(text: str, connector: Connector, spare: int) -> str:
-    """Return the beginning of a text that fits into one message, less ``spare`` characters."""
-    return next(chunks(text, connector.capabilities.max_length - spare, length_measure(connector)))
+def _fit_into_message(text: str, connector: Connector, reserved_chars: int) -> str:
+    """Return the beginning of a text that fits into one message, less ``reserved_chars`` characters."""
+    return next(split_lazily(text, connector.capabilities.max_length - reserved_chars, length_measure(connector)))
 
 
 @dataclass
@@ -149,7 +151,7 @@ class DraftProgress:
     work: asyncio.Task[None] | None = field(default=None)
 
     @property
-    def busy(self) -> bool:
+    def is_request_open(self) -> bool:
         """Whether a request about this draft to the platform is under way."""
         return self.work is not None and not self.work.done()
 
@@ -171,7 +173,7 @@ class DraftStreamer:
         self._is_due_again = True
         self._has_drafts = False
 
-    async def run(self) -> None:
+    async def stream_until_cancelled(self) -> None:
         """Stream drafts until cancelled."""
         try:
             while True:
@@ -194,7 +196,7 @@ class DraftStreamer:
         # A check that has already read this draft, but not made an entry, finds this entry and starts no stream.
         progress = self._progress.setdefault(job_id, DraftProgress())
         progress.over = True
-        if progress.work is not None and progress.busy:
+        if progress.work is not None and progress.is_request_open:
             done, _ = await asyncio.wait([progress.work], timeout=PATIENCE_SECONDS)
             if not done:
                 progress.work.cancel()
@@ -205,7 +207,7 @@ class DraftStreamer:
         """Whether the store may contain a draft to stream."""
         return self._is_due_again or self._has_drafts or any(self._offers.values())
 
-    async def settle(self, job_id: str, connector: Connector) -> None:
+    async def settle_draft(self, job_id: str, connector: Connector) -> None:
         """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
         if await self._drafting.send_placeholder(job_id, connector, may_send=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
@@ -229,7 +231,9 @@ class DraftStreamer:
         self._has_drafts = bool(current)
         known = {addressed.draft.job_id for addressed in current}
         self._progress = {
-            job_id: progress for job_id, progress in self._progress.items() if job_id in known or progress.busy
+            job_id: progress
+            for job_id, progress in self._progress.items()
+            if job_id in known or progress.is_request_open
         }
         due_again = [self._start_next_step(addressed, connectors) for addressed in current]
         self._is_due_again = any(due_again)
@@ -237,8 +241,8 @@ class DraftStreamer:
     def _start_next_step(self, addressed: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
         """Start the next step of a draft; return whether to check the draft again soon, even without new text."""
         progress = self._progress.setdefault(addressed.draft.job_id, DraftProgress())
-        if progress.busy or (progress.over and not addressed.status.ended):
-            return progress.busy
+        if progress.is_request_open or (progress.over and not addressed.status.ended):
+            return progress.is_request_open
         step = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
         if step is DraftStep.NOTHING:
             # The commit that frees the channel causes the next check of this draft.
@@ -278,8 +282,8 @@ class DraftStreamer:
             case DraftStep.EDIT:
                 return await self._drafting.edit(addressed, connector)
             case DraftStep.END:
-                return await self._drafting.end(addressed, connector)
-        await self._drafting.forget(job_id)
+                return await self._drafting.edit_final_note(addressed, connector)
+        await self._drafting.delete_row(job_id)
         return None
 
     def _record_offers(self, offers: Mapping[Place, float]) -> None:
@@ -292,6 +296,6 @@ class DraftStreamer:
                     tx.deliveries.drafts.set_edit_interval(account, seconds)
         self._offers = dict(offers)
 
-    def _read_drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
+    def _read_drafts(self, accounts: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
-            return tx.deliveries.drafts.list_on_accounts(places)
+            return tx.deliveries.drafts.list_on_accounts(accounts)

@@ -96,12 +96,12 @@ def _safe_failure(exception: BaseException) -> BaseException:
     if isinstance(exception, MaestroError):
         return StepFailure(exception, timedelta(seconds=1) if exception.retryable else None)
     if isinstance(exception, ApplicationError):
-        sentence = sentence_for(exception.type or "")
+        sentence = sentence_of_error(exception.type or "")
         return ApplicationError(sentence, type=exception.type, non_retryable=exception.non_retryable)
     return ApplicationError(UNEXPECTED, type=type(exception).__name__)
 
 
-def sentence_for(kind: str) -> str:
+def sentence_of_error(kind: str) -> str:
     """Return the fixed sentence of a failure by its class name, if exactly one class of Maestro has that name."""
     sentences = {error.public for error in _with_subclasses(MaestroError) if error.__name__ == kind}
     return sentences.pop() if len(sentences) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
@@ -131,7 +131,7 @@ class ExpectedEndFilter(logging.Filter):
 
 
 @asynccontextmanager
-async def heartbeats() -> AsyncIterator[None]:
+async def run_heartbeats() -> AsyncIterator[None]:
     """Send heartbeats while the block of an activity runs; the replies deliver a cancellation to the activity."""
     timeout = activity.info().heartbeat_timeout
     beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
@@ -163,7 +163,7 @@ class LoadGauge:
         self._read_at: float | None = None
         self._runnable = 0.0
 
-    def lengthened(self, timeout: timedelta) -> timedelta:
+    def lengthen_timeout(self, timeout: timedelta) -> timedelta:
         """Return a timeout lengthened for the load: unchanged on an idle machine, at most six times as long."""
         return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
 
@@ -185,7 +185,7 @@ class LoadGauge:
 
 
 @contextmanager
-def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
+def time_attempt(name: str, observe: Observe) -> Iterator[None]:
     """Report the duration and the outcome of the block, however it ends; ``name`` is that of the step's activity."""
     began = time.perf_counter()
     outcome = "done"
@@ -193,13 +193,13 @@ def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
         yield
     # Every end of an attempt is observed, a cancellation included; the exception is re-raised unchanged.
     except BaseException as error:
-        outcome = outcome_of(error)
+        outcome = attempt_outcome(error)
         raise
     finally:
         observe(name, outcome, time.perf_counter() - began)
 
 
-def outcome_of(error: BaseException) -> str:
+def attempt_outcome(error: BaseException) -> str:
     """Return how an attempt failed; a stop or an end of the job counts as ``cancelled``, not as a failure."""
     unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
     return "cancelled" if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else "failed"
@@ -215,7 +215,7 @@ class RunningSteps:
     def __init__(self) -> None:
         self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
 
-    async def join(self, ref: StepRef, act: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
+    async def run_once(self, ref: StepRef, work: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
         """Return the step's result; a step that already runs is joined instead of started again.
 
         Only a stop or a shutdown ends the step. If Temporal gave up this attempt, the step goes on, and the next
@@ -223,8 +223,8 @@ class RunningSteps:
         """
         step = self._steps.get(ref)
         if step is None:
-            step = self._steps[ref] = asyncio.create_task(act())
-            step.add_done_callback(lambda ended: self._forget(ref, ended))
+            step = self._steps[ref] = asyncio.create_task(work())
+            step.add_done_callback(lambda ended: self._remove_task(ref, ended))
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
@@ -235,7 +235,7 @@ class RunningSteps:
                 await asyncio.wait([step])
             raise
 
-    def _forget(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
+    def _remove_task(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
             ended.exception()  # asyncio warns about an exception that is never read; the row of the step has the error

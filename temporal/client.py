@@ -11,7 +11,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, ServiceClient
 
 from temporal.attempts import SafeFailureConverter
-from temporal.endpoint import Cause, Endpoint, cause_of, explain
+from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0
@@ -34,13 +34,13 @@ async def connect(endpoint: Endpoint) -> Client:
         return await Client.connect(
             endpoint.address,
             namespace=endpoint.namespace,
-            tls=endpoint.tls.config() if endpoint.tls is not None else False,
+            tls=endpoint.tls.build_config() if endpoint.tls is not None else False,
             api_key=endpoint.api_key or None,
             data_converter=DATA_CONVERTER,
         )
 
 
-async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
+async def connect_within(endpoint: Endpoint, seconds: float) -> Client | None:
     """Connect within ``seconds``; return None when Temporal cannot be reached in that time."""
     try:
         async with asyncio.timeout(seconds):
@@ -68,7 +68,7 @@ async def check_namespace(client: Client, namespace: str) -> DescribeNamespaceRe
     )
 
 
-async def connect_anew(client: Client) -> Client:
+async def reconnect(client: Client) -> Client:
     """Open another connection with the same settings and check the namespace; raises one of ``AWAY``.
 
     A worker that was refused at its start blocks its queue for all later workers of the same connection.
@@ -80,7 +80,7 @@ async def connect_anew(client: Client) -> Client:
     return fresh
 
 
-async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
+async def connect_with_retries(endpoint: Endpoint, report: Report) -> Client:
     """Connect, retrying without a limit; each new reason for a failure is reported once."""
     for line in connection_warnings(endpoint):
         report(line)
@@ -90,7 +90,7 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
         try:
             client = await connect_and_check(endpoint)
         except AWAY as error:
-            reported = _report_change(explain(error, endpoint), reported, report)
+            reported = _report_change(explain_error(error, endpoint), reported, report)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
             continue
@@ -124,12 +124,12 @@ async def find_trouble(client: Client, endpoint: Endpoint) -> str:
         await check_namespace(client, endpoint.namespace)
     except AWAY as error:
         # Only a new attempt to connect tells why an old connection failed.
-        if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
+        if root_cause(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
             try:
                 await connect_and_check(endpoint)
             except AWAY as second:
-                return explain(second, endpoint)
-        return explain(error, endpoint)
+                return explain_error(second, endpoint)
+        return explain_error(error, endpoint)
     return ""
 
 

@@ -47,7 +47,7 @@ class Queues:
     llm: str = ""
     connectors: str = ""
 
-    def connector(self, platform: str, account: str) -> str:
+    def connector_queue(self, platform: str, account: str) -> str:
         """Return the queue of a connector; empty when connectors have no queues of their own."""
         return f"{self.connectors}-{platform}-{account}" if self.connectors else ""
 
@@ -64,9 +64,9 @@ class RunSettings:
     background: int
     defaults: JobRef
 
-    def job_ref(self, address: Address, **own: Any) -> JobRef:
+    def build_job_ref(self, address: Address, **own: Any) -> JobRef:
         """Return a workflow's payload for a job at an address; arguments in ``own`` override the settings."""
-        connector_queue = self.queues.connector(address.platform, address.account)
+        connector_queue = self.queues.connector_queue(address.platform, address.account)
         values = {"llm_queue": self.queues.llm, "connector_queue": connector_queue}
         return self.defaults.model_copy(update=values | own)
 
@@ -113,20 +113,20 @@ class Dispatcher:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
-    def wake(self) -> None:
+    def check_soon(self) -> None:
         """Check for new jobs soon; any thread may call this."""
         if not self._loop.is_closed():
             self._has_new = self._left_behind = True
             self._loop.call_soon_threadsafe(self._woken.set)
 
-    def released(self) -> None:
+    def check_after_release(self) -> None:
         """Check for jobs soon if one may wait for the lane or slot that became free; any thread may call this."""
         if self._left_behind:
-            self.wake()
+            self.check_soon()
         else:
             self._store.changes.request_check()
 
-    def pause(self) -> None:
+    def pause_claims(self) -> None:
         """Start no more jobs; jobs that are pending then start after the next start of the process."""
         self._paused = True
         self._woken.set()
@@ -137,12 +137,12 @@ class Dispatcher:
         self._client = client
         try:
             with self._store.changes.subscribe(self._has_work, lambda: self._settings().look, self._woken):
-                await self._work(client)
+                await self._claim_until_cancelled(client)
         finally:
             for starting in self._starting:
                 starting.cancel()
 
-    async def _work(self, client: Client) -> None:
+    async def _claim_until_cancelled(self, client: Client) -> None:
         pause = self._settings().look
         while not self._paused:
             has_new, self._has_new = self._has_new, False
@@ -152,11 +152,11 @@ class Dispatcher:
             if view.stopped is not None:
                 # A stopped job that is inside a step notices the stop there (docs/decisions.md: control words).
                 new, self._interrupted = view.stopped - self._interrupted, set(view.stopped)
-                await asyncio.gather(*(self._cancel(client, job_id) for job_id in new))
+                await asyncio.gather(*(self._cancel_workflow(client, job_id) for job_id in new))
             if not view.claimed:
                 await self._wait_for_work(self._settings().look if view.crowded else None)
                 continue
-            self._well = await self._start_all(client, view.claimed)
+            self._well = await self._start_workflows(client, view.claimed)
             if not self._well:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -191,25 +191,25 @@ class Dispatcher:
     async def _start_at_once(self, claimed: ClaimedJob) -> None:
         """Start the job of a message that was just committed; if that fails, the next check starts the job."""
         if self._client is None or self._paused:
-            return await asyncio.to_thread(self._unclaim, [claimed.id])
-        self._well = await self._start_all(self._client, [claimed])
+            return await asyncio.to_thread(self._release_claims, [claimed.id])
+        self._well = await self._start_workflows(self._client, [claimed])
         if not self._well:
             self._woken.set()
         return None
 
-    async def _cancel(self, client: Client, job_id: str) -> None:
+    async def _cancel_workflow(self, client: Client, job_id: str) -> None:
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
             self._interrupted.discard(job_id)  # the next check retries the cancellation
 
-    async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
+    async def _start_workflows(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; return False when none could be started, so that the dispatcher waits before the next check.
 
         A job that could not be started keeps its claim, and is retried when the claim expires.
         """
-        problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
+        problems = await asyncio.gather(*(self._start_workflow(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
         for reason in reasons - self._reported:  # a reason is reported once: repetition would hide its fix
@@ -219,13 +219,13 @@ class Dispatcher:
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
         unused = list(refused) if none_started else closing
         if unused:
-            await asyncio.to_thread(self._unclaim, unused)
+            await asyncio.to_thread(self._release_claims, unused)
         if len(closing) == len(jobs):  # Temporal works: these jobs only wait for the end of their previous workflows
             await asyncio.sleep(self._settings().look)
             return True
         return not none_started
 
-    async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
+    async def _start_workflow(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Start the workflow of a job; return the reason if that failed, else None."""
         job, settings = claimed.job, self._settings()
         summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
@@ -233,18 +233,18 @@ class Dispatcher:
             # A second start is harmless, because finished steps are not repeated.
             async with asyncio.timeout(START_TIMEOUT):
                 await client.start_workflow(
-                    _workflow_of(job),
-                    settings.job_ref(
+                    workflow_of_job(job),
+                    settings.build_job_ref(
                         job.address,
                         job_id=job.id,
                         run=job.run,
-                        heartbeat_seconds=self._load.lengthened(
+                        heartbeat_seconds=self._load.lengthen_timeout(
                             timedelta(seconds=settings.defaults.heartbeat_seconds)
                         ).total_seconds(),
                     ),
                     id=job.id,
                     task_queue=settings.queues.main,
-                    task_timeout=self._load.lengthened(TASK_TIMEOUT),
+                    task_timeout=self._load.lengthen_timeout(TASK_TIMEOUT),
                     request_eager_start=True,  # Temporal's reply contains the first task for the worker of this process
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
@@ -275,10 +275,10 @@ class Dispatcher:
                 limit = self._settings().background
                 if not (has_new or tx.jobs.has_due() or tx.jobs.has_claimable(tx.now - CLAIM_LAPSES, limit)):
                     return DispatcherView(stopped=stopped)
-        claimed = self._claim()
+        claimed = self._claim_jobs()
         return DispatcherView(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
 
-    def _claim(self) -> Sequence[ClaimedJob]:
+    def _claim_jobs(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
 
         Jobs with an ended wait become pending first: they precede later jobs of their lane.
@@ -293,12 +293,12 @@ class Dispatcher:
                 self._left_behind = True
         return claimed
 
-    def _unclaim(self, ids: Collection[str]) -> None:
+    def _release_claims(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:
             tx.jobs.release_claims(ids)
 
 
-def _workflow_of(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
+def workflow_of_job(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
     if job.what_if:
         return WhatIfWorkflow.run
     if job.parent_id is not None:

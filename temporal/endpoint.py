@@ -34,7 +34,7 @@ class Tls:
         _check_pem(self.cert, "temporal.tlsCert", "CERTIFICATE")
         _check_pem(self.key, "temporal.tlsKey", "PRIVATE KEY")
 
-    def config(self) -> TLSConfig:
+    def build_config(self) -> TLSConfig:
         """Return the SDK's form of these settings."""
         return TLSConfig(
             server_root_ca_cert=self.ca.encode() or None,
@@ -198,14 +198,14 @@ _CODES = {
 _AWAY = frozenset({Cause.NOBODY_LISTENS, Cause.SILENT, Cause.CUT_OFF, Cause.NOT_READY})
 
 
-def explain(error: BaseException, endpoint: Endpoint) -> str:
+def explain_error(error: BaseException, endpoint: Endpoint) -> str:
     """Return one sentence with the problem and the fix, without secrets."""
-    return str(trouble_of(error, endpoint))
+    return str(connection_problem(error, endpoint))
 
 
-def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
+def connection_problem(error: BaseException, endpoint: Endpoint) -> Trouble:
     """Return the problem that an error stands for, and its fix."""
-    cause, words = cause_of(error), _short_message(error, endpoint)
+    cause, words = root_cause(error), _short_message(error, endpoint)
     has_certificate = endpoint.tls is not None and bool(endpoint.tls.cert)
     found, fix = cause.value
     if endpoint.embedded and cause in _AWAY:
@@ -237,7 +237,7 @@ def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     return Trouble(found.format(**facts), fix.format(**facts))
 
 
-def cause_of(error: BaseException) -> Cause:
+def root_cause(error: BaseException) -> Cause:
     """Return the cause of an error; a gRPC status from the server takes precedence over the error's text."""
     if isinstance(error, TimeoutError):
         return Cause.SILENT

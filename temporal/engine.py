@@ -25,12 +25,12 @@ from temporal.client import (
     CONNECT_SECONDS,
     LONGEST_WAIT,
     check_namespace,
-    connect_anew,
-    connect_patiently,
+    connect_with_retries,
+    reconnect,
     watch_connection,
 )
-from temporal.endpoint import Cause, Endpoint, cause_of, explain
-from temporal.namespace import ACTIVITIES, POLLER_COUNTS, WORKFLOWS, ensure_search_attributes, pollers_of
+from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
+from temporal.namespace import ACTIVITIES, POLLER_COUNTS, WORKFLOWS, ensure_search_attributes, list_pollers
 from temporal.sdk import ActivationExecutor
 from workflows.definitions import (
     BackgroundWorkflow,
@@ -113,7 +113,7 @@ def build_worker(
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
-        sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthened(parts.heartbeat), LONGEST_STICKY),
+        sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthen_timeout(parts.heartbeat), LONGEST_STICKY),
         # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
@@ -158,22 +158,26 @@ class WorkerLoop:
         self._stopping = False
         self.polling = False
 
-    async def run(self, begun: Callable[[], None]) -> None:
-        """Poll until ``stop`` is called; ``begun`` is called each time Temporal sees the polls begin."""
+    async def run_worker(self, on_begin: Callable[[], None]) -> None:
+        """Poll until ``stop_polling`` is called; ``on_begin`` is called each time Temporal sees the polls begin."""
         await self._parts.ready()
         threads = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
         with threads, ActivationExecutor() as activations:
             while not self._stopping:
                 if self._parts.workflows:
                     await release_workflows(self._client, self._parts.task_queue)
-                refusal = await self._poll(partial(build_worker, threads=threads, activations=activations), begun)
+                refusal = await self._poll_until_stopped(
+                    partial(build_worker, threads=threads, activations=activations), on_begin
+                )
                 if refusal:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
-    async def _poll(self, build: Callable[[Client, WorkerParts], Worker], begun: Callable[[], None]) -> str:
+    async def _poll_until_stopped(
+        self, build: Callable[[Client, WorkerParts], Worker], on_begin: Callable[[], None]
+    ) -> str:
         """Let one worker poll until it ends; return Temporal's reason for a refusal, empty for a normal end."""
-        reporting = asyncio.create_task(self._report_polling(begun))
+        reporting = asyncio.create_task(self._report_polling(on_begin))
         try:
             self._worker = build(self._client, self._parts)
             await self._worker.run()
@@ -185,7 +189,7 @@ class WorkerLoop:
             self._worker = None
         return ""
 
-    async def _report_polling(self, begun: Callable[[], None]) -> None:
+    async def _report_polling(self, on_begin: Callable[[], None]) -> None:
         """Report that polling began once Temporal sees a poll: on a busy machine the first poll takes seconds.
 
         Where Maestro may not list the pollers, the start of the worker counts as the beginning.
@@ -195,14 +199,14 @@ class WorkerLoop:
             await asyncio.sleep(wait)
             wait = min(wait * 2, REBUILD_AFTER)
         self.polling = True
-        begun()
+        on_begin()
 
     async def _is_poll_seen(self) -> bool:
         kind = WORKFLOWS if self._parts.workflows else ACTIVITIES
         try:
-            pollers = await pollers_of(self._client, self._client.namespace, self._parts.task_queue, kind)
+            pollers = await list_pollers(self._client, self._client.namespace, self._parts.task_queue, kind)
         except AWAY as error:
-            return cause_of(error) is Cause.DENIED
+            return root_cause(error) is Cause.DENIED
         return any(poller.identity == self._client.identity for poller in pollers)
 
     async def _wait_until_usable(self, *, blocked: bool) -> None:
@@ -217,13 +221,13 @@ class WorkerLoop:
                 await check_namespace(self._client, self._client.namespace)
                 if blocked:
                     async with asyncio.timeout(CONNECT_SECONDS):
-                        self._client = await connect_anew(self._client)
+                        self._client = await reconnect(self._client)
             except AWAY:
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
                 return
 
-    async def stop(self) -> None:
+    async def stop_polling(self) -> None:
         """Take no new work, give running activities the drain time, and end."""
         self._stopping = True
         if self._worker is not None and self._worker.is_running:
@@ -241,7 +245,7 @@ class Engine:
         self.client: Client | None = None
 
     @property
-    def polling(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether every worker polls for tasks."""
         return bool(self._workers) and all(worker.polling for worker in self._workers)
 
@@ -255,7 +259,7 @@ class Engine:
         """Return the client; None while Temporal was never reached."""
         return self.client
 
-    async def outage(self) -> str:
+    async def find_outage(self) -> str:
         """Return why Temporal cannot be used; empty when it works."""
         if self.client is None:
             return "Temporal is not connected yet"
@@ -263,7 +267,7 @@ class Engine:
             async with asyncio.timeout(HEALTH_TIMEOUT.total_seconds()):
                 await check_namespace(self.client, self._endpoint.namespace)
         except AWAY as error:
-            return explain(error, self._endpoint)
+            return explain_error(error, self._endpoint)
         return ""
 
     async def is_polled(self, queue: str) -> bool:
@@ -271,14 +275,14 @@ class Engine:
         if self.client is None:
             return False
         try:
-            pollers = await pollers_of(self.client, self._endpoint.namespace, queue, WORKFLOWS)
+            pollers = await list_pollers(self.client, self._endpoint.namespace, queue, WORKFLOWS)
         except AWAY:
             return False
         return any(poller.seen <= POLLER_COUNTS for poller in pollers)
 
     async def run(self, *services: Service) -> None:
         """Connect, and run the services until cancelled."""
-        self.client = await connect_patiently(self._endpoint, self._report)
+        self.client = await connect_with_retries(self._endpoint, self._report)
         await self._add_search_attributes(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
@@ -286,18 +290,18 @@ class Engine:
             for service in services:
                 group.create_task(self._run_persistently(service, self.client))
 
-    async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
-        """Poll a queue until cancelled or drained; ``begun`` is called each time polling begins."""
+    async def run_worker(self, parts: WorkerParts, on_begin: Callable[[], None]) -> None:
+        """Poll a queue until cancelled or drained; ``on_begin`` is called each time polling begins."""
         worker = WorkerLoop(await self.wait_for_client(), parts, self._report)
         self._workers.append(worker)
         try:
-            await worker.run(begun)
+            await worker.run_worker(on_begin)
         finally:
             self._workers.remove(worker)
 
-    async def drain(self) -> None:
+    async def drain_workers(self) -> None:
         """Take no new tasks and let running activities finish, at most for the drain time of each worker."""
-        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        await asyncio.gather(*(worker.stop_polling() for worker in self._workers))
 
     async def _add_search_attributes(self, client: Client) -> None:
         """Add missing search attributes to an external server; if that is forbidden, report the fix."""

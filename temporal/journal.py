@@ -20,7 +20,7 @@ from maestro.domain.llm.calls import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, own_attempt_at, use_attempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, attempt_timer, heartbeats
+from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, run_heartbeats, time_attempt
 
 log = structlog.get_logger(__name__)
 
@@ -48,28 +48,28 @@ class StepJournal(Interceptor):
         """Return the activity wrapped by the journal, as the SDK requests it."""
         return _JournaledActivity(next, self)
 
-    def around(self, function: Activity) -> Activity:
+    def wrap_activity(self, function: Activity) -> Activity:
         """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
         if wrapped is None:  # each activity is wrapped once, because reading type hints is slow
-            wrapped = self._around[function] = self._wrap(function)
+            wrapped = self._around[function] = self._wrap_function(function)
         return wrapped
 
-    def _wrap(self, function: Activity) -> Activity:
+    def _wrap_function(self, function: Activity) -> Activity:
         hints = get_type_hints(function)
         result, (payload, *_) = hints.pop("return"), hints.values()
         keeps = issubclass(payload, StepRef) and inspect.isclass(result) and issubclass(result, BaseModel)
         is_async, is_group = inspect.iscoroutinefunction(function), issubclass(payload, StepGroup)
         if is_async:
-            step = function if is_group else functools.partial(self._journal.perform, function)
+            step = function if is_group else functools.partial(self._journal.run_async_step, function)
 
             async def attempt(ref: StepRef) -> BaseModel:
-                return await self._under_way.join(ref, functools.partial(step, ref))
+                return await self._under_way.run_once(ref, functools.partial(step, ref))
 
             return attempt
         if is_group:
             return function
-        return functools.partial(self._journal.run if keeps else self._journal.run_timed, function)
+        return functools.partial(self._journal.run_store_step if keeps else self._journal.run_timed, function)
 
 
 class Journal:
@@ -110,12 +110,12 @@ class Journal:
             log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
         return work()
 
-    def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
+    def run_store_step(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
         """Return the result of a step that only writes to the store, or its stored result if it finished before.
 
         Inside ``run_together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
         """
-        with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
+        with time_attempt(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
                 return self._prepare_step(function, ref, scope)()
             try:
@@ -125,27 +125,29 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - see above
                 raise self.record_failure(ref, error) from None
 
-    async def perform(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
+    async def run_async_step(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
         """Return the result of a step that acts outside, or its stored result when it finished before."""
-        async with self.attempt(ref, function.__name__, functools.partial(self.begin, ref, function.__name__)) as held:
-            return await function(ref) if held is None else result_of(function).model_validate_json(held)
+        async with self.journal_attempt(
+            ref, function.__name__, functools.partial(self.begin_attempt, ref, function.__name__)
+        ) as held:
+            return await function(ref) if held is None else result_type(function).model_validate_json(held)
 
     @asynccontextmanager
-    async def attempt(
+    async def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
         """Treat the block as an attempt at a step that acts outside, begun before or now, then in a thread."""
-        with attempt_timer(name, self._observe), ExitStack() as scope:
+        with time_attempt(name, self._observe), ExitStack() as scope:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
                 if isinstance(own, OwnAttempt):
                     scope.enter_context(use_attempt(own))
                 yield own if isinstance(own, str) else None
-            # The row stores the error, the history only its type, as in ``run`` (docs/invariants.md: by reference).
+            # The row stores the error, the history only its type (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise await asyncio.to_thread(self.record_failure, ref, error) from None
 
-    def begin_ahead(self, ref: StepRef, name: str) -> None:
+    def record_next_attempt(self, ref: StepRef, name: str) -> None:
         """Record the attempt at a step that the next activity makes.
 
         Nothing is recorded if that would need a transaction of its own.
@@ -157,7 +159,7 @@ class Journal:
             if not past.attempts:
                 tx.jobs.steps.begin_attempt(ref, name, tx.jobs.read(ref.job_id).run, past)
 
-    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+    def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
         number = tx.jobs.steps.read_history(ref, self._tried()).is_begun_ahead
         if number is None or ref in self._unwritten:
@@ -165,7 +167,7 @@ class Journal:
         job = tx.jobs.read(ref.job_id)
         return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
 
-    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+    def begin_attempt(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
         """Return the stored result of a finished step, or the attempt that begins now.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, and ``Quarantined`` when the process
@@ -226,10 +228,10 @@ class Journal:
                 waits = waits or error.instead
             if waits is not None:
                 wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
-                tx.jobs.steps.suspend_attempt(ref, type(waits).__name__, _detail(waits), wait)
+                tx.jobs.steps.suspend_attempt(ref, type(waits).__name__, error_detail(waits), wait)
             # The newer attempt owns the row of the step: an overtaken attempt writes nothing.
             elif not isinstance(error, StepTaken) and tx.jobs.steps.fail_attempt(
-                ref, type(error).__name__, _detail(error)
+                ref, type(error).__name__, error_detail(error)
             ):
                 tx.jobs.update_job(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
@@ -254,15 +256,15 @@ class Journal:
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
         """Return a callable that does the step, or reads a finished one's result; ``scope`` belongs to the attempt."""
-        begun = self.begin(ref, function.__name__, recorded=recorded)
+        begun = self.begin_attempt(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
-            return functools.partial(result_of(function).model_validate_json, begun)
+            return functools.partial(result_type(function).model_validate_json, begun)
         scope.enter_context(use_attempt(begun))
         return functools.partial(function, ref)
 
     def run_timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
         """Return the result of an activity that has no row, and measure its time."""
-        with attempt_timer(function.__name__, self._observe):
+        with time_attempt(function.__name__, self._observe):
             return function(payload)
 
     def _start_new_job(self, tx: Transaction, job_id: str) -> None:
@@ -289,7 +291,7 @@ def temporal_attempt() -> TemporalAttempt:
 
 
 @functools.cache
-def result_of(function: Callable[..., Any]) -> type[Any]:
+def result_type(function: Callable[..., Any]) -> type[Any]:
     """Return the class of a step's result."""
     result: type[Any] = get_type_hints(function)["return"]
     return result
@@ -305,7 +307,7 @@ def _require_open(job: Job, ref: StepRef) -> None:
 
 def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
     """Log one line about an attempt that did not succeed; a bug in Maestro is logged with its traceback."""
-    fields = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
+    fields = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": error_detail(error)}
     if isinstance(error, Suspension):
         log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **fields)
     elif isinstance(error, UNWANTED):
@@ -316,7 +318,7 @@ def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> 
         log.warning("step.failed", again_in=seconds, **fields, exc_info=bug)
 
 
-def _detail(error: Exception) -> str:
+def error_detail(error: Exception) -> str:
     """Return the error text for operators; of an unexpected error only the class, because its text may quote users."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
 
@@ -331,6 +333,6 @@ class _JournaledActivity(ActivityInboundInterceptor):
         self._steps = steps
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        input.fn = self._steps.around(input.fn)
-        async with heartbeats():
+        input.fn = self._steps.wrap_activity(input.fn)
+        async with run_heartbeats():
             return await super().execute_activity(input)

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import AWAY, check_namespace, connect, connection_warnings
-from temporal.endpoint import Cause, Endpoint, Trouble, cause_of, explain, trouble_of
+from temporal.endpoint import Cause, Endpoint, Trouble, connection_problem, explain_error, root_cause
 
 SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
 """The search attributes of workflows, all of type Keyword; the embedded server's SQLite store has room for ten."""
@@ -74,7 +74,7 @@ class Shortfall:
     """The present type of each attribute with a wrong type, as the program ``temporal`` writes types."""
 
 
-async def find_shortfall(client: Client, namespace: str) -> Shortfall:
+async def find_missing_attributes(client: Client, namespace: str) -> Shortfall:
     """Return which search attributes are missing or have another type; raises the errors of the SDK."""
     listed = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
@@ -96,7 +96,7 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
     Raises ``TemporalUnavailable`` with the fix when the server refuses, ``RPCError`` when a retry may succeed.
     """
     try:
-        difference = await find_shortfall(client, namespace)
+        difference = await find_missing_attributes(client, namespace)
         if difference.missing:
             await _add_attributes(client, namespace, difference.missing)
     except RPCError as error:
@@ -107,7 +107,7 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
             f"have an administrator run `{create_command(namespace)}`."
         ) from None
     if difference.mistyped:
-        trouble = mistyped_trouble(difference, namespace)
+        trouble = mistyped_problem(difference, namespace)
         raise TemporalUnavailable(
             f"Namespace {namespace} has {trouble.found}, and no message can be started: {trouble.fix}."
         )
@@ -120,7 +120,7 @@ async def _add_attributes(client: Client, namespace: str, names: tuple[str, ...]
     try:
         await client.operator_service.add_search_attributes(request, timeout=_ATTRIBUTES_TIMEOUT)
     except RPCError:
-        if (await find_shortfall(client, namespace)).missing:
+        if (await find_missing_attributes(client, namespace)).missing:
             raise
 
 
@@ -130,7 +130,7 @@ def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -
     return f"temporal operator search-attribute create -n {namespace} {named} --type Keyword"
 
 
-def mistyped_trouble(difference: Shortfall, namespace: str) -> Trouble:
+def mistyped_problem(difference: Shortfall, namespace: str) -> Trouble:
     """Return the problem of search attributes with another type than Keyword, and its fix."""
     each = ", ".join(f"{name} of type {kind}" for name, kind in difference.mistyped.items())
     named = " ".join(f"--name {name}" for name in difference.mistyped)
@@ -142,7 +142,7 @@ def mistyped_trouble(difference: Shortfall, namespace: str) -> Trouble:
     )
 
 
-async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
+async def prepare_namespace(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """Register the namespace and add missing search attributes; return a sentence for each change.
 
     ``retention`` is how long a new namespace keeps finished histories; most servers require a day at least. Raises
@@ -157,7 +157,7 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
             await _retry_until_usable(lambda: _count_workflows(client, endpoint.namespace, query))
             changes.append(f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}.")
     except AWAY as error:
-        raise TemporalUnavailable(explain(error, endpoint)) from None
+        raise TemporalUnavailable(explain_error(error, endpoint)) from None
     return changes
 
 
@@ -166,7 +166,7 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
     try:
         await check_namespace(client, endpoint.namespace)
     except RPCError as error:
-        if cause_of(error) is not Cause.NO_NAMESPACE:
+        if root_cause(error) is not Cause.NO_NAMESPACE:
             raise
         await _register_namespace(client, endpoint, retention)
         duration = days_text(retention)
@@ -197,7 +197,7 @@ async def _register_namespace(client: Client, endpoint: Endpoint, retention: tim
 async def _require_known(client: Client, namespace: str) -> None:
     """Raise an error while a part of the server does not know the namespace yet."""
     await check_namespace(client, namespace)
-    await find_shortfall(client, namespace)
+    await find_missing_attributes(client, namespace)
     await _count_workflows(client, namespace)
 
 
@@ -207,13 +207,13 @@ async def _count_workflows(client: Client, namespace: str, query: str = "") -> N
     await client.workflow_service.count_workflow_executions(request, timeout=_REQUEST_TIMEOUT)
 
 
-async def _retry_until_usable(ask: Callable[[], Awaitable[None]]) -> None:
+async def _retry_until_usable(request: Callable[[], Awaitable[None]]) -> None:
     """Repeat a check until it succeeds; after ``USABLE_SECONDS``, raise the check's last error."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + USABLE_SECONDS
     while True:
         try:
-            return await ask()
+            return await request()
         except RPCError as error:
             if error.status in _NOT_TOLD:
                 return None  # without the right to check, the namespace counts as usable
@@ -238,7 +238,7 @@ class Poller:
     seen: timedelta
 
 
-async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
+async def diagnose_temporal(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
     """Check server, namespace, search attributes and pollers of the queues, within about five seconds.
 
     Failures of the server raise no exception: checks that depend on a failed check are left out.
@@ -273,14 +273,14 @@ async def _diagnose_server(client: Client, endpoint: Endpoint) -> Diagnosis:
 async def _diagnose_attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
     level, found, fix = DiagnosisLevel.FINE, "all there", ""
     try:
-        shortfall = await find_shortfall(client, endpoint.namespace)
+        shortfall = await find_missing_attributes(client, endpoint.namespace)
     except AWAY as error:
-        reason = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
+        reason = "not allowed" if root_cause(error) is Cause.DENIED else connection_problem(error, endpoint).found
         level, found = DiagnosisLevel.NOTE, f"the attributes cannot be listed ({reason})"
         fix = f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`"
     else:
         if shortfall.mistyped:
-            trouble = mistyped_trouble(shortfall, endpoint.namespace)
+            trouble = mistyped_problem(shortfall, endpoint.namespace)
             level, found, fix = DiagnosisLevel.BROKEN, f"there is {trouble.found}", trouble.fix
         elif shortfall.missing:
             level, found = DiagnosisLevel.BROKEN, f"missing: {', '.join(shortfall.missing)}"
@@ -289,11 +289,11 @@ async def _diagnose_attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
 
 
 async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
-    requests = (pollers_of(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
+    requests = (list_pollers(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
     try:
         pollers = await asyncio.gather(*requests)
     except AWAY as error:
-        reason = trouble_of(error, endpoint).found
+        reason = connection_problem(error, endpoint).found
         return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"the workers cannot be listed ({reason})")
     alive = [poller for poller in chain.from_iterable(pollers) if poller.seen <= POLLER_COUNTS]
     found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
@@ -304,7 +304,7 @@ async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[
     return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
-async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
+async def list_pollers(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
     """Return the workers that polled a queue recently for this kind of work; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
         namespace=namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
@@ -323,5 +323,5 @@ def _queue_text(queue: str, alive: Sequence[Poller]) -> str:
 
 
 def _broken_diagnosis(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
-    trouble = trouble_of(error, endpoint)
+    trouble = connection_problem(error, endpoint)
     return Diagnosis(check=name, verdict=DiagnosisLevel.BROKEN, found=trouble.found, fix=trouble.fix)

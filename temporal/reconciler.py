@@ -51,50 +51,50 @@ class Reconciler:
         """Reconcile periodically until cancelled; a round while Temporal is away does nothing."""
         while True:
             try:
-                await self.reconcile(client)
+                await self.reconcile_jobs(client)
             except RPCError as error:
                 # A Temporal server or proxy that goes down raises many kinds of errors; the next round comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 
-    async def reconcile(self, client: Client) -> None:
+    async def reconcile_jobs(self, client: Client) -> None:
         """Compare every running job once."""
         jobs = await asyncio.to_thread(self._running_jobs)
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def repair(job: Job) -> bool:
             async with gate:
-                return await self._repair(client, job)
+                return await self._repair_job(client, job)
 
         repairs = await asyncio.gather(*map(repair, jobs))
         await asyncio.to_thread(self._free_outbound_lanes)
         if any(repairs):
             self._released()
 
-    async def _repair(self, client: Client, job: Job) -> bool:
+    async def _repair_job(self, client: Client, job: Job) -> bool:
         """Compare a job with its workflow, and return whether the job was changed."""
         try:
             description = await client.get_workflow_handle(job.id).describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            return await asyncio.to_thread(self._resume, job, "the workflow was gone from Temporal")
+            return await asyncio.to_thread(self._resume_job, job, "the workflow was gone from Temporal")
         if description.status in BY_A_PERSON:
-            return await asyncio.to_thread(self._close, job, BY_A_PERSON[description.status])
+            return await asyncio.to_thread(self._close_job, job, BY_A_PERSON[description.status])
         if description.status in BY_ITSELF:
             reason = f"its workflow {description.status.name.lower()} before the job ended"
-            return await asyncio.to_thread(self._resume, job, reason, RECOVERIES)
+            return await asyncio.to_thread(self._resume_job, job, reason, RECOVERIES)
         return False
 
     def _running_jobs(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.list_running())
 
-    def _resume(self, job: Job, reason: str, limit: float = math.inf) -> bool:
+    def _resume_job(self, job: Job, reason: str, limit: float = math.inf) -> bool:
         """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
-            if not _same_run(present, job):
+            if not is_same_run(present, job):
                 return False
             if present.recoveries >= limit:
                 _end_job(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
@@ -106,10 +106,10 @@ class Reconciler:
             tx.system.audit.add_entry("maestro", "job.resumed", job.id, reason)
         return True
 
-    def _close(self, job: Job, ending: JobEnding) -> bool:
+    def _close_job(self, job: Job, ending: JobEnding) -> bool:
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
-            if not _same_run(present, job):
+            if not is_same_run(present, job):
                 return False
             _end_job(tx, present, ending)
         return True
@@ -120,9 +120,9 @@ class Reconciler:
                 tx.deliveries.release_lanes(job_id)
 
 
-def _same_run(present: Job, seen: Job) -> bool:
+def is_same_run(current: Job, earlier: Job) -> bool:
     """Return whether the job is still in the run that Temporal was asked about; otherwise the answer is outdated."""
-    return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
+    return (current.status, current.run) == (JobStatus.RUNNING, earlier.run)
 
 
 def _end_job(tx: Transaction, job: Job, ending: JobEnding) -> None:

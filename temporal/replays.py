@@ -79,7 +79,7 @@ class BatchWork:
                 changed.clear()
                 self._seen = changes.state.number if changes.state is not None else 0
                 try:
-                    if await self.advance():
+                    if await self.process_due_items():
                         changed.set()
                 except StoreBusy as error:
                     log.warning("batches.postponed", reason=str(error))
@@ -89,16 +89,16 @@ class BatchWork:
     def _has_news(self, state: StoreState) -> bool:
         return state.batches and state.number != self._seen
 
-    async def advance(self) -> bool:
+    async def process_due_items(self) -> bool:
         """Start the items that are due, and return whether there were any."""
-        due_items = await asyncio.to_thread(self._find_due)
+        due_items = await asyncio.to_thread(self._find_due_item)
         for batch, items in due_items:
-            stopped = [await asyncio.to_thread(self._settle, batch, item) for item in items]
+            stopped = [await asyncio.to_thread(self._settle_item, batch, item) for item in items]
             self._wake()
             await asyncio.gather(*(self._interrupt(job_id) for job_id in stopped if job_id is not None))
         return bool(due_items)
 
-    def _find_due(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
+    def _find_due_item(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
         """Return the batches that have items to start now, with the indexes of these items."""
         with self._store.view() as tx:
             batches = tx.jobs.batches.list_open()
@@ -106,10 +106,10 @@ class BatchWork:
             due = [(batch, _choose_items(tx, batch, lanes)) for batch in batches]
         return [(batch, items) for batch, items in due if items]
 
-    def _settle(self, batch: ReplayBatch, index: int) -> str | None:
+    def _settle_item(self, batch: ReplayBatch, index: int) -> str | None:
         """Replay or cancel one job and record the outcome; return the job if its workflow has to be notified."""
         try:
-            return self._process(batch, index)
+            return self._process_item(batch, index)
         except StoreBusy:
             raise
         # A job that cannot be started, for whatever reason, must not block the other jobs of its batch.
@@ -121,7 +121,7 @@ class BatchWork:
                 )
             return None
 
-    def _process(self, batch: ReplayBatch, index: int) -> str | None:
+    def _process_item(self, batch: ReplayBatch, index: int) -> str | None:
         with set_origin(batch.origin), self._store.begin() as tx:
             job_id = tx.jobs.batches.take_item(batch.id, index)
             if job_id is None:

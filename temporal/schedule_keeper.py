@@ -86,7 +86,7 @@ class ScheduleKeeper:
         with self._store.changes.subscribe(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
                 try:
-                    finished = await self.follow(client)
+                    finished = await self.update_schedules(client)
                 except RPCError as error:
                     log.info("schedules.postponed", status=error.status.name)
                     finished = False
@@ -101,7 +101,7 @@ class ScheduleKeeper:
     def _is_changed(self, state: StoreState) -> bool:
         return (state.schedules, state.agents, self._runs()) != self._seen or _now() >= self._compare_at
 
-    async def follow(self, client: Client) -> bool:
+    async def update_schedules(self, client: Client) -> bool:
         """Send changes to Temporal, and periodically compare all rows; return whether Temporal accepted all changes.
 
         Raises ``RPCError`` when Temporal does not even list its schedules.
@@ -123,8 +123,8 @@ class ScheduleKeeper:
         ]
         outcomes = await _gather_limited(self._update_schedule(client, row, desired) for row, desired in changed)
         await asyncio.to_thread(self._record_outcomes, [*snapshot.unreadable, *filter(None, outcomes)])
-        await asyncio.to_thread(self._start_overdue, changed)
-        await _gather_limited(self._remove(client, orphan) for orphan in self._known - snapshot.ids)
+        await asyncio.to_thread(self._start_overdue_runs, changed)
+        await _gather_limited(self._remove_schedule(client, orphan) for orphan in self._known - snapshot.ids)
         self._known |= snapshot.ids
         self._seen = snapshot.stamp
         if due:
@@ -146,7 +146,7 @@ class ScheduleKeeper:
             return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:LONGEST_REASON])
         return FollowedSchedule(planned, desired.digest)
 
-    async def _remove(self, client: Client, temporal_id: str) -> None:
+    async def _remove_schedule(self, client: Client, temporal_id: str) -> None:
         try:
             await remove_schedule(client, temporal_id, self._runs().queues.main)
         except RPCError as error:
@@ -185,7 +185,7 @@ class ScheduleKeeper:
             with self._store.begin() as tx:
                 tx.background.following.store_results(changed)
 
-    def _start_overdue(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
+    def _start_overdue_runs(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""
         once = [
             (planned.ref, desired.id) for planned, desired in sent if planned.ended_at is None and runs_once(planned)

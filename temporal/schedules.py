@@ -51,7 +51,7 @@ CATCH_UP = timedelta(days=366)
 _REQUEST_TIMEOUT = timedelta(seconds=10)
 
 
-def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
+def schedule_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
     """Return the times of a schedule in Temporal's form, as ``maestro.domain.schedules.times`` computes them.
 
     A zone's clock changes are included for the coming year, so the result for a cron differs after each of them.
@@ -63,7 +63,7 @@ def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
             return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
         case Once(moment):
             day = _calendar_day(moment.date())
-            hour, minute, second = (_ranges([number]) for number in (moment.hour, moment.minute, moment.second))
+            hour, minute, second = (number_ranges([number]) for number in (moment.hour, moment.minute, moment.second))
             calendar = replace(day, hour=hour, minute=minute, second=second)
             return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
         case _:
@@ -72,34 +72,34 @@ def temporal_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
             # cannot be the offset of a longer interval, because Temporal skips an offset that is still in the future.
             lengths = [timedelta(seconds=int(moment.timestamp())) for moment in times_within(schedule, zone, doubtful)]
             return ScheduleSpec(
-                calendars=list(_calendars(schedule, doubtful)),
+                calendars=list(cron_calendars(schedule, doubtful)),
                 intervals=[ScheduleIntervalSpec(every=length) for length in lengths],
                 time_zone_name=zone.key,
             )
 
 
-def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
+def cron_calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
     """Yield the calendars of a cron, without the ambiguous hours on days of a clock change."""
     for days, weekdays in cron.choices:
         whole = ScheduleCalendarSpec(
-            minute=_ranges(cron.minutes),
-            hour=_ranges(cron.hours),
-            day_of_month=_ranges(days),
-            month=_ranges(cron.months),
-            day_of_week=_ranges(weekdays),
+            minute=number_ranges(cron.minutes),
+            hour=number_ranges(cron.hours),
+            day_of_month=number_ranges(days),
+            month=number_ranges(cron.months),
+            day_of_week=number_ranges(weekdays),
         )
         if not doubtful:
             yield whole
             continue
-        yield replace(whole, year=_ranges(set(_YEARS) - {day.year for day in doubtful}))
-        yield from _other_days(whole, cron.months, days, doubtful)
+        yield replace(whole, year=number_ranges(set(_YEARS) - {day.year for day in doubtful}))
+        yield from calendars_of_other_days(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
-                rest = _ranges(cron.hours - hours)
+                rest = number_ranges(cron.hours - hours)
                 yield replace(_calendar_day(day), minute=whole.minute, hour=rest, day_of_week=whole.day_of_week)
 
 
-def _other_days(
+def calendars_of_other_days(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
     """Yield the other months of the years with clock changes, and the other days of their months."""
@@ -107,18 +107,22 @@ def _other_days(
         changing = list(of_year)
         others = months - {day.month for day in changing}
         if others:
-            yield replace(whole, year=_ranges([year]), month=_ranges(others))
+            yield replace(whole, year=number_ranges([year]), month=number_ranges(others))
         for month, of_month in groupby(changing, key=lambda day: day.month):
             quiet = days - {day.day for day in of_month}
             if quiet and month in months:
-                yield replace(whole, year=_ranges([year]), month=_ranges([month]), day_of_month=_ranges(quiet))
+                yield replace(
+                    whole, year=number_ranges([year]), month=number_ranges([month]), day_of_month=number_ranges(quiet)
+                )
 
 
 def _calendar_day(day: date) -> ScheduleCalendarSpec:
-    return ScheduleCalendarSpec(year=_ranges([day.year]), month=_ranges([day.month]), day_of_month=_ranges([day.day]))
+    return ScheduleCalendarSpec(
+        year=number_ranges([day.year]), month=number_ranges([day.month]), day_of_month=number_ranges([day.day])
+    )
 
 
-def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
+def number_ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
     """Return numbers as the smallest number of ranges."""
     placed = enumerate(sorted(numbers))
     runs = ([number for _, number in run] for _, run in groupby(placed, key=lambda pair: pair[1] - pair[0]))
@@ -145,11 +149,11 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettin
     temporal_id = schedule_id(settings.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    spec = temporal_spec(written, zone, planned.anchored_at, now)
+    spec = schedule_spec(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
-    ref = settings.job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
+    ref = settings.build_job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
     # The paying client is unknown here, because the run reads it; so the priority ignores it.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, settings, ref, attributes, precedence)

@@ -66,11 +66,11 @@ class Watchdog:
     def run(self, function: Callable[[], Any]) -> Any:
         """Call the function and return its result; raises ``TimeoutError`` when the function was interrupted."""
         try:
-            self._begin()
+            self._begin_activation()
             try:
                 result = function()
             finally:
-                self._end()
+                self._end_activation()
         except BaseException:
             if self._interrupted:
                 raise TimeoutError from None
@@ -79,7 +79,7 @@ class Watchdog:
             raise TimeoutError
         return result
 
-    def check(self) -> None:
+    def check_activations(self) -> None:
         """Interrupt the function if it has run for too long, and again at each check until it ends."""
         with self._lock:
             if self._began is None or self._clock() - self._began < self._seconds:
@@ -95,9 +95,9 @@ class Watchdog:
         self._stopped.set()
         self._awake.set()
 
-    def _begin(self) -> None:
+    def _begin_activation(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread = threading.Thread(target=self._watch_activations, name="watchdog", daemon=True)
             self._thread.start()
         with self._lock:
             self._interrupted = False
@@ -107,14 +107,14 @@ class Watchdog:
             if not self._awake.is_set():
                 self._awake.set()
 
-    def _end(self) -> None:
+    def _end_activation(self) -> None:
         """Protect the caller from an interruption that arrives after the end of its function."""
         with self._lock:
             self._began = None
             if self._interrupted:
                 _clear_pending_hang()
 
-    def _watch(self) -> None:
+    def _watch_activations(self) -> None:
         checked = 0
         while not self._stopped.is_set():
             self._awake.wait()
@@ -123,7 +123,7 @@ class Watchdog:
                 if self._began is None and self._runs == checked:
                     self._awake.clear()
                 checked = self._runs
-            self.check()
+            self.check_activations()
 
 
 class ActivationExecutor(ThreadPoolExecutor):
@@ -203,7 +203,7 @@ def _clear_pending_hang() -> None:
             pass
 
 
-def skip_visits() -> bool:
+def skip_needless_visits() -> bool:
     """Replace functions of the SDK for the rest of the process; return False if the SDK has another version.
 
     The replacements visit payloads only if a codec has work to do.
@@ -215,30 +215,30 @@ def skip_visits() -> bool:
     workflow: Any = importlib.import_module("temporalio.worker._workflow")
     storage: Any = importlib.import_module("temporalio.converter._extstore")
     converter, nothing_done = workflow._CommandAwareDataConverter, storage.StorageOperationMetrics
-    bridge.decode_activation = _skip_needless_visits(bridge.decode_activation, nothing_done)
-    bridge.encode_completion = _skip_needless_visits(bridge.encode_completion, nothing_done)
-    converter.create = staticmethod(_share_converter(converter.create))
+    bridge.decode_activation = _wrap_visit(bridge.decode_activation, nothing_done)
+    bridge.encode_completion = _wrap_visit(bridge.encode_completion, nothing_done)
+    converter.create = staticmethod(_wrap_converter_factory(converter.create))
     return True
 
 
-def _skip_needless_visits(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
+def _wrap_visit(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
     """Visit the payloads of an activation or a completion only where a codec has work to do."""
 
     @functools.wraps(visit)
     async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
-        if _is_plain(data_converter):
+        if _is_default_converter(data_converter):
             return nothing_done()
         return await visit(message, data_converter, *args, **kwargs)
 
     return visit_unless_plain
 
 
-def _share_converter(create: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_converter_factory(create: Callable[..., Any]) -> Callable[..., Any]:
     """Create a converter that follows the command only where a codec would see a difference."""
 
     @functools.wraps(create)
     def create_unless_plain(*, workflow_context_dc: DataConverter, **kwargs: Any) -> DataConverter:
-        if _is_plain(workflow_context_dc):
+        if _is_default_converter(workflow_context_dc):
             return workflow_context_dc
         created: DataConverter = create(workflow_context_dc=workflow_context_dc, **kwargs)
         return created
@@ -246,7 +246,7 @@ def _share_converter(create: Callable[..., Any]) -> Callable[..., Any]:
     return create_unless_plain
 
 
-def _is_plain(converter: DataConverter) -> bool:
+def _is_default_converter(converter: DataConverter) -> bool:
     return converter.payload_codec is None and converter.external_storage is None
 
 
@@ -259,6 +259,6 @@ def configure_sdk() -> None:
     quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
     runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))
     Runtime.set_default(runtime, error_if_already_set=False)
-    skip_visits()
+    skip_needless_visits()
     for name in OF_STEPS:
         logging.getLogger(name).addFilter(ExpectedEndFilter())

@@ -27,18 +27,18 @@ from temporal.server_process import (
     ServerProcess,
     ServerRecord,
     Timing,
-    dismiss_watch,
+    end_orphaned_watch,
     end_watch,
     find_binary,
     find_process,
-    last_line,
     open_log,
     program_version,
+    read_last_line,
     read_record,
     release_held,
     server_command,
     start_held,
-    watch_over,
+    start_watch_process,
 )
 
 _HEALTH_TIMEOUT = timedelta(seconds=2)
@@ -54,7 +54,7 @@ NOTICED_WITHIN = 1.0
 """The time in seconds between the closing of a process's sockets and the detection of its end, at most."""
 
 
-async def until_ready(address: str, ui_url: str) -> None:
+async def wait_until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
@@ -117,8 +117,10 @@ class EmbeddedServer:
         After an error no server that was started here is left running, after a cancellation no server at all.
         """
         command, program = await asyncio.to_thread(self._server_command)
-        self._process = await self._adopt(command, program) or await self._launch_again(command, program)
-        self._supervision = asyncio.create_task(self._supervise(), name="temporal-server")
+        self._process = await self._adopt_running_server(command, program) or await self._launch_with_retries(
+            command, program
+        )
+        self._supervision = asyncio.create_task(self._restart_until_stopped(), name="temporal-server")
 
     async def stop(self) -> None:
         """End the supervision and the server, adopted or not; return when the process is gone."""
@@ -134,45 +136,47 @@ class EmbeddedServer:
         binary = find_binary()
         return server_command(self._config, binary), program_version(binary)
 
-    async def _adopt(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
+    async def _adopt_running_server(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
         """Return the server of an earlier run if it has the same command line; end it otherwise."""
-        record = await asyncio.to_thread(read_record, self._config.record)
-        if record is None or not await asyncio.to_thread(record.exists):
+        record = await asyncio.to_thread(read_record, self._config.record_path)
+        if record is None or not await asyncio.to_thread(record.is_running):
             return None
         left_behind = ServerProcess(record)
-        if not await asyncio.to_thread(record.serves):
+        if not await asyncio.to_thread(record.matches_command):
             # The server was killed together with Maestro: its ports stay open until its last thread has ended.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.timing.adopted_ready):
-                    await left_behind.wait()
+                    await left_behind.wait_for_end()
             return None
         if (record.command, record.program) != (command, program):
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
-        elif await self._still_healthy(left_behind):
+        elif await self._is_healthy(left_behind):
             self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
-            return await self._with_new_watch(record)
+            return await self._replace_watch(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
         await self._end_process(left_behind)
         return None
 
-    async def _with_new_watch(self, record: ServerRecord) -> ServerProcess:
+    async def _replace_watch(self, record: ServerRecord) -> ServerProcess:
         """Return an adopted server with a new watch process, because its old one waits for a Maestro that is gone."""
-        await asyncio.to_thread(dismiss_watch, record, self._config.database)
+        await asyncio.to_thread(end_orphaned_watch, record, self._config.database_path)
         try:
-            watch = await self._watch_over(record.pid)
+            watch = await self._start_watch(record.pid)
             ours = record.model_copy(update={"watch": watch.pid})
-            await asyncio.to_thread(ours.save, self._config.record)
+            await asyncio.to_thread(ours.write_to, self._config.record_path)
         except BaseException:  # a cancellation, too, must not leave the server without supervision
             await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
 
-    async def _watch_over(self, pid: int) -> Child:
+    async def _start_watch(self, pid: int) -> Child:
         config = self._config
-        return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
+        return await start_watch_process(
+            pid, config.database_path, config.record_path, config.timing.orphaned, config.timing.grace
+        )
 
-    async def _still_healthy(self, left_behind: ServerProcess) -> bool:
+    async def _is_healthy(self, left_behind: ServerProcess) -> bool:
         try:
             async with asyncio.timeout(self._config.timing.adopted_ready):
                 await self._wait_until_ready()
@@ -183,33 +187,33 @@ class EmbeddedServer:
             raise
         return True
 
-    async def _launch_again(self, command: tuple[str, ...], program: str) -> ServerProcess:
-        """Start a server by ``_launch``, and retry a few times if the server is killed during its start."""
+    async def _launch_with_retries(self, command: tuple[str, ...], program: str) -> ServerProcess:
+        """Start a server by ``_launch_server``, and retry a few times if the server is killed during its start."""
         for _ in range(KILLS_AT_START):
             try:
-                return await self._launch(command, program)
+                return await self._launch_server(command, program)
             except _KilledAtStart as error:
                 self._report(f"{error} Starting it again.")
-        return await self._launch(command, program)
+        return await self._launch_server(command, program)
 
-    async def _launch(self, command: tuple[str, ...], program: str) -> ServerProcess:
+    async def _launch_server(self, command: tuple[str, ...], program: str) -> ServerProcess:
         """Start a server and return it healthy; on any failure, a cancellation included, no server is left running."""
         await asyncio.to_thread(self._check_ports)
-        log = await asyncio.to_thread(open_log, self._config.log)
+        log = await asyncio.to_thread(open_log, self._config.log_path)
         with log:
             written = log.tell()
             child = await start_held(command, ENVIRONMENT, log)
         process: ServerProcess | None = None
         watch: Child | None = None
         try:
-            watch = await self._watch_over(child.pid)
+            watch = await self._start_watch(child.pid)
             record = await asyncio.to_thread(self._save_record, (child.pid, watch.pid), command, program)
             process = ServerProcess(record, child, watch)
             await release_held(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
-            await self._until_healthy(process, written)
+            await self._wait_until_healthy(process, written)
         except BaseException:  # a cancelled start, too, must leave no server behind
-            await self._abandon(child, process, watch)
+            await self._end_failed_start(child, process, watch)
             raise
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
@@ -221,11 +225,11 @@ class EmbeddedServer:
             raise _KilledAtStart
         ports = {"port": self._config.port, "ui_port": self._config.ui_port}
         record = ServerRecord(pid=pid, started=seen.started, command=command, program=program, watch=watch, **ports)
-        record.save(self._config.record)
+        record.write_to(self._config.record_path)
         return record
 
-    async def _until_healthy(self, process: ServerProcess, written: int) -> None:
-        ended = asyncio.create_task(process.wait())
+    async def _wait_until_healthy(self, process: ServerProcess, written: int) -> None:
+        ended = asyncio.create_task(process.wait_for_end())
         ready = asyncio.create_task(self._wait_until_ready())
         limit = self._config.timing.ready
         try:
@@ -237,7 +241,7 @@ class EmbeddedServer:
                 raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._early_end_error, written)
             if not ready.done():
                 raise TemporalUnavailable(
-                    f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log}."
+                    f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log_path}."
                 )
             await ready
         finally:
@@ -250,10 +254,10 @@ class EmbeddedServer:
 
         The server's flags set the attributes only when it creates its database, so a release may have to add one here.
         """
-        await until_ready(self.address, self.ui_url)
+        await wait_until_ready(self.address, self.ui_url)
         await ensure_search_attributes(await Client.connect(self.address, namespace=NAMESPACE, lazy=True), NAMESPACE)
 
-    async def _supervise(self) -> None:
+    async def _restart_until_stopped(self) -> None:
         """Restart the server whenever it ends, after a delay that grows while the server ends soon after each start."""
         timing = self._config.timing
         clock = asyncio.get_running_loop().time
@@ -261,14 +265,14 @@ class EmbeddedServer:
         while True:
             assert self._process is not None
             since = clock()
-            await self._process.wait()
-            await self._process.unwatch()
+            await self._process.wait_for_end()
+            await self._process.end_watch_process()
             if clock() - since >= timing.stable:
                 delay = timing.first_restart
             self._report(f"The Temporal server (pid {self.pid}) has ended; starting it again in {delay:g} s.")
-            delay = await self._restart(delay)
+            delay = await self._restart_server(delay)
 
-    async def _restart(self, delay: float) -> float:
+    async def _restart_server(self, delay: float) -> float:
         """Retry until a server runs; return the delay in seconds before the restart after its next end."""
         while True:
             await asyncio.sleep(delay)
@@ -276,17 +280,17 @@ class EmbeddedServer:
             try:
                 # The program is looked up at each restart: a new release may have been installed while the server ran.
                 command, program = await asyncio.to_thread(self._server_command)
-                self._process = await self._launch(command, program)
+                self._process = await self._launch_server(command, program)
             except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
                 self._report(f"{error} Trying again in {delay:g} s.")
             else:
                 return delay
 
     async def _end_process(self, process: ServerProcess) -> None:
-        await process.end(self._config.timing.grace)
-        await asyncio.to_thread(self._config.record.unlink, missing_ok=True)
+        await process.end_process(self._config.timing.grace)
+        await asyncio.to_thread(self._config.record_path.unlink, missing_ok=True)
 
-    async def _abandon(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
+    async def _end_failed_start(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
         if process is not None:
             await self._end_process(process)
             return
@@ -305,29 +309,29 @@ class EmbeddedServer:
                 try:
                     probe.bind((HOST, port))
                 except OSError as error:
-                    raise _port_taken(port, setting, error) from error
+                    raise port_taken_error(port, setting, error) from error
 
     def _early_end_error(self, written: int) -> MaestroError:
         """Return the error for a server that ended before it was healthy, with the last line of its log."""
-        line = last_line(self._config.log, written)
+        line = read_last_line(self._config.log_path, written)
         if "can't set frontend port" in line:
-            return _port_taken(self._config.port, self._config.port_setting)
+            return port_taken_error(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:
-            return _port_taken(self._config.ui_port, self._config.ui_port_setting)
+            return port_taken_error(self._config.ui_port, self._config.ui_port_setting)
         # A full disk may leave the log empty, so the free space is checked rather than the log.
-        if shutil.disk_usage(self._config.database.parent).free < FULL_BYTES:
+        if shutil.disk_usage(self._config.database_path.parent).free < FULL_BYTES:
             return TemporalUnavailable(
                 f"The Temporal server ended at once: the disk of {self._config.data_dir} is full. Free some space on "
                 "it, or move the folder and set dataDir to its new place."
             )
         return TemporalUnavailable(
-            f"The Temporal server ended at once: {line or 'no output'} (full log: {self._config.log}). "
-            f"If {self._config.database} is damaged or unreadable, move it away together with its -wal and -shm files "
-            "and start again: open jobs are resumed from Maestro's own database."
+            f"The Temporal server ended at once: {line or 'no output'} (full log: {self._config.log_path}). "
+            f"If {self._config.database_path} is damaged or unreadable, move it away together with its -wal and "
+            "-shm files and start again: open jobs are resumed from Maestro's own database."
         )
 
 
-def _port_taken(port: int, setting: str, error: OSError | None = None) -> PortTaken:
+def port_taken_error(port: int, setting: str, error: OSError | None = None) -> PortTaken:
     if error is not None and error.errno != errno.EADDRINUSE:
         return PortTaken(f"Port {port} ({setting}) cannot be used: {error.strerror}. Choose another port there.")
     return PortTaken(

@@ -112,17 +112,17 @@ class ServerConfig:
             )
 
     @property
-    def database(self) -> Path:
+    def database_path(self) -> Path:
         """The full path of the server's SQLite file, by which the next run recognises the server."""
         return (self.data_dir / "temporal.db").resolve()
 
     @property
-    def record(self) -> Path:
+    def record_path(self) -> Path:
         """The file that records the running server for the next run."""
         return self.data_dir / "temporal.json"
 
     @property
-    def log(self) -> Path:
+    def log_path(self) -> Path:
         """The file with the server's output."""
         return self.data_dir / "logs" / "temporal.log"
 
@@ -145,7 +145,7 @@ def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
 def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
     """Return the full command line; two servers with the same command line are interchangeable."""
     return (
-        *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
+        *(str(binary), "server", "start-dev", "--db-filename", str(config.database_path), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
         *_repeat_flag("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
         *_repeat_flag("--sqlite-pragma", _PRAGMAS),
@@ -172,10 +172,10 @@ def find_process(pid: int) -> ProcessInfo | None:
 
     The command line of a dying process may be empty already.
     """
-    return find_in_proc(pid) if _PROC.exists() else find_with_ps(pid)
+    return read_process_from_proc(pid) if _PROC.exists() else read_process_with_ps(pid)
 
 
-def find_in_proc(pid: int) -> ProcessInfo | None:
+def read_process_from_proc(pid: int) -> ProcessInfo | None:
     """Find a process on Linux, through /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -189,7 +189,7 @@ def find_in_proc(pid: int) -> ProcessInfo | None:
     return ProcessInfo(started=fields[19], command=os.fsdecode(command.rstrip(b"\0")).replace("\0", " "))
 
 
-def find_with_ps(pid: int) -> ProcessInfo | None:
+def read_process_with_ps(pid: int) -> ProcessInfo | None:
     """Find a process with ``ps``, where there is no /proc, for example on macOS."""
     answer = subprocess.run(  # noqa: S603 - a fixed program and a number
         ["/bin/ps", "-ww", "-o", "state=,lstart=,command=", "-p", str(pid)],
@@ -219,16 +219,16 @@ class ServerRecord(BaseModel):
     watch: int = 0
     """The process id of the watch process; 0 in a record of an older release."""
 
-    def exists(self) -> bool:
+    def is_running(self) -> bool:
         """Whether exactly this process still runs; the system may have given its id to another process."""
         seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
-    def serves(self) -> bool:
+    def matches_command(self) -> bool:
         """Whether the process still runs and is the recorded server."""
         return find_process(self.pid) == ProcessInfo(self.started, " ".join(self.command))
 
-    def save(self, path: Path) -> None:
+    def write_to(self, path: Path) -> None:
         """Write the record atomically: after a kill, the file holds the old or the new record."""
         fresh = path.with_suffix(".new")
         fresh.write_text(self.model_dump_json(indent=2) + "\n")
@@ -261,12 +261,12 @@ class ServerProcess:
         self._child = child
         self._watch = watch
 
-    async def wait(self) -> None:
+    async def wait_for_end(self) -> None:
         """Return when the process has ended."""
         if self._child is not None:
             await self._child.wait()
             return
-        while await asyncio.to_thread(self.record.exists):  # noqa: ASYNC110 - only the parent process is notified of an end
+        while await asyncio.to_thread(self.record.is_running):  # noqa: ASYNC110 - only the parent process is notified of an end
             await asyncio.sleep(_POLL)
 
     @property
@@ -274,27 +274,27 @@ class ServerProcess:
         """Whether the server was a child of this process and was killed."""
         return self._child is not None and self._child.returncode == -signal.SIGKILL
 
-    async def unwatch(self) -> None:
+    async def end_watch_process(self) -> None:
         """Let the watch process notice that its server has ended, so that the watch process ends."""
         if self._watch is not None:
             await end_watch(self._watch)
 
-    async def end(self, grace: float) -> None:
+    async def end_process(self, grace: float) -> None:
         """Ask the server to end, and kill it after ``grace`` seconds; return when server and watch process are gone."""
-        await self._signal(signal.SIGTERM)
+        await self._send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace):
-                await self.wait()
+                await self.wait_for_end()
         except TimeoutError:
-            await self._signal(signal.SIGKILL)
-            await self.wait()
-        await self.unwatch()
+            await self._send_signal(signal.SIGKILL)
+            await self.wait_for_end()
+        await self.end_watch_process()
 
-    async def _signal(self, number: signal.Signals) -> None:
+    async def _send_signal(self, number: signal.Signals) -> None:
         if self._child is not None:
             if self._child.returncode is None:
                 self._child.send_signal(number)
-        elif await asyncio.to_thread(self.record.exists):
+        elif await asyncio.to_thread(self.record.is_running):
             with suppress(ProcessLookupError):  # the process may end between the check and the signal
                 os.kill(self.record.pid, number)
 
@@ -320,7 +320,7 @@ async def release_held(held: Child) -> None:
     held.stdin.close()
 
 
-async def watch_over(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
+async def start_watch_process(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
     """Start the watch process, which ends a server ``orphaned`` seconds after Maestro and its record are gone."""
     arguments = (str(pid), str(database), str(record), f"{orphaned / _LOOKS:g}", f"{grace:g}")
     return await asyncio.create_subprocess_exec(
@@ -340,7 +340,7 @@ async def end_watch(watch: Child) -> None:
     await watch.wait()
 
 
-def dismiss_watch(record: ServerRecord, database: Path) -> None:
+def end_orphaned_watch(record: ServerRecord, database: Path) -> None:
     """End the watch process that an earlier run started for an adopted server; this run's own one replaces it."""
     seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
@@ -356,7 +356,7 @@ def open_log(path: Path) -> BinaryIO:
     return path.open("ab")
 
 
-def last_line(path: Path, since: int) -> str:
+def read_last_line(path: Path, since: int) -> str:
     """Return the last line that was written to the log after byte ``since``; empty without one."""
     with path.open("rb") as log:
         size = log.seek(0, os.SEEK_END)

@@ -59,11 +59,11 @@ with workflow.unsafe.imports_passed_through():
         RunDetails,
         StepOptions,
         Suspended,
-        begin_tasks,
         error_type,
         failed_step,
         finish_despite_cancel,
         run_local_step,
+        start_delegated_tasks,
     )
 
 PLANNED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
@@ -93,7 +93,7 @@ class MessageWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Do the job, and return the job's final status."""
-        return await JobRun(ref).follow(message_steps)
+        return await JobRun(ref).follow_path(message_steps)
 
 
 @workflow.defn(name="DelegationWorkflow")
@@ -106,7 +106,7 @@ class DelegationWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Do the task, and return the job's final status."""
-        return await JobRun(ref, DelegationActivities.take_up).follow(task_steps)
+        return await JobRun(ref, DelegationActivities.take_up).follow_path(task_steps)
 
 
 @workflow.defn(name="BackgroundWorkflow")
@@ -140,8 +140,8 @@ class ScheduledWorkflow:
         if entered.begun:
             return await _run_in_background(own)
         details = RunDetails()
-        details.add(entered.reason)
-        details.publish("skipped")
+        details.add_line(entered.reason)
+        details.publish_outcome("skipped")
         return entered.reason
 
 
@@ -155,11 +155,11 @@ class WhatIfWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Do the what-if, and return its final status; a failure is not reported, because no user waits."""
-        return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow(what_if_steps)
+        return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow_path(what_if_steps)
 
 
 async def _run_in_background(ref: JobRef) -> str:
-    return await JobRun(ref, ScheduleActivities.take_on, silent=True).follow(background_steps)
+    return await JobRun(ref, ScheduleActivities.take_on, silent=True).follow_path(background_steps)
 
 
 class JobRun:
@@ -178,7 +178,7 @@ class JobRun:
         self._details = RunDetails()
         self._results: dict[str, Any] = {}
 
-    async def follow(self, path: StepPath) -> str:
+    async def follow_path(self, path: StepPath) -> str:
         """Do the steps of ``path`` in order and return the job's status; after an error, close the job with its reason.
 
         A job that has to wait is parked, which ends this run. The workflow of a failed job fails, so that operators
@@ -192,13 +192,13 @@ class JobRun:
         # A bug in workflow code must not end a job without a reason (docs/invariants.md: no silent end).
         except (Exception, asyncio.CancelledError) as error:
             await finish_despite_cancel(self._close_after_error(error))
-            self._details.publish(str(self._status))
+            self._details.publish_outcome(str(self._status))
             if self._status is JobStatus.FAILED:
                 raise ApplicationError("The job failed.", type=error_type(error), non_retryable=True) from None
             if is_cancelled_exception(error):
                 raise
             return self._status
-        self._details.publish(str(self._status))
+        self._details.publish_outcome(str(self._status))
         return self._status
 
     async def _do_steps(self, path: StepPath) -> None:
@@ -208,7 +208,7 @@ class JobRun:
         self._status = JobStatus.DROPPED if route and route.action is RouteAction.DROP else JobStatus.COMPLETED
         answer = self._results.get(StepKind.TAGS)
         if answer is not None and answer.begun:
-            await begin_tasks(self._ref, answer, self._queued.precedence)
+            await start_delegated_tasks(self._ref, answer, self._queued.precedence)
 
     async def _do_concurrently(self, names: list[str]) -> None:
         """Do these steps concurrently; if some have to wait, the others finish first."""
@@ -239,9 +239,9 @@ class JobRun:
             )
             self._store_results({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
         else:
-            self._store_result(step, await self._do_own_activity(step))
+            self._store_result(step, await self._run_own_activity(step))
 
-    async def _do_own_activity(self, step: str) -> Any:
+    async def _run_own_activity(self, step: str) -> Any:
         """Do a step in an activity of its own, and return the step's result."""
         kind = kind_of(step)
         is_first = kind in (StepKind.ROUTE, StepKind.TAKE_UP)
@@ -256,19 +256,21 @@ class JobRun:
             number, place = numbers_of(step)
             name = self._results[StepKind.MODEL.numbered(number)].tools[place]
             call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
-            return await self._queued.run(
+            return await self._queued.run_step(
                 ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
             )
         if kind is StepKind.SCRIPT:
             options = self._queued.tool_options()
-            return await self._queued.run(ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step))
-        return await self._deliver(step)
+            return await self._queued.run_step(
+                ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step)
+            )
+        return await self._deliver_message(step)
 
     def _store_result(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
         """Store a step's result in this run, show it in the Web UI, and apply its effects to the run."""
         self._results[step] = outcome
         duration = "" if milliseconds is None else f" ({milliseconds} ms)"
-        self._details.add(f"{step}: {outcome.words or 'done'}{duration}")
+        self._details.add_line(f"{step}: {outcome.words or 'done'}{duration}")
         if isinstance(outcome, RouteOutcome | TakeUpOutcome | BackgroundOutcome):
             self._queued.precedence, self._details.agent = outcome.precedence, outcome.agent
         if isinstance(outcome, TakeUpOutcome | ConversationOutcome):
@@ -288,18 +290,18 @@ class JobRun:
         if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
             model_step = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
             options = self._queued.model_options()
-            call = await self._queued.run(LLMActivities.call_model, model_step, options, purpose_of(step))
+            call = await self._queued.run_step(LLMActivities.call_model, model_step, options, purpose_of(step))
             return self._store_result(step, call)
         group = AskGroup(job_id=self._ref.job_id, step=step, number=number, final=final)
         summary = f"{purpose_of(step)}; record and send its answer"
         options = self._queued.model_options(sends=True)
         done: AskGroupOutcome
         try:
-            done = await self._queued.run(AnsweringActivities.answer, group, options, summary)
+            done = await self._queued.run_step(AnsweringActivities.answer, group, options, summary)
         except (Suspended, ActivityError) as error:
             if StepKind.DELIVER in (failed_step(error), *getattr(error, "steps", ())):
-                self._details.add(f"{step}: done")
-                self._details.add(f"{StepKind.TAGS}: done")
+                self._details.add_line(f"{step}: done")
+                self._details.add_line(f"{StepKind.TAGS}: done")
             raise
         outcomes = {step: done.model, StepKind.TAGS: done.recorded, StepKind.DELIVER: done.delivered}
         return self._store_results(outcomes, done.milliseconds)
@@ -321,18 +323,20 @@ class JobRun:
             StepKind.VOICE: (VoiceActivities.transcribe, StepOptions(steps.VOICE_TIMEOUT, steps.VOICE_TIMEOUT, queue)),
             StepKind.COMPACTION: (  # a compaction makes two model calls
                 CompactionActivities.compact_conversation,
-                StepOptions(self._queued.model_time * 2 + steps.DEADLINE_SLACK, steps.COMPACTION_TIMEOUT, queue),
+                StepOptions(self._queued.model_timeout * 2 + steps.DEADLINE_SLACK, steps.COMPACTION_TIMEOUT, queue),
             ),
         }
         activity, options = work[step]
         try:
-            self._store_result(step, await self._queued.run(activity, self._step_ref(step), options, purpose_of(step)))
+            self._store_result(
+                step, await self._queued.run_step(activity, self._step_ref(step), options, purpose_of(step))
+            )
         except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or error_type(error) in STOPPED:
                 raise
-            self._details.add(f"{step} failed ({error_type(error)}): the job continues without this step")
+            self._details.add_line(f"{step} failed ({error_type(error)}): the job continues without this step")
 
-    async def _deliver(self, step: str) -> Any:
+    async def _deliver_message(self, step: str) -> Any:
         """Send the job's message, and close the job with it, or send a notice of the job's failure."""
         closes = step != StepKind.NOTICE
         route = self._results.get(StepKind.ROUTE)
@@ -340,7 +344,7 @@ class JobRun:
         purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
         options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
-        return await self._queued.run(DeliveryActivities.deliver, message, options, purpose_of(step))
+        return await self._queued.run_step(DeliveryActivities.deliver, message, options, purpose_of(step))
 
     def _show_typing(self) -> None:
         """Start the typing indicator in the process with the connector; the run does not wait for that."""
@@ -351,7 +355,7 @@ class JobRun:
             schedule_to_close_timeout=steps.DEADLINE_SLACK,
             retry_policy=steps.RETRY_AFTER_CRASH,
             summary=StepKind.TYPING.purpose,
-            priority=self._queued.priority,
+            priority=self._queued.temporal_priority,
         )
 
     def _step_ref(self, step: str) -> StepRef:
@@ -362,16 +366,16 @@ class JobRun:
         park = ParkStep(job_id=self._ref.job_id, step=step, steps=waiting)
         parked = await run_local_step(ClosingActivities.park_job, park, purpose_of(step))
         self._status = parked.status
-        self._details.add(f"{parked.status}: {', '.join(waiting)}")
+        self._details.add_line(f"{parked.status}: {', '.join(waiting)}")
 
     async def _close_after_error(self, error: BaseException) -> None:
         error_name = error_type(error)
         stopped = is_cancelled_exception(error) or error_name in STOPPED
         if not stopped and not self._silent and failed_step(error) != StepKind.DELIVER:
             try:
-                await self._deliver(StepKind.NOTICE)
+                await self._deliver_message(StepKind.NOTICE)
             except ActivityError:
-                self._details.add("the failure notice could not be sent")
+                self._details.add_line("the failure notice could not be sent")
         step = CloseStep(
             job_id=self._ref.job_id,
             step=StepKind.CLOSE.numbered(self._ref.run),
@@ -381,4 +385,4 @@ class JobRun:
         )
         closed = await run_local_step(ClosingActivities.close_job, step, StepKind.CLOSE.purpose)
         self._status = closed.status
-        self._details.add(f"{closed.status}: {error_name}")
+        self._details.add_line(f"{closed.status}: {error_name}")

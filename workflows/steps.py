@@ -101,12 +101,12 @@ class RunDetails:
         self.conversation = 0
         self._lines: list[str] = []
 
-    def add(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Add a line to the current details."""
         self._lines.append(f"* {line}")
         workflow.set_current_details("\n".join(self._lines))
 
-    def publish(self, outcome: str) -> None:
+    def publish_outcome(self, outcome: str) -> None:
         """Set the search attributes that are known only at the end of the run."""
         values = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
         workflow.upsert_search_attributes([key.value_set(value) for key, value in values.items() if value])
@@ -123,7 +123,7 @@ class StepOptions:
 
 async def run_local_step(activity: Callable[..., Outcome], payload: Value, summary: str) -> Outcome:
     """Run a cheap step inside the workflow task; raises ``Suspended`` when it has to wait."""
-    with _waits_as_suspended(payload):
+    with translate_wait_failures(payload):
         result: Outcome = await workflow.execute_local_activity_method(
             activity,
             payload,
@@ -136,7 +136,7 @@ async def run_local_step(activity: Callable[..., Outcome], payload: Value, summa
 
 
 @contextmanager
-def _waits_as_suspended(payload: Value) -> Iterator[None]:
+def translate_wait_failures(payload: Value) -> Iterator[None]:
     """Translate a failure that makes a step wait into ``Suspended``."""
     try:
         yield
@@ -156,17 +156,17 @@ class QueuedSteps:
         """The precedence of the steps; None until it is known, when they have the priority of their workflow."""
 
     @property
-    def priority(self) -> Priority:
+    def temporal_priority(self) -> Priority:
         """The priority of a step in Temporal."""
         return temporal_priority(self.precedence, fair=self._ref.fair)
 
     def model_options(self, *, sends: bool = False) -> StepOptions:
         """Return the options of a model call; with ``sends``, the activity may also send the answer."""
         extra = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
-        return StepOptions(self.model_time + extra, queue=self._ref.llm_queue)
+        return StepOptions(self.model_timeout + extra, queue=self._ref.llm_queue)
 
     @property
-    def model_time(self) -> timedelta:
+    def model_timeout(self) -> timedelta:
         """The timeout of one model call."""
         return timedelta(seconds=self._ref.model_seconds) * REQUESTS_PER_CALL
 
@@ -182,9 +182,9 @@ class QueuedSteps:
             attempt_timeout=attempt_timeout, total_timeout=total_timeout, queue=self._ref.connector_queue
         )
 
-    async def run(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
+    async def run_step(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step on its queue; raises ``Suspended`` when it has to wait."""
-        with _waits_as_suspended(step):
+        with translate_wait_failures(step):
             return await workflow.execute_activity_method(
                 activity,
                 step,
@@ -196,7 +196,7 @@ class QueuedSteps:
                 retry_policy=RETRY_AFTER_CRASH,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=summary,
-                priority=self.priority,
+                priority=self.temporal_priority,
             )
 
 
@@ -219,12 +219,12 @@ def error_type(error: BaseException) -> str:
     return cause.type or "ApplicationError" if isinstance(cause, ApplicationError) else type(cause).__name__
 
 
-async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
+async def start_delegated_tasks(ref: JobRef, answer: AnswerOutcome, answer_precedence: Precedence | None) -> None:
     """Start a child workflow for each task of an answer that the dispatcher has not started already.
 
     A child has the fair share of its parent's job until its own is known.
     """
-    parent = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
+    parent = answer_precedence or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = parent.model_copy(update={"priority": answer.priority})
     own = workflow.info().typed_search_attributes
     for job_id in answer.begun:

@@ -213,7 +213,7 @@ def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") 
     """Add a post from the form, for browsers without scripts; a rejected text is shown again."""
     chat = chat_of(parts)
     return submit(
-        lambda: chat.service.post(HUMAN, text),
+        lambda: chat.service.add_post(HUMAN, text),
         lambda _: redirect_to(f"{CHAT_PAGE}#end"),
         lambda error: _chat_page(request, chat, text, error),
     )
@@ -224,7 +224,7 @@ def _chat_page(request: Request, chat: AgentChat, text: str = "", problem: Maest
         request,
         "agent-chat.html",
         channel=CHANNEL,
-        posts=chat.service.timeline(POSTS),
+        posts=chat.service.list_posts(POSTS),
         rules=chat.rules(),
         most_posts=POSTS,
         hue=lambda author: zlib.crc32(author.encode()) % HUES,  # the same author always has the same colour

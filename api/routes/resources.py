@@ -171,7 +171,7 @@ def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
     delivery = signed_request(request)
     try:
         payload = read_payload(delivery.body, request.headers.get("content-type", ""))
-        return parts.hooks.take(delivery.webhook, delivery.signed, payload)
+        return parts.hooks.accept_event(delivery.webhook, delivery.signed, payload)
     except InvalidJson as error:
         raise InvalidRequest(f"{error}; send JSON, or another Content-Type") from None
     except BadSignature as error:

@@ -153,15 +153,15 @@ class ChatQuery(Value):
 @chat.post("")
 def post(parts: Parts, new: NewPost) -> PostedView:
     """Add a post as @human to the agent chat; 400 for an empty text."""
-    return PostedView(id=chat_of(parts).service.post(HUMAN, new.text), success=True)
+    return PostedView(id=chat_of(parts).service.add_post(HUMAN, new.text), success=True)
 
 
 @chat.get("", response_model=list[Post])
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
     """List the posts of this session, oldest first; 304 if If-None-Match shows that there is no new post."""
     service = chat_of(parts).service
-    tag = f'"{service.version()}-{query.limit or "all"}"'
+    tag = f'"{service.read_version()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(_POSTS.dump_json(service.timeline(query.limit)), media_type="application/json", headers=headers)
+    return Response(_POSTS.dump_json(service.list_posts(query.limit)), media_type="application/json", headers=headers)

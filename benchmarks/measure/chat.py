@@ -77,15 +77,15 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         live = LiveSettings.unchanging(Settings())
         service = build_chat(live, store, build_scanner(lambda: None))
         assert service is not None
-        service.post(HUMAN, "the first post loads the rules")
+        service.add_post(HUMAN, "the first post loads the rules")
         took = {"posting": Took(), f"reading {UNREAD} new posts": Took(), "posting the longest": Took()}
         posting, reading, longest = took.values()
         for number in range(posts):
             author, text = chat_author(slugs[number % AGENTS]), _text(words, CHARACTERS)
-            posting.note(partial(service.post, author, text))
+            posting.note(partial(service.add_post, author, text))
             if number % UNREAD == 0:
                 reading.note(partial(_read, store))
-                longest.note(partial(service.post, HUMAN, _text(words, LONGEST)))
+                longest.note(partial(service.add_post, HUMAN, _text(words, LONGEST)))
     return took
 
 

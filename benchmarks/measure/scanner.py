@@ -31,7 +31,7 @@ def _measure(rounds: int) -> Section:
         figures = [one for name, texts in _texts().items() for one in _figures(made, name, texts, rounds)]
         figures.append(_with_pattern(made, rounds))
     finally:
-        made.close()
+        made.end_processes()
     return Section(
         "scanner",
         "The search for secrets",

@@ -21,8 +21,8 @@ from connectors.base import (
     Unsettled,
 )
 from connectors.contract.context import MemoryContext
-from connectors.hub import SendAction, action_in_doubt, attempt, choose_action, hand_over
-from connectors.markdown import length
+from connectors.hub import SendAction, attempt, choose_action, choose_action_in_doubt, perform_send_action
+from connectors.markdown import text_length
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
@@ -168,7 +168,7 @@ class ConnectorContract:
         """The platform accepts a message of ``Capabilities.max_length`` without cutting it."""
         able = bench.connector.capabilities
         text = "x" * able.max_length
-        assert length(text, able.unit) == able.max_length
+        assert text_length(text, able.unit) == able.max_length
         await bench.connector.send(make_chunk(bench, text))
         assert list(await bench.posts()) == [text]
 
@@ -275,14 +275,14 @@ async def wait_for_messages(bench: Bench, count: int) -> None:
     await wait_until(lambda: len(bench.context.inbox) >= count, f"{count} messages, there are {inbox_texts(bench)}")
 
 
-async def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds; raises ``AssertionError`` with ``what`` after ``PATIENCE`` seconds."""
+async def wait_until(condition: Callable[[], bool], description: str) -> None:
+    """Wait until the condition holds; raises ``AssertionError`` with ``description`` after ``PATIENCE`` seconds."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110 - a platform's test server offers no event to wait for
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE:g} seconds: {what}") from None
+        raise AssertionError(f"not within {PATIENCE:g} seconds: {description}") from None
 
 
 async def _say_all(bench: Bench, messages: list[str]) -> None:
@@ -308,8 +308,8 @@ async def _retry_once(bench: Bench, unconfirmed: OutgoingMessage) -> tuple[SendA
     action = choose_action(unconfirmed, bench.connector, datetime.now(UTC))
     if action is SendAction.LEAVE:
         return action, None
-    outcome: Receipt | SendFailure = await hand_over(bench.connector, unconfirmed, action)
+    outcome: Receipt | SendFailure = await perform_send_action(bench.connector, unconfirmed, action)
     if not isinstance(outcome, Unsettled):
         return action, outcome
-    action = action_in_doubt(unconfirmed, bench.connector)
+    action = choose_action_in_doubt(unconfirmed, bench.connector)
     return action, await attempt(bench.connector, unconfirmed) if action is SendAction.RESEND else None

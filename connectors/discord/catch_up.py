@@ -40,7 +40,7 @@ class DiscordCursors:
         self._initial: dict[int, int] = {}
         """The cursor of each channel at its first use in this connection."""
 
-    async def read(self, channel: DiscordChannel) -> int | None:
+    async def read_cursor(self, channel: DiscordChannel) -> int | None:
         """Return the id of the newest message that was accepted or skipped, None in a new channel."""
         if channel.id not in self._known:
             mark = await self._context.cursor(channel.address_channel, channel.thread)
@@ -51,19 +51,19 @@ class DiscordCursors:
 
     async def cursor_at_connect(self, channel: DiscordChannel) -> int | None:
         """Return the cursor that a channel had when this connection began, or None."""
-        await self.read(channel)
+        await self.read_cursor(channel)
         return self._initial.get(channel.id)
 
-    async def set_first_cursor(self, channel: DiscordChannel, number: int) -> None:
+    async def set_first_cursor(self, channel: DiscordChannel, message_id: int) -> None:
         """Set the first cursor of a new channel; messages up to this id are not answered."""
-        self._known[channel.id] = max(number, self._known.get(channel.id, 0))
-        await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.direct)
+        self._known[channel.id] = max(message_id, self._known.get(channel.id, 0))
+        await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.is_direct)
         await self._context.advance(channel.address_channel, str(self._known[channel.id]), channel.thread)
 
-    def advance(self, channel: DiscordChannel, number: int) -> None:
+    def advance_cursor(self, channel: DiscordChannel, message_id: int) -> None:
         """Record that all messages up to this id are accepted; the cursor never goes back."""
-        if number > self._known.get(channel.id, 0):
-            self._known[channel.id] = number
+        if message_id > self._known.get(channel.id, 0):
+            self._known[channel.id] = message_id
             self._unwritten[channel.id] = channel
 
     async def write_periodically(self) -> None:
@@ -71,13 +71,13 @@ class DiscordCursors:
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             try:
-                await self.write()
+                await self.write_cursors()
             # Any error of the store is retried after a second, so that no cursor is lost (docs/invariants.md: no silent
             # end).
             except Exception as error:  # noqa: BLE001 - see above
                 log.warning("discord.cursors_not_written", error=type(error).__name__)
 
-    async def write(self) -> None:
+    async def write_cursors(self) -> None:
         """Write the cursors that have changed since the last write."""
         for number, channel in tuple(self._unwritten.items()):
             mark = self._known[number]
@@ -121,7 +121,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
 
 
 class ChannelQueues:
-    """All channel queues of a connection; ``read`` accepts the messages after a channel's cursor."""
+    """All channel queues of a connection; ``read_channel`` accepts the messages after a channel's cursor."""
 
     def __init__(self, read: Callable[[DiscordChannel, int | None], Awaitable[None]]) -> None:
         self._read = read
@@ -137,9 +137,9 @@ class ChannelQueues:
         for queue in self._queues.values():
             queue.newest = None
 
-    def put(self, channel: DiscordChannel, work: Work) -> None:
+    def put_event(self, channel: DiscordChannel, work: Work) -> None:
         """Queue an event; if messages before the event may be missing, the channel's history is read first."""
-        queue = self._queue(channel)
+        queue = self._find_or_add_queue(channel)
         if channel.id not in self._settled:
             queue.request_history()
         if len(queue.waiting) < MOST_WAITING:
@@ -151,18 +151,18 @@ class ChannelQueues:
 
     def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
         """Read the channel's history before its next event; the task ends when the queue is empty."""
-        queue = self._queue(channel)
+        queue = self._find_or_add_queue(channel)
         queue.request_history(newest)
         return self._start_worker(queue)
 
-    async def close(self) -> None:
+    async def close_queues(self) -> None:
         """Stop; the next connection reads the events that are still queued from the history."""
         workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
-    def _queue(self, channel: DiscordChannel) -> ChannelQueue:
+    def _find_or_add_queue(self, channel: DiscordChannel) -> ChannelQueue:
         return self._queues.setdefault(channel.id, ChannelQueue(channel))
 
     def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
@@ -219,12 +219,12 @@ class DiscordCatchUp:
         self._accept = accept
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, channel: DiscordChannel, newest: int | None) -> None:
+    async def read_channel(self, channel: DiscordChannel, newest: int | None) -> None:
         """Accept the messages of a channel after its cursor; ``newest`` is its last message, None if unknown.
 
         In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
         """
-        cursor = await self._cursors.read(channel)
+        cursor = await self._cursors.read_cursor(channel)
         if cursor is None and newest is not None:
             cursor = await self._start_cursor(channel, newest)
         if cursor is None or (newest is not None and newest <= cursor):
@@ -249,7 +249,7 @@ class DiscordCatchUp:
         elif len(missed) > len(young):
             why = f"they are older than {hours:g} hours (catchUpHours)"
             await self._context.skipped(str(channel.id), len(missed) - len(young), why)
-        self._cursors.advance(channel, missed[0].id if missed else cursor)
+        self._cursors.advance_cursor(channel, missed[0].id if missed else cursor)
 
     async def _start_cursor(self, channel: DiscordChannel, newest: int) -> int:
         """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""

@@ -26,12 +26,12 @@ from connectors.base import (
     PermanentSend,
 )
 from connectors.discord import receive
-from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
+from connectors.discord.errors import TROUBLE, discord_errors, refusal_error, send_failure
 from connectors.discord.gateway import DiscordSession, set_endpoints
 from connectors.discord.platform import PLATFORM, TOKEN, DiscordOptions
-from connectors.discord.receive import button_view, files_of
+from connectors.discord.receive import button_view, message_files
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
-from connectors.markdown import blocks
+from connectors.markdown import render_blocks
 from connectors.options import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
@@ -69,7 +69,7 @@ log = structlog.get_logger(__name__)
 
 def render(text: str) -> str:
     """Return Markdown for Discord: tables become code, deep headings bold, and images links; code stays unchanged."""
-    return "\n".join(line for block in blocks(text.split("\n"), _render_line) for line in block)
+    return "\n".join(line for block in render_blocks(text.split("\n"), _render_line) for line in block)
 
 
 def _render_line(line: str) -> str:
@@ -77,7 +77,7 @@ def _render_line(line: str) -> str:
     return IMAGE.sub(r"\1", f"**{heading.group(1)}**" if heading else line)
 
 
-def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
+def find_channel(client: discord.Client, address: Address) -> discord.PartialMessageable:
     """Return a channel without a request to Discord; raises ``PermanentSend`` for an invalid id."""
     number = address.thread or address.channel
     if not (number.isascii() and number.isdecimal() and len(number) < 20):
@@ -92,7 +92,7 @@ def _message_number(message_id: str) -> int:
     return int(message_id)
 
 
-def _stored_name(name: str) -> str:
+def stored_file_name(name: str) -> str:
     """Return the name under which Discord stores a file: blanks become underscores, most other marks are dropped."""
     return re.sub(r"[^A-Za-z0-9_.-]", "", name.replace(" ", "_"))
 
@@ -127,7 +127,7 @@ class DiscordConnector(AccountConnector):
             finally:
                 self._session = None
             failures = 0 if monotonic() - started > STEADY_SECONDS else failures
-            refused = refusal(failure) if failure is not None else None
+            refused = refusal_error(failure) if failure is not None else None
             if refused is not None:
                 raise refused
             why = describe_error(failure) if failure is not None else "Discord ended the connection"
@@ -139,11 +139,14 @@ class DiscordConnector(AccountConnector):
         """Send a chunk under its key; a repeated key returns the earlier message. Raises a ``SendFailure``."""
         session = self._require_session()
         with discord_errors():
-            return await session.replies.reply(message) or await self._post(session, message)
+            return await session.replies.send_reply(message) or await self._post_message(session, message)
 
-    async def _post(self, session: DiscordSession, message: OutgoingMessage) -> Receipt:
-        channel = channel_of(session, message.address)
-        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reply_to(message, channel.id)}
+    async def _post_message(self, session: DiscordSession, message: OutgoingMessage) -> Receipt:
+        channel = find_channel(session, message.address)
+        options: dict[str, Any] = {
+            "nonce": message.key or None,
+            "reference": self._reply_reference(message, channel.id),
+        }
         if message.filename:
             options["file"] = discord.File(io.BytesIO(await read_content(message)), filename=message.filename)
         # If the content is the file itself, the message has no text.
@@ -166,7 +169,7 @@ class DiscordConnector(AccountConnector):
         session, count = self._require_session(), 0
         own_id = session.user.id if session.user else 0
         with discord_errors():
-            channel = channel_of(session, message.address)
+            channel = find_channel(session, message.address)
             history = channel.history(after=message.tried_at - SKEW, oldest_first=True, limit=MAX_SEARCHED)
             async for post in history:
                 if post.author.id == own_id and self._is_same_message(post, message):
@@ -185,7 +188,7 @@ class DiscordConnector(AccountConnector):
         options: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
         with discord_errors():
             await (
-                channel_of(session, message.address)
+                find_channel(session, message.address)
                 .get_partial_message(_message_number(message.edits))
                 .edit(content=render(message.content), allowed_mentions=discord.AllowedMentions.none(), **options)
             )
@@ -199,7 +202,7 @@ class DiscordConnector(AccountConnector):
         if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
             return
         with discord_errors():
-            message = channel_of(self._require_session(), address).get_partial_message(_message_number(message_id))
+            message = find_channel(self._require_session(), address).get_partial_message(_message_number(message_id))
             try:
                 await message.add_reaction(discord.PartialEmoji.from_str(emoji))
             except discord.Forbidden:
@@ -208,7 +211,7 @@ class DiscordConnector(AccountConnector):
 
     async def typing(self, address: Address) -> None:
         with discord_errors():
-            await channel_of(self._require_session(), address).typing()
+            await find_channel(self._require_session(), address).typing()
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         if self._session is None:
@@ -217,7 +220,7 @@ class DiscordConnector(AccountConnector):
         status = 0
         for number in range(TRIES):
             path = folder / str(number)
-            status = (await self._media.ask(await _fresh_link(self._session, attachment), path)).status
+            status = (await self._media.request_file(await request_fresh_link(self._session, attachment), path)).status
             if status == HTTPStatus.OK:
                 return path
             if status not in EXPIRED:
@@ -227,7 +230,7 @@ class DiscordConnector(AccountConnector):
     async def catch_up(self) -> None:
         await self._require_session().catch_up()
 
-    def _reply_to(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
+    def _reply_reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
         """Return a reference to the message that a chunk replies to; None for no reply and for a slash command."""
         answered = message.reply_to.partition(":")[0] if self._options.quote_replies == "always" else ""
         if not answered.isdecimal():
@@ -239,8 +242,10 @@ class DiscordConnector(AccountConnector):
         if post.nonce is not None:
             return str(post.nonce) == message.key
         if message.filename:
-            return any(_stored_name(file.filename) == _stored_name(message.filename) for file in post.attachments)
-        expected, actual = self._reply_to(message, post.channel.id), post.reference
+            return any(
+                stored_file_name(file.filename) == stored_file_name(message.filename) for file in post.attachments
+            )
+        expected, actual = self._reply_reference(message, post.channel.id), post.reference
         if expected is not None and actual is not None and actual.message_id != expected.message_id:
             return False
         return post.content.strip() == render(message.content).strip()
@@ -252,14 +257,14 @@ class DiscordConnector(AccountConnector):
         return self._session
 
 
-async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
+async def request_fresh_link(client: discord.Client, attachment: Attachment) -> str:
     """Return a fresh download link of a file, which Discord creates at each request of the file's message."""
     channel_id, message_id, file_id = map(int, attachment.id.split("/"))
     try:
         message = await client.get_partial_messageable(channel_id).fetch_message(message_id)
     except TROUBLE as error:
         raise fetch_failure(send_failure(error)) from None
-    for file in files_of(message):
+    for file in message_files(message):
         if file.id == file_id:
             return file.url
     raise PermanentFetch("the file is no longer in its message")

@@ -43,7 +43,7 @@ INTENTS_REFUSED = (
 )
 
 
-def refusal(error: Exception) -> AccountRefused | None:
+def refusal_error(error: Exception) -> AccountRefused | None:
     """Return the error that only an operator can fix, None if a later connection may succeed.
 
     Each further login after this error would count towards the limit beyond which Discord resets the token.

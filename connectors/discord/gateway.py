@@ -84,11 +84,11 @@ class DiscordSession(discord.Client):
         self._intake = MessageIntake(context)
         self._cursors = DiscordCursors(context)
         self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._accept_message)
-        self._queues = ChannelQueues(self._gaps.read)
+        self._queues = ChannelQueues(self._gaps.read_channel)
         self._resumed = asyncio.Event()
         self._unanswered: set[asyncio.Task[None]] = set()
         self._tree = app_commands.CommandTree[discord.Client](self)
-        self._tree.error(_command_failed)
+        self._tree.error(log_command_failure)
 
     async def run_until_closed(self, token: str) -> None:
         """Log in and receive until the connection ends; raises the error that ended it."""
@@ -104,8 +104,8 @@ class DiscordSession(discord.Client):
             writing.cancel()
             for task in self._unanswered:
                 task.cancel()
-            await self._queues.close()
-            await self._cursors.write()
+            await self._queues.close_queues()
+            await self._cursors.write_cursors()
 
     async def _receive(self) -> None:
         """Receive until the gateway closes; the connector reconnects a session that cannot be resumed.
@@ -182,36 +182,36 @@ class DiscordSession(discord.Client):
 
     async def on_message(self, message: discord.Message) -> None:
         """Queue a message; nothing is awaited before, because only the start of a handler runs in event order."""
-        self._enqueue(message, self._accept_message)
+        self._enqueue_message(message, self._accept_message)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Queue an edit, after the edited message if that is still queued."""
-        self._enqueue(event.message, self._accept_edit)
+        self._enqueue_message(event.message, self._accept_edit)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Accept the press of a button; the command tree handles commands."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
-            channel = channel_of_event(interaction.channel, interaction.guild_id)
+            channel = event_channel(interaction.channel, interaction.guild_id)
             await receive.accept_press(interaction, channel, self._connector.account, self._context)
 
-    def _enqueue(
+    def _enqueue_message(
         self, message: discord.Message, accept: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
-        channel = channel_of_event(message.channel)
+        channel = event_channel(message.channel)
         if self._is_wanted(channel):
-            self._queues.put(channel, partial(accept, message, channel))
+            self._queues.put_event(channel, partial(accept, message, channel))
 
     async def _accept_message(self, message: discord.Message, channel: DiscordChannel) -> None:
         """Store a message, then move the cursor; the first message of a new channel begins the cursor."""
-        if await self._cursors.read(channel) is None:
+        if await self._cursors.read_cursor(channel) is None:
             await self._cursors.set_first_cursor(channel, message.id - 1)
-        await self._accept(incoming_message(message, channel, self._bot))
-        self._cursors.advance(channel, message.id)
+        await self._accept_incoming(incoming_message(message, channel, self._bot_identity))
+        self._cursors.advance_cursor(channel, message.id)
 
     async def _accept_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
-        await self._accept(edited_message(message, channel, self._bot))
+        await self._accept_incoming(edited_message(message, channel, self._bot_identity))
 
-    async def _accept(self, message: IncomingMessage | None) -> None:
+    async def _accept_incoming(self, message: IncomingMessage | None) -> None:
         if message is not None:
             await self._intake.accept(message)
 
@@ -222,14 +222,14 @@ class DiscordSession(discord.Client):
 
     async def _accept_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a slash command within three seconds, as Discord requires, then store the command."""
-        self.replies.expect(interaction)
+        self.replies.expect_reply(interaction)
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
         except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
             # The command is obeyed even without Discord's acknowledgement; the reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
-        channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
+        channel = event_channel(interaction.channel, interaction.guild_id) if interaction.channel else None
         if channel is None or not self._is_wanted(channel):
             self._expire_reply(interaction, COMMAND_UNANSWERED)
             return
@@ -241,16 +241,16 @@ class DiscordSession(discord.Client):
             self._expire_reply(interaction, COMMAND_FULL)
 
     def _expire_reply(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
-        task = asyncio.create_task(self.replies.give_up(interaction, text, after))
+        task = asyncio.create_task(self.replies.end_waiting(interaction, text, after))
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
 
     def _is_wanted(self, channel: DiscordChannel) -> bool:
         chosen = self._options.channels
-        return channel.direct or not chosen or channel.address_channel in chosen or str(channel.id) in chosen
+        return channel.is_direct or not chosen or channel.address_channel in chosen or str(channel.id) in chosen
 
     @property
-    def _bot(self) -> DiscordBot:
+    def _bot_identity(self) -> DiscordBot:
         number = self.user.id if self.user is not None else 0
         return DiscordBot(self._connector.account, number, every_line=not self._options.require_mention)
 
@@ -265,11 +265,11 @@ def log_failure(event: str, error: BaseException | None) -> None:
     log.error("discord.event_failed", happened=event, error=type(error).__name__, exc_info=error)
 
 
-async def _command_failed(_: discord.Interaction, error: app_commands.AppCommandError) -> None:
+async def log_command_failure(_: discord.Interaction, error: app_commands.AppCommandError) -> None:
     log_failure("command", error.__cause__ or error)
 
 
-def channel_of_event(channel: object, guild: int | None = None) -> DiscordChannel:
+def event_channel(channel: object, guild: int | None = None) -> DiscordChannel:
     """Return the channel of an event; a channel that the library does not know counts as no thread."""
     if isinstance(channel, discord.Thread):
         return DiscordChannel(channel.id, channel.parent_id, channel.guild.id)

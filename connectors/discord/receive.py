@@ -55,7 +55,7 @@ class DiscordChannel:
     guild: int | None = None
 
     @property
-    def direct(self) -> bool:
+    def is_direct(self) -> bool:
         """Whether the channel is a direct message channel."""
         return self.guild is None
 
@@ -69,7 +69,7 @@ class DiscordChannel:
         """The thread part of the address, empty for a channel that is no thread."""
         return str(self.id) if self.parent else ""
 
-    def address(self, account: str) -> Address:
+    def build_address(self, account: str) -> Address:
         """Return the address for answers."""
         return Address(platform=PLATFORM, account=account, channel=self.address_channel, thread=self.thread)
 
@@ -88,18 +88,18 @@ def incoming_message(message: discord.Message, channel: DiscordChannel, bot: Dis
 
     Stickers and polls, and messages with content that the bot may not see, have no readable content.
     """
-    content, files = text_of(message, bot.id), file_references(message)
+    content, files = message_text(message, bot.id), file_references(message)
     if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
         return None
     return IncomingMessage(
         id=str(message.id),
-        address=channel.address(bot.account),
+        address=channel.build_address(bot.account),
         user_id=str(message.author.id),
         user_name=message.author.display_name,
         content=content,
         sent_at=message.created_at,
         attachments=files,
-        is_direct=channel.direct,
+        is_direct=channel.is_direct,
         from_bot=message.author.bot or message.webhook_id is not None,
         reply_to=_replied_message_id(message),
         addressing=find_addressing(message, bot),
@@ -121,12 +121,12 @@ def read_command(interaction: discord.Interaction, word: str, channel: DiscordCh
     """Convert a slash command into a message with the control word."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
-        address=channel.address(account),
+        address=channel.build_address(account),
         user_id=str(interaction.user.id),
         user_name=interaction.user.display_name,
         content=word,
         sent_at=interaction.created_at,
-        is_direct=channel.direct,
+        is_direct=channel.is_direct,
         from_bot=interaction.user.bot,
     )
 
@@ -142,7 +142,7 @@ def find_addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def text_of(message: discord.Message, bot_id: int) -> str:
+def message_text(message: discord.Message, bot_id: int) -> str:
     """Return the text of a message and of the messages it forwards, with names instead of ids.
 
     A mention of the bot before a control word is removed: in a channel, users address a bot in this way.
@@ -155,7 +155,7 @@ def text_of(message: discord.Message, bot_id: int) -> str:
     return "\n".join([text, *(forwarded.content for forwarded in message.message_snapshots)]).strip("\n")
 
 
-def files_of(message: discord.Message) -> Sequence[discord.Attachment]:
+def message_files(message: discord.Message) -> Sequence[discord.Attachment]:
     """Return the files of a message and of the messages it forwards."""
     forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
     return [*message.attachments, *forwarded]
@@ -170,7 +170,7 @@ def file_references(message: discord.Message) -> tuple[Attachment, ...]:
             content_type=file.content_type or "",
             size=file.size,
         )
-        for file in files_of(message)
+        for file in message_files(message)
     )
 
 
@@ -196,11 +196,11 @@ class CommandReplies:
     def __init__(self) -> None:
         self._waiting: dict[str, discord.Interaction] = {}
 
-    def expect(self, interaction: discord.Interaction) -> None:
+    def expect_reply(self, interaction: discord.Interaction) -> None:
         """Register a command that waits for its reply."""
         self._waiting[f"{COMMAND_PREFIX}{interaction.id}"] = interaction
 
-    async def reply(self, message: OutgoingMessage) -> Receipt | None:
+    async def send_reply(self, message: OutgoingMessage) -> Receipt | None:
         """Reply to a slash command; None when the message is no reply to one, or too late to be shown as a reply."""
         interaction = self._waiting.get(message.reply_to)
         if interaction is None or message.filename:
@@ -216,7 +216,7 @@ class CommandReplies:
         del self._waiting[message.reply_to]
         return Receipt(platform_message_id=str(reply.id)) if reply is not None else None
 
-    async def give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
+    async def end_waiting(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
         """Tell the user after ``after`` seconds that there is no reply, unless a reply was sent by then."""
         await asyncio.sleep(after)
         if self._waiting.pop(f"{COMMAND_PREFIX}{interaction.id}", None) is not None:
@@ -262,12 +262,12 @@ async def accept_press(
     # A press counts as no mention, so that the press of a user without permission never reaches an agent.
     message = IncomingMessage(
         id=f"{below}:{interaction.id}",
-        address=channel.address(account),
+        address=channel.build_address(account),
         user_id=str(interaction.user.id),
         user_name=interaction.user.display_name,
         content=content,
         sent_at=interaction.created_at,
-        is_direct=channel.direct,
+        is_direct=channel.is_direct,
         from_bot=interaction.user.bot,
         reply_to=str(below or ""),
     )

@@ -18,7 +18,15 @@ from yarl import URL
 
 from connectors.account import read_content
 from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
-from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, render_lines, split
+from connectors.markdown import (
+    SEPARATED_TICKS,
+    SHORT_MARKS,
+    TICKS,
+    ZERO_WIDTH,
+    MarkdownDialect,
+    render_lines,
+    split_markdown,
+)
 from connectors.slack.platform import BOT_TOKEN
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.network import LOCAL_NAMES
@@ -165,27 +173,27 @@ def slack_errors(*, token: str = "", optional: bool = False) -> Iterator[None]:
         raise AmbiguousSend(f"the connection to Slack broke ({type(error).__name__})") from None
 
 
-def mrkdwn(text: str) -> str:
+def render_mrkdwn(text: str) -> str:
     """Return the text as mrkdwn; line breaks stay, so that the text can be split at them."""
     return "\n".join(render_lines(text, DIALECT))
 
 
-def escape(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return plain text with Slack's control characters escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _render_link(label: str, url: str) -> str:
-    text = escape(label).replace("|", "¦")
+    text = escape_text(label).replace("|", "¦")
     return f"<{url.translate(_IN_URL)}|{text}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
 
 
 DIALECT = MarkdownDialect(
-    plain=escape,
+    plain=escape_text,
     # mrkdwn has no escape: a zero-width character after a mark keeps Slack from interpreting the mark.
-    literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
-    code=lambda text: f"`{escape(text)}`",
-    block=lambda line: escape(line).replace(TICKS, SEPARATED_TICKS),
+    literal=lambda mark: escape_text(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
+    code=lambda text: f"`{escape_text(text)}`",
+    block=lambda line: escape_text(line).replace(TICKS, SEPARATED_TICKS),
     link=_render_link,
     around=SHORT_MARKS,
 )
@@ -195,9 +203,9 @@ def button_blocks(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
     """Return the blocks of a chunk with buttons, which Slack shows instead of its text; none without buttons."""
     if not message.buttons:
         return ()
-    parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
+    parts = split_markdown(message.content, SECTION_CHARS, lambda text: len(render_mrkdwn(text)))
     # ``verbatim`` keeps Slack from linking names and channels.
-    texts = [{"type": "mrkdwn", "text": mrkdwn(part), "verbatim": True} for part in parts]
+    texts = [{"type": "mrkdwn", "text": render_mrkdwn(part), "verbatim": True} for part in parts]
     buttons = [
         {
             "type": "button",
@@ -211,15 +219,15 @@ def button_blocks(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
     return [*sections, {"type": "actions", "elements": buttons}]
 
 
-async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
+async def post_message(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
     answer = await call_slack(
         web.chat_postMessage(
             channel=message.address.channel,
-            text=mrkdwn(message.content),
+            text=render_mrkdwn(message.content),
             thread_ts=message.address.thread or None,
             blocks=button_blocks(message) or None,
-            metadata=_metadata(message),
+            metadata=key_metadata(message),
             unfurl_links=False,
             unfurl_media=False,
         )
@@ -227,21 +235,21 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     return Receipt(platform_message_id=str(answer["ts"]))
 
 
-async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
+async def edit_message(web: AsyncWebClient, message: OutgoingMessage) -> None:
     """Edit a sent message without changing its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
             ts=message.edits,
-            text=mrkdwn(message.content),
+            text=render_mrkdwn(message.content),
             blocks=button_blocks(message),
-            metadata=_metadata(message),
+            metadata=key_metadata(message),
             link_names=False,
         )
     )
 
 
-async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
+async def add_reaction(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
     """Add a reaction to a message, which may have it already; raises a ``SendFailure``."""
     try:
         await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), optional=True)
@@ -254,29 +262,29 @@ async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text
     """Post a text that is visible to one user only; raises a ``SendFailure``."""
     await call_slack(
         web.chat_postEphemeral(
-            channel=address.channel, user=user_id, text=escape(text), thread_ts=address.thread or None
+            channel=address.channel, user=user_id, text=escape_text(text), thread_ts=address.thread or None
         )
     )
 
 
-async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
+async def upload_file(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Send a file with its caption, under a name that contains the key; raises a ``SendFailure``."""
-    caption = mrkdwn(message.content) if message.path is not None else ""
+    caption = render_mrkdwn(message.content) if message.path is not None else ""
     content = await read_content(message)
     with slack_errors(optional=True):
         answer = await web.files_upload_v2(
             content=content,
-            filename=keyed_name(message),
+            filename=file_name_with_key(message),
             title=message.filename,
             initial_comment=caption or None,
             channel=message.address.channel,
             thread_ts=message.address.thread or None,
         )
     files: list[Mapping[str, Any]] = answer.get("files") or []
-    return Receipt(platform_message_id=str(files[0]["id"]) if files else keyed_name(message))
+    return Receipt(platform_message_id=str(files[0]["id"]) if files else file_name_with_key(message))
 
 
-async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
+async def find_sent_message(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
     """Find a sent message by its key, searching from the first send attempt on; raises a ``SendFailure``.
 
     A message without metadata is found by its content and time. A file appears in the channel with a delay; until then
@@ -309,15 +317,17 @@ def _has_same_text(post: Fields, message: OutgoingMessage) -> bool:
         return False
     if float(post["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty if the text is emoji alone, which cannot be compared
+    expected = _REWRITTEN.sub(
+        "", render_mrkdwn(message.content)
+    )  # empty if the text is emoji alone, which cannot be compared
     return bool(expected) and expected == _REWRITTEN.sub("", str(post.get("text") or ""))
 
 
-def _metadata(message: OutgoingMessage) -> dict[str, Any]:
+def key_metadata(message: OutgoingMessage) -> dict[str, Any]:
     return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
-def keyed_name(message: OutgoingMessage) -> str:
+def file_name_with_key(message: OutgoingMessage) -> str:
     """Return the file name with the message's key, by which a search finds the file."""
     path = PurePath(message.filename)
     return f"{path.stem}-{message.key}{path.suffix}"
@@ -327,6 +337,8 @@ def _matching_ids(page: Fields, message: OutgoingMessage) -> Iterator[str]:
     """Yield Slack's ids of the messages or files on a page that have the message's key."""
     for post in page.get("messages") or ():
         if message.filename:
-            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == keyed_name(message))
+            yield from (
+                str(file["id"]) for file in post.get("files") or () if file.get("name") == file_name_with_key(message)
+            )
         elif ((post.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
             yield str(post["ts"])

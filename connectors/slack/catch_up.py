@@ -56,23 +56,23 @@ class SlackHistory:
         self._next = 0.0
 
     async def read_after(
-        self, channel: str, mark: str, threads: Sequence[str], limits: CatchUpLimits
+        self, channel: str, after_id: str, threads: Sequence[str], limits: CatchUpLimits
     ) -> tuple[Sequence[SlackMessage], bool]:
-        """Return the messages after ``mark``, oldest first, and whether some may not have been read.
+        """Return the messages after ``after_id``, oldest first, and whether some may not have been read.
 
         The messages are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
         """
-        recent, more = await self._read_newest(channel, mark, limits)
-        active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > mark]
+        recent, more = await self._read_newest(channel, after_id, limits)
+        active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > after_id]
         seen = {message["ts"] for message in recent}
         older_threads = [thread for thread in threads if thread not in seen][:MOST_THREADS]
-        unread = [message for message in recent if message["ts"] > mark]
+        unread = [message for message in recent if message["ts"] > after_id]
         for thread in (*active_threads, *older_threads):
-            unread += await self._read_replies(channel, thread, max(mark, limits.oldest))
+            unread += await self._read_replies(channel, thread, max(after_id, limits.oldest))
         by_id = {str(message["ts"]): message for message in unread}
         return [by_id[ts] for ts in sorted(by_id)], more
 
-    async def _read_newest(self, channel: str, mark: str, limits: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
+    async def _read_newest(self, channel: str, after_id: str, limits: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
         """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
         Messages before the mark are needed too: they show which threads have new replies.
@@ -83,16 +83,16 @@ class SlackHistory:
             call = partial(self._web.conversations_history, channel=channel, limit=PAGE, cursor=cursor)
             page, cursor = _split_page(await self._call_with_retry(call))
             messages += page
-            if cursor is None or messages[-1]["ts"] <= mark:
+            if cursor is None or messages[-1]["ts"] <= after_id:
                 return messages, False
-            if messages[-1]["ts"] < limits.oldest or sum(row["ts"] > mark for row in messages) >= limits.messages:
+            if messages[-1]["ts"] < limits.oldest or sum(row["ts"] > after_id for row in messages) >= limits.messages:
                 return messages, True
 
-    async def _read_replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
+    async def _read_replies(self, channel: str, thread: str, after_id: str) -> list[SlackMessage]:
         """Return the messages of a thread after the mark; none if the thread was deleted."""
         replies: list[SlackMessage] = []
         cursor: str | None = None
-        call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
+        call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=after_id, limit=PAGE)
         while True:
             try:
                 page, cursor = _split_page(await self._call_with_retry(partial(call, cursor=cursor)))
@@ -100,7 +100,7 @@ class SlackHistory:
                 if refused.code != NO_THREAD:
                     raise
                 return replies
-            replies += [message for message in page if message["ts"] > mark]
+            replies += [message for message in page if message["ts"] > after_id]
             if cursor is None:
                 return replies
 
@@ -131,11 +131,11 @@ def _split_page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
 class MessageTaker(Protocol):
     """A receiver of missed messages."""
 
-    def is_wanted(self, channel: str, message: SlackMessage) -> bool:
+    def is_acceptable(self, channel: str, message: SlackMessage) -> bool:
         """Tell whether to accept a message."""
         ...
 
-    async def take_missed(self, channel: str, message: SlackMessage) -> None:
+    async def accept_missed(self, channel: str, message: SlackMessage) -> None:
         """Accept a missed message, and wait as long as that takes."""
         ...
 
@@ -158,24 +158,24 @@ class SlackCatchUp:
         self._waiting: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._behind = asyncio.Event()
 
-    def request_read(self) -> None:
+    def request_history_read(self) -> None:
         """Request that every channel is read again, because events may have been lost."""
         self._current.clear()
         self._seen.clear()
         self._losses += 1
         self._behind.set()
 
-    async def run(self, taker: MessageTaker) -> None:
-        """Read all channels after each ``request_read``, until cancelled."""
+    async def read_on_request(self, taker: MessageTaker) -> None:
+        """Read all channels after each ``request_history_read``, until cancelled."""
         while True:
             await self._behind.wait()
-            if not await self.read_all(taker):
+            if not await self.read_all_channels(taker):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self._behind.wait()
                 self._behind.set()
 
-    async def read_all(self, taker: MessageTaker) -> bool:
+    async def read_all_channels(self, taker: MessageTaker) -> bool:
         """Read every known channel once, the most recently used first.
 
         A channel with a waiting new message is read before the others. Returns whether all channels could be read.
@@ -212,7 +212,7 @@ class SlackCatchUp:
         if accepted.job_id and thread:
             await self._context.remember_channel(channel, thread, direct=is_direct(channel))
 
-    def record_loss(self, channel: str) -> None:
+    def record_lost_message(self, channel: str) -> None:
         """Record that a message of a channel was not accepted, so that the cursor stays before the message."""
         self._current.discard(channel)
         self._losses += 1
@@ -237,12 +237,12 @@ class SlackCatchUp:
             self._current.add(channel)
         return True
 
-    async def _accept_missed(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
+    async def _accept_missed(self, channel: str, after_id: str, threads: Sequence[str], taker: MessageTaker) -> str:
         """Accept the newest messages after the mark; return the id up to which the channel was read."""
         oldest = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
         limits = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
-        unread, more = await self._history.read_after(channel, mark, threads, limits)
-        wanted = [message for message in unread if taker.is_wanted(channel, message)]
+        unread, more = await self._history.read_after(channel, after_id, threads, limits)
+        wanted = [message for message in unread if taker.is_acceptable(channel, message)]
         young = [message for message in wanted if message["ts"] >= limits.oldest]
         selected = young[-limits.messages :] if limits.messages else []
         skipped = len(wanted) - len(selected)
@@ -251,5 +251,5 @@ class SlackCatchUp:
             why = f"written while Maestro was not connected, and beyond the limit {limit}"
             await self._context.skipped(channel, 0 if more else skipped, why)
         for message in selected:
-            await taker.take_missed(channel, message)
-        return max([mark, *(str(message["ts"]) for message in unread)])
+            await taker.accept_missed(channel, message)
+        return max([after_id, *(str(message["ts"]) for message in unread)])

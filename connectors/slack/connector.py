@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from connectors.account import AccountConnector, MediaDownloads, SendRateLimiter, run_together
+from connectors.account import AccountConnector, MediaDownloads, SendRateLimiter, run_until_one_fails
 from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup, PlatformTransport
 from connectors.failures import (
     AccountRefused,
@@ -19,7 +19,15 @@ from connectors.failures import (
 )
 from connectors.options import Instance
 from connectors.slack import api
-from connectors.slack.api import MISSING_SCOPE, NO_THREAD, call_slack, make_client, mrkdwn, search_failure, slack_errors
+from connectors.slack.api import (
+    MISSING_SCOPE,
+    NO_THREAD,
+    call_slack,
+    make_client,
+    render_mrkdwn,
+    search_failure,
+    slack_errors,
+)
 from connectors.slack.catch_up import SlackCatchUp, SlackHistory
 from connectors.slack.inbound import SlackEndpoint, SlackInbound, SlackSocket
 from connectors.slack.platform import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
@@ -46,7 +54,7 @@ class SlackConnector(AccountConnector):
     """The connector of an app in Socket Mode, or of one to which Slack's Events API posts requests."""
 
     platform = PLATFORM
-    render = staticmethod(mrkdwn)
+    render = staticmethod(render_mrkdwn)
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         super().__init__(instance, context)
@@ -77,28 +85,28 @@ class SlackConnector(AccountConnector):
         self._shows_typing = self._reacts = True
 
     async def _receive(self) -> None:
-        bot = await self.retry(self._identify_bot)
+        bot = await self.repeat_until_success(self._identify_bot)
         self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
         self._inbound.channels = frozenset(self._options.channels)
-        await run_together(self._receive_events(self._inbound), self._catch_up.run(self._inbound))
+        await run_until_one_fails(self._receive_events(self._inbound), self._catch_up.read_on_request(self._inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        await self._rate.wait(message.address.channel)
-        with self.ending_if_refused():
-            return await (api.upload if message.filename else api.post)(self._web, message)
+        await self._rate.wait_for_channel(message.address.channel)
+        with self.end_on_refusal():
+            return await (api.upload_file if message.filename else api.post_message)(self._web, message)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Find a sent message by its key; raises ``AmbiguousSend`` while Slack cannot answer."""
         try:
-            return await api.find(self._web, message)
+            return await api.find_sent_message(self._web, message)
         except SendFailure as failure:
             if isinstance(failure, PermanentSend) and failure.code == NO_THREAD:
                 return None
             raise search_failure(failure) from None
 
     async def edit(self, message: OutgoingMessage) -> None:
-        with self.ending_if_refused():
-            await api.edit(self._web, message)
+        with self.end_on_refusal():
+            await api.edit_message(self._web, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction to a message; commands and button presses get none."""
@@ -106,7 +114,7 @@ class SlackConnector(AccountConnector):
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return
         try:
-            await api.react(self._web, address, message_id, emoji)
+            await api.add_reaction(self._web, address, message_id, emoji)
         except PermanentSend as refused:
             if refused.code != MISSING_SCOPE:
                 raise
@@ -136,28 +144,30 @@ class SlackConnector(AccountConnector):
         url = str(file.get("url_private_download") or file.get("url_private") or "")
         if urlsplit(url).scheme != "https" and (urlsplit(url).hostname or "") not in self._media.own_hosts:
             raise PermanentFetch("the file's address does not begin with https://")
-        head = await self._media.fetch(url, folder / "file")
+        head = await self._media.download_file(url, folder / "file")
         if head.content_type.startswith(HTML) and not str(file.get("mimetype") or "").startswith(HTML):
             raise PermanentFetch("Slack requires a login for the file: does the app have the scope files:read?")
         return folder / "file"
 
     async def catch_up(self) -> None:
         if self._inbound is not None:
-            self._catch_up.request_read()
-            await self._catch_up.read_all(self._inbound)
+            self._catch_up.request_history_read()
+            await self._catch_up.read_all_channels(self._inbound)
 
     async def _receive_events(self, inbound: SlackInbound) -> None:
         if self._endpoint is None:
-            await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
+            await SlackSocket(
+                self._web, self._app_token, self, inbound.accept_delivery, self._on_hello
+            ).receive_until_cancelled()
             return
-        self._endpoint.take = inbound.take
-        self._catch_up.request_read()
+        self._endpoint.take = inbound.accept_delivery
+        self._catch_up.request_history_read()
         await self.report_running(f"Events API, /platforms/slack/{self.account}/events{self._missing}")
         await asyncio.Event().wait()
 
     async def _on_hello(self) -> None:
         """Catch up after each new connection, which Slack begins with a hello: earlier events may be lost."""
-        self._catch_up.request_read()
+        self._catch_up.request_history_read()
         await self.report_running(f"Socket Mode{self._missing}")
 
     async def _identify_bot(self) -> SlackBot:

@@ -29,7 +29,16 @@ from connectors.failures import AccountRefused, SendFailure
 from connectors.slack.api import call_slack, post_to_user, silent_logger
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.platform import APP_TOKEN, PLATFORM
-from connectors.slack.receive import TS, Event, SlackBot, author_id, command_in, is_direct, message_in, time_of
+from connectors.slack.receive import (
+    TS,
+    Event,
+    SlackBot,
+    find_author_id,
+    is_direct,
+    message_time,
+    parse_message_event,
+    parse_slash_command,
+)
 from connectors.webhooks import WebhookEndpoint, is_signed, parse_object
 from maestro.domain.errors import Backlogged, MaestroError
 from maestro.domain.messages import Address, IncomingMessage
@@ -100,10 +109,10 @@ class SlackSocket:
         self._on_hello = on_hello
         self._pauses = backoff_seconds()
 
-    async def run(self) -> None:
+    async def receive_until_cancelled(self) -> None:
         """Receive events until cancelled; raises ``AccountRefused``."""
         while True:
-            await self._receive(await self._connector.retry(self._request_address, self._pauses))
+            await self._receive_from(await self._connector.repeat_until_success(self._request_address, self._pauses))
             await self._connector.report_broken("the connection was lost")
             await asyncio.sleep(next(self._pauses))
 
@@ -111,7 +120,7 @@ class SlackSocket:
         call = self._web.apps_connections_open(app_token=self._app_token)
         return str((await call_slack(call, token=APP_TOKEN))["url"])
 
-    async def _receive(self, address: str) -> None:
+    async def _receive_from(self, address: str) -> None:
         """Receive from an address; return when its connection has ended."""
         client = self._create_client(address)
         try:
@@ -157,7 +166,7 @@ class SlackSocket:
         except MaestroError as error:
             log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
         except Exception:
-            # Without an acknowledgement Slack sends the event again, so a defect in ``take`` loses no message.
+            # Without an acknowledgement Slack repeats the event, so a defect in ``accept_delivery`` loses no message.
             log.exception("slack.not_taken")
         else:
             payload = {"text": text} if text else None
@@ -179,18 +188,18 @@ class SlackEndpoint(WebhookEndpoint):
             self._secret, headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, ""), body, time.time()
         )
 
-    async def answer(self, request: Request, body: bytes) -> Response:
+    async def answer_genuine(self, request: Request, body: bytes) -> Response:
         """Answer a request of Slack; slash commands and button presses arrive as form fields."""
         kind = EVENTS
         if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             fields = dict(parse_qsl(body.decode("utf-8", "replace")))
             if "payload" not in fields:
-                return await self.store(COMMANDS, fields)
+                return await self.store_events(COMMANDS, fields)
             kind, body = INTERACTIVE, fields["payload"].encode()
         payload = parse_object(body)
         if kind == EVENTS and payload.get("type") == "url_verification":
             return PlainTextResponse(str(payload.get("challenge") or ""))
-        return await self.store(kind, payload)
+        return await self.store_events(kind, payload)
 
 
 class SlackUserDirectory:
@@ -201,7 +210,7 @@ class SlackUserDirectory:
         self._web = web
         self._requests: dict[str, asyncio.Task[None]] = {}
 
-    async def look_up(self, user: str) -> None:
+    async def look_up_name(self, user: str) -> None:
         """Request the name of a user unless known; after a timeout the user's next message tries again."""
         if not user or user in self.names:
             return
@@ -228,7 +237,7 @@ class SlackUserDirectory:
             del self._requests[user_id]
 
 
-def press_in(payload: Event, bot: SlackBot) -> ButtonPress | None:
+def parse_button_press(payload: Event, bot: SlackBot) -> ButtonPress | None:
     """Return the button press of a payload, None for any other payload.
 
     A press counts as no mention, so that the press of a user without permission never reaches an agent.
@@ -248,7 +257,7 @@ def press_in(payload: Event, bot: SlackBot) -> ButtonPress | None:
         address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread),
         user_id=str(user.get("id") or ""),
         user_name=str(user.get("name") or user.get("username") or ""),
-        sent_at=time_of(at),
+        sent_at=message_time(at),
         is_direct=is_direct(channel),
         reply_to=ts,
     )
@@ -277,13 +286,13 @@ class SlackInbound:
         self.channels: frozenset[str] = frozenset()
         """The enabled channels; an empty set enables all channels, and direct messages are always accepted."""
 
-    async def take(self, kind: str, payload: Event) -> str:
+    async def accept_delivery(self, kind: str, payload: Event) -> str:
         """Accept an event, a command or a button press; return the immediate reply to the user or "".
 
         Raises ``Backlogged`` and the errors of the store.
         """
         if kind == COMMANDS:
-            message = command_in(payload, self._bot, datetime.now(UTC))
+            message = parse_slash_command(payload, self._bot, datetime.now(UTC))
             if message is None:
                 return "Unknown command; use /stop, /status or /new."
             await self._context.accept(message)
@@ -295,29 +304,29 @@ class SlackInbound:
 
     async def _accept_event(self, payload: Event) -> None:
         if payload.get("type") == "app_rate_limited":
-            self._catch_up.request_read()  # Slack dropped events above its rate limit
+            self._catch_up.request_history_read()  # Slack dropped events above its rate limit
             return
         event = payload.get("event") or {}
         if event.get("type") in ("app_uninstalled", "tokens_revoked"):
             problem = "the app was removed from the workspace: install it again and set the new token"
-            self._connector.refuse(AccountRefused(problem))
+            self._connector.end_with_refusal(AccountRefused(problem))
             return
         channel = str(event.get("channel") or "")
-        if not self.is_wanted(channel, event):
+        if not self.is_acceptable(channel, event):
             return
-        naming = asyncio.create_task(self._users.look_up(author_id(event)))
+        naming = asyncio.create_task(self._users.look_up_name(find_author_id(event)))
         async with self._intake.channel_lock(channel):
             try:
                 await naming
                 await self._catch_up.wait_for_channel(channel)
-                await self._accept(channel, event)
+                await self._accept_message(channel, event)
             except BaseException:
-                self._catch_up.record_loss(channel)
+                self._catch_up.record_lost_message(channel)
                 raise
 
     async def _accept_press(self, payload: Event) -> None:
         """Accept a button press; a message about a refused press is visible to the pressing user only."""
-        press = press_in(payload, self._bot)
+        press = parse_button_press(payload, self._bot)
         if press is None:
             return
         content = await self._context.pressed(press.key, press.number)
@@ -341,18 +350,18 @@ class SlackInbound:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def is_wanted(self, channel: str, message: Event) -> bool:
+    def is_acceptable(self, channel: str, message: Event) -> bool:
         """Tell whether to accept a message: it is readable, and its channel is enabled."""
         if self.channels and channel not in self.channels and not is_direct(channel):
             return False
         return self._parse_event(channel, message) is not None
 
-    async def take_missed(self, channel: str, message: Event) -> None:
+    async def accept_missed(self, channel: str, message: Event) -> None:
         """Accept a missed message; retry while the inbox is full."""
-        await self._users.look_up(author_id(message))
+        await self._users.look_up_name(find_author_id(message))
         while True:
             try:
-                await self._accept(channel, message)
+                await self._accept_message(channel, message)
             except Backlogged:
                 await asyncio.sleep(FULL_SECONDS)
             else:
@@ -360,13 +369,13 @@ class SlackInbound:
 
     def _parse_event(self, channel: str, event: Event) -> IncomingMessage | None:
         try:
-            return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
+            return parse_message_event({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
             # A malformed event is skipped: a retry would fail again and block later events.
             log.warning("slack.unreadable", channel=channel, ts=str(event.get("ts")), error=type(error).__name__)
             return None
 
-    async def _accept(self, channel: str, event: Event) -> None:
+    async def _accept_message(self, channel: str, event: Event) -> None:
         message = self._parse_event(channel, event)
         accepted = await self._intake.accept(message) if message is not None else None
         if message is not None and accepted is not None and not message.edit_of:

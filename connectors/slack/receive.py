@@ -36,7 +36,7 @@ class SlackBot:
     every_line: bool = False
 
 
-def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
+def parse_message_event(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
     """Return the message of an event; None for an event without a message, and for the bot's own messages.
 
     Slack may send two events for one message, ``message`` and ``app_mention``. Both have the same channel and time,
@@ -49,7 +49,7 @@ def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | N
     return _parse_message(event, str(event.get("channel") or ""), bot, names)
 
 
-def command_in(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage | None:
+def parse_slash_command(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage | None:
     """Return a slash command as an incoming message, None for an unknown command."""
     content = _control_command(str(command.get("command") or ""), str(command.get("text") or ""))
     channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
@@ -71,7 +71,7 @@ def is_direct(channel: str) -> bool:
     return channel.startswith("D")
 
 
-def author_id(event: Event) -> str:
+def find_author_id(event: Event) -> str:
     """Return the id of an event's user, "" if the event has no user."""
     return str((event.get("message") or event).get("user") or "")
 
@@ -92,7 +92,7 @@ def _parse_message(event: Event, channel: str, bot: SlackBot, names: Names) -> I
         user_id=user or app,
         user_name=names.get(user) or str(event.get("username") or ""),
         content=_readable_content(text, bot, names),
-        sent_at=time_of(ts),
+        sent_at=message_time(ts),
         attachments=files,
         is_direct=is_direct(channel),
         from_bot=bool(app),
@@ -123,7 +123,7 @@ def _parse_edit(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | 
     return message.model_copy(update={"id": f"{message.id}:{edited}", "edit_of": message.id})
 
 
-def time_of(ts: str) -> datetime:
+def message_time(ts: str) -> datetime:
     """Return the time in a message id."""
     return datetime.fromtimestamp(float(ts), UTC)
 

@@ -70,7 +70,7 @@ class TelegramConflict(NotDispatched):
     """A call that Telegram refused because another process, or a webhook, receives the updates of this bot."""
 
 
-def refused_with(failure: SendFailure, *words: str) -> bool:
+def has_refusal_words(failure: SendFailure, *words: str) -> bool:
     """Tell whether Telegram's refusal contains any of these texts."""
     return isinstance(failure, PermanentSend) and any(word in failure.code for word in words)
 
@@ -141,7 +141,7 @@ class TelegramClient(Bot):
         await calling.wait_until_idle()
         await calling.shutdown()
 
-    async def open(self) -> None:
+    async def allow_calls(self) -> None:
         """Allow calls again after ``close_when_idle``."""
         for http in self._http_clients:
             await http.initialize()

@@ -30,17 +30,24 @@ from connectors.failures import (
 )
 from connectors.options import Instance
 from connectors.telegram import send
-from connectors.telegram.api import NO_REACTION, TOO_BIG, TelegramClient, TelegramMoved, refused_with, telegram_errors
+from connectors.telegram.api import (
+    NO_REACTION,
+    TOO_BIG,
+    TelegramClient,
+    TelegramMoved,
+    has_refusal_words,
+    telegram_errors,
+)
 from connectors.telegram.platform import PLATFORM, TOKEN, TOKEN_FORM, WEBHOOK_SECRET, TelegramOptions
 from connectors.telegram.receive import TelegramBot
-from connectors.telegram.send import render
+from connectors.telegram.send import render_html
 from connectors.telegram.updates import (
     GroupMigrations,
     TelegramEndpoint,
     TelegramInbound,
     TelegramPolling,
     is_group,
-    keep_webhook,
+    keep_webhook_registered,
 )
 from maestro.domain.errors import StoreBusy
 from maestro.domain.messages import PAIR, Address, Attachment, OutgoingMessage, Receipt
@@ -63,7 +70,7 @@ class TelegramConnector(AccountConnector):
     """The connector of a bot that polls for its updates, or to which Telegram posts its updates."""
 
     platform = PLATFORM
-    render = staticmethod(render)
+    render = staticmethod(render_html)
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         super().__init__(instance, context)
@@ -98,8 +105,8 @@ class TelegramConnector(AccountConnector):
         if not self._has_token:
             raise AccountRefused(NO_TOKEN)
         try:
-            await self._client.open()
-            bot = await self.retry(self._identify_bot)
+            await self._client.allow_calls()
+            bot = await self.repeat_until_success(self._identify_bot)
             inbound = TelegramInbound(self._context, bot, self._migrations, self._confirm_press)
             await inbound.restrict_to(self._options.channels)
             await self._register_commands()
@@ -108,22 +115,22 @@ class TelegramConnector(AccountConnector):
             await self._client.close_when_idle()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        with _unsent_if_busy():
+        with treat_busy_as_unsent():
             chat = await self._migrations.current_id(message.address.channel)
-        await self._rate.wait(chat)
+        await self._rate.wait_for_channel(chat)
         try:
-            return await self._post(message, chat)
+            return await self._post_message(message, chat)
         except TelegramMoved as moved:  # Telegram refused the old chat id, so the message was not sent
-            with _unsent_if_busy():
-                await self._migrations.add(chat, moved.to)
-            return await self._post(message, moved.to)
+            with treat_busy_as_unsent():
+                await self._migrations.add_migration(chat, moved.to)
+            return await self._post_message(message, moved.to)
 
     async def edit(self, message: OutgoingMessage) -> None:
         chat = await self._migrations.current_id(message.address.channel)
         try:
-            await send.edit(self._client, message, send.build_destination(message, chat, quoting=False))
+            await send.edit_message(self._client, message, send.build_destination(message, chat, quoting=False))
         except TelegramMoved as moved:
-            await self._migrations.add(chat, moved.to)
+            await self._migrations.add_migration(chat, moved.to)
             raise PermanentSend("the group has a new id; old messages cannot be edited", FailureScope.MESSAGE) from None
 
     async def typing(self, address: Address) -> None:
@@ -141,7 +148,7 @@ class TelegramConnector(AccountConnector):
             with telegram_errors():
                 await self._client.set_message_reaction(chat, number, [ReactionTypeEmoji(reaction)])
         except SendFailure as failure:
-            if not refused_with(failure, NO_REACTION):
+            if not has_refusal_words(failure, NO_REACTION):
                 raise
             # The admins of a group choose the allowed reactions, so the refusal concerns this chat only.
             log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
@@ -157,7 +164,7 @@ class TelegramConnector(AccountConnector):
             with telegram_errors():
                 link = (await self._client.get_file(attachment.id)).file_path or ""
         except SendFailure as failure:
-            if refused_with(failure, TOO_BIG):
+            if has_refusal_words(failure, TOO_BIG):
                 raise PermanentFetch("the file is larger than 20 MB, the limit of Telegram for bots") from None
             raise fetch_failure(failure) from None
         if urlsplit(link).scheme not in ("http", "https"):
@@ -165,16 +172,16 @@ class TelegramConnector(AccountConnector):
                 "Telegram returned no link to the file; a Bot API server with --local cannot be used for downloads"
             )
             raise PermanentFetch(problem)
-        await self._media.fetch(link, folder / "file")
+        await self._media.download_file(link, folder / "file")
         return folder / "file"
 
     async def _receive_updates(self, inbound: TelegramInbound) -> None:
         if self._endpoint is not None:
-            self._endpoint.take = inbound.take
-            await keep_webhook(self, self._client, self._options.webhook_url, self._secret, self._detail)
+            self._endpoint.take = inbound.accept_updates
+            await keep_webhook_registered(self, self._client, self._options.webhook_url, self._secret, self._detail)
         polling = TelegramPolling(self._client, inbound, lambda: self.report_running(self._detail))
         while True:
-            await self.retry(polling.poll)
+            await self.repeat_until_success(polling.poll_updates)
 
     async def _confirm_press(self, query_id: str, text: str) -> None:
         """Confirm a button press to Telegram; a failure, for example after too long a time, is only logged."""
@@ -184,9 +191,9 @@ class TelegramConnector(AccountConnector):
         except SendFailure as failure:
             log.info("telegram.press_not_confirmed", account=self.account, reason=str(failure))
 
-    async def _post(self, message: OutgoingMessage, chat: str) -> Receipt:
-        to = send.build_destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
-        return await (send.upload if message.filename else send.post)(self._client, message, to)
+    async def _post_message(self, message: OutgoingMessage, chat: str) -> Receipt:
+        to = send.build_destination(message, chat, quoting=self._options.quotes_message(in_group=is_group(chat)))
+        return await (send.upload_file if message.filename else send.post_message)(self._client, message, to)
 
     async def _identify_bot(self) -> TelegramBot:
         with telegram_errors():
@@ -207,7 +214,7 @@ class TelegramConnector(AccountConnector):
 
 
 @contextmanager
-def _unsent_if_busy() -> Iterator[None]:
+def treat_busy_as_unsent() -> Iterator[None]:
     """Translate a store error before a send into ``NotDispatched``, because nothing was sent."""
     try:
         yield

@@ -37,11 +37,13 @@ _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
 _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, MessageEntity.BOT_COMMAND]
 
 
-def text_of(message: Message) -> str:
+def message_text(message: Message) -> str:
     """Return the text or caption of a message, or else a description in brackets, for example of a location."""
     if message.text:
         return _spell_out_links(message.text, message.entities)
-    return _spell_out_links(message.caption, message.caption_entities) if message.caption else _summarize(message)
+    return (
+        _spell_out_links(message.caption, message.caption_entities) if message.caption else summarize_message(message)
+    )
 
 
 def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
@@ -54,26 +56,26 @@ def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
     return units.decode("utf-16-le", "replace")
 
 
-def files_of(message: Message) -> Iterator[Attachment]:
+def message_files(message: Message) -> Iterator[Attachment]:
     """Yield the files of a message by id: a link would contain the bot's token, and expire."""
     number = message.message_id
     if message.photo:
-        yield _attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
+        yield build_attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
     if message.voice:
-        yield _attachment(message.voice, f"voice-{number}.ogg", OGG)
+        yield build_attachment(message.voice, f"voice-{number}.ogg", OGG)
     if message.audio:
-        yield _attachment(message.audio, f"audio-{number}.mp3", MP3)
+        yield build_attachment(message.audio, f"audio-{number}.mp3", MP3)
     if message.video:
-        yield _attachment(message.video, f"video-{number}.mp4", MP4)
+        yield build_attachment(message.video, f"video-{number}.mp4", MP4)
     if message.video_note:
-        yield _attachment(message.video_note, f"video-note-{number}.mp4", MP4)
+        yield build_attachment(message.video_note, f"video-note-{number}.mp4", MP4)
     if message.document:  # Telegram sends an animation as a document too
-        yield _attachment(message.document, f"file-{number}", "")
+        yield build_attachment(message.document, f"file-{number}", "")
     if message.sticker and not message.sticker.is_animated and not message.sticker.is_video:
-        yield _attachment(message.sticker, f"sticker-{number}.webp", WEBP)
+        yield build_attachment(message.sticker, f"sticker-{number}.webp", WEBP)
 
 
-def _attachment(file: File, name: str, kind: str) -> Attachment:
+def build_attachment(file: File, name: str, kind: str) -> Attachment:
     return Attachment(
         id=file.file_id,
         filename=getattr(file, "file_name", None) or name,
@@ -82,7 +84,7 @@ def _attachment(file: File, name: str, kind: str) -> Attachment:
     )
 
 
-def _summarize(message: Message) -> str:
+def summarize_message(message: Message) -> str:
     """Return a description in brackets of a message without text, "" if there is nothing to describe."""
     if message.venue:
         at = message.venue.location
@@ -111,7 +113,7 @@ class TelegramBot:
     every_line: bool = False
 
 
-def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
+def parse_message_update(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     """Return the message of an update; None for an update without a message, and for a message to another bot."""
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
@@ -143,7 +145,7 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     return first.model_copy(update={"attachments": files, "content": content, "addressing": addressing})
 
 
-def press_in(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | None:
+def parse_button_press(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | None:
     """Return the button press of an update, None for any other update; ``now`` is its time: Telegram reports none."""
     query = update.callback_query
     if query is None or query.message is None:
@@ -154,7 +156,7 @@ def press_in(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | N
     is_number = number.isascii() and number.isdecimal() and len(number) < 4
     message = IncomingMessage(
         id=f"{PRESS}{query.id}",
-        address=_address(bot, where.chat, thread),
+        address=chat_address(bot, where.chat, thread),
         user_id=str(query.from_user.id),
         user_name=query.from_user.full_name,
         sent_at=now,
@@ -166,7 +168,7 @@ def press_in(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | N
     return ButtonPress(key, int(number) if is_number else -1, message)
 
 
-def migration_in(update: Update) -> tuple[str, str] | None:
+def parse_migration(update: Update) -> tuple[str, str] | None:
     """Return the old and the new id of a group that became a supergroup, None for any other update."""
     message = update.message
     if message is not None and message.migrate_to_chat_id:
@@ -180,14 +182,14 @@ def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
     """Return an incoming message; None for the bot's own, for another bot's command, and for an empty message."""
     answered = _answered_message(message)
     is_direct = message.chat.type == Chat.PRIVATE
-    text, files = _read_content(text_of(message), bot, alone=is_direct), tuple(files_of(message))
+    text, files = _read_content(message_text(message), bot, is_direct=is_direct), tuple(message_files(message))
     author = message.from_user
     if text is None or (author is not None and author.id == bot.id) or not (text.strip() or files):
         return None
     user_id, user_name, from_bot = _read_author(message)
     return IncomingMessage(
         id=str(message.message_id),
-        address=_address(bot, message.chat, message.message_thread_id if message.is_topic_message else None),
+        address=chat_address(bot, message.chat, message.message_thread_id if message.is_topic_message else None),
         user_id=user_id,
         user_name=user_name,
         content=text,
@@ -214,8 +216,8 @@ def _read_author(message: Message) -> tuple[str, str, bool]:
     )
 
 
-def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
-    """Return the text of a message; None for another bot's command. With ``alone`` no other bot is in the chat.
+def _read_content(text: str, bot: TelegramBot, *, is_direct: bool) -> str | None:
+    """Return the text of a message; None for another bot's command. With ``is_direct`` no other bot is in the chat.
 
     ``/stop@bot`` and ``@bot /stop`` are ``/stop``, because users address a bot in a group in these ways. A link to the
     bot may bring a pairing code as ``/start <code>``.
@@ -223,7 +225,7 @@ def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
     command = _COMMAND.match(text)
     if command is not None:
         if command[2].lower() != bot.name.lower():
-            return text if alone else None
+            return text if is_direct else None
         text = command[1] + text[command.end() :]
     mention = f"@{bot.name} "
     rest = text[len(mention) :].strip() if text.lower().startswith(mention.lower()) else text
@@ -262,5 +264,5 @@ def _answered_message(message: Message) -> Message | None:
     return None if answered is None or answered.forum_topic_created is not None else answered
 
 
-def _address(bot: TelegramBot, chat: Chat, topic: int | None) -> Address:
+def chat_address(bot: TelegramBot, chat: Chat, topic: int | None) -> Address:
     return Address(platform=PLATFORM, account=bot.account, channel=str(chat.id), thread=str(topic or ""))

@@ -26,9 +26,9 @@ from connectors.markdown import (
     MarkdownDialect,
     find_code_end,
     find_table_end,
-    length,
     render_line,
-    split,
+    split_markdown,
+    text_length,
 )
 from connectors.telegram.api import (
     EMPTY_TEXT,
@@ -37,7 +37,7 @@ from connectors.telegram.api import (
     UNCHANGED,
     UNREADABLE,
     TelegramClient,
-    refused_with,
+    has_refusal_words,
     telegram_errors,
 )
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -63,12 +63,12 @@ Arguments = dict[str, Any]
 log = structlog.get_logger(__name__)
 
 
-def render(text: str) -> str:
+def render_html(text: str) -> str:
     """Return any Markdown text as Telegram's HTML."""
     return "\n".join(_render_blocks(text.split("\n")))
 
 
-def without_mentions(text: str) -> str:
+def disable_mentions(text: str) -> str:
     """Return plain text in which no ``@name`` notifies a user; mail addresses stay unchanged."""
     return _NAME.sub(f"@{WORD_JOINER}", text)
 
@@ -108,13 +108,13 @@ def _render_code_block(lines: Sequence[str]) -> str:
 
 
 def _render_text(text: str) -> str:
-    return _escape_html(without_mentions(text))
+    return _escape_html(disable_mentions(text))
 
 
 def _render_link(label: str, url: str) -> str:
     if label:
         return f'<a href="{html.escape(url)}">{_render_text(label)}</a>'
-    return _escape_html(url if ADDRESS.fullmatch(url) else without_mentions(url))
+    return _escape_html(url if ADDRESS.fullmatch(url) else disable_mentions(url))
 
 
 def _escape_html(text: str) -> str:
@@ -139,7 +139,7 @@ DIALECT = MarkdownDialect(
 
 def html_length(text: str) -> int:
     """Return an upper bound of the length that Telegram counts for a text: the length of its HTML, tags included."""
-    return length(render(text), LengthUnit.UTF16)
+    return text_length(render_html(text), LengthUnit.UTF16)
 
 
 def message_number(message_id: str) -> int | None:
@@ -161,30 +161,38 @@ def build_destination(message: OutgoingMessage, chat: str, *, quoting: bool) -> 
     }
 
 
-async def post(client: TelegramClient, message: OutgoingMessage, to: Arguments) -> Receipt:
+async def post_message(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> Receipt:
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **to)
+        return await client.send_message(
+            text=text, parse_mode=parse_mode, link_preview_options=disabled_preview(), **destination
+        )
 
     return _receipt_of(await _send_html(message.content, send))
 
 
-async def edit(client: TelegramClient, message: OutgoingMessage, to: Arguments) -> None:
+async def edit_message(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> None:
     """Edit a sent message; an edit without a change succeeds. Raises a ``SendFailure``."""
-    at = {"chat_id": to["chat_id"], "message_id": message_number(message.edits), "reply_markup": to["reply_markup"]}
+    at = {
+        "chat_id": destination["chat_id"],
+        "message_id": message_number(message.edits),
+        "reply_markup": destination["reply_markup"],
+    }
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
+        return await client.edit_message_text(
+            text, parse_mode=parse_mode, link_preview_options=disabled_preview(), **at
+        )
 
     try:
         await _send_html(message.content, rewrite)
     except PermanentSend as refused:
-        if not refused_with(refused, UNCHANGED):
+        if not has_refusal_words(refused, UNCHANGED):
             raise
 
 
-async def upload(client: TelegramClient, message: OutgoingMessage, to: Arguments) -> Receipt:
+async def upload_file(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> Receipt:
     """Send a file with its caption; a caption that is too long follows as a message.
 
     Raises a ``SendFailure``, which is ``PermanentSend`` for a file that is too large or missing.
@@ -198,7 +206,10 @@ async def upload(client: TelegramClient, message: OutgoingMessage, to: Arguments
         raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     caption = message.content if message.path is not None else ""
     fits = html_length(caption) <= MAX_CAPTION
-    patient = {**to, "read_timeout": FILE_SECONDS}  # Telegram answers an upload only after it has stored the file
+    patient = {
+        **destination,
+        "read_timeout": FILE_SECONDS,
+    }  # Telegram answers an upload only after it has stored the file
 
     async def send(text: str, parse_mode: str | None) -> Message:
         arguments = {**patient, "caption": text or None, "parse_mode": parse_mode}
@@ -206,7 +217,7 @@ async def upload(client: TelegramClient, message: OutgoingMessage, to: Arguments
 
     sent = await _send_html(caption if fits else "", send)
     if not fits:
-        await _send_long_caption(client, caption, to)
+        await _send_long_caption(client, caption, destination)
     return _receipt_of(sent)
 
 
@@ -217,22 +228,24 @@ async def _send_file(client: TelegramClient, message: OutgoingMessage, content: 
             with telegram_errors():
                 return await client.send_photo(photo=InputFile(content, filename=message.filename), **arguments)
         except PermanentSend as refused:
-            if not refused_with(refused, *NO_PICTURE):
+            if not has_refusal_words(refused, *NO_PICTURE):
                 raise
     with telegram_errors():
         document = InputFile(content, filename=message.filename)
         return await client.send_document(document=document, disable_content_type_detection=True, **arguments)
 
 
-async def _send_long_caption(client: TelegramClient, text: str, to: Arguments) -> None:
+async def _send_long_caption(client: TelegramClient, text: str, destination: Arguments) -> None:
     """Send the text that was too long for a caption; a failure is only logged, so that the file is not sent again."""
-    after = {**to, "reply_parameters": None, "reply_markup": None}
+    after = {**destination, "reply_parameters": None, "reply_markup": None}
 
     async def send(part: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
+        return await client.send_message(
+            text=part, parse_mode=parse_mode, link_preview_options=disabled_preview(), **after
+        )
 
     try:
-        for part in split(text, MAX_LENGTH, html_length):
+        for part in split_markdown(text, MAX_LENGTH, html_length):
             await _send_html(part, send)
     except SendFailure as failure:
         log.warning("telegram.words_below_a_file_lost", reason=str(failure))
@@ -240,19 +253,19 @@ async def _send_long_caption(client: TelegramClient, text: str, to: Arguments) -
 
 async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
     """Send a text as HTML, or as plain text if Telegram refused the HTML."""
-    html = render(content)
+    html = render_html(content)
     if html.strip():
         try:
             with telegram_errors():
                 return await send(html, ParseMode.HTML)
         except PermanentSend as refused:
-            if not refused_with(refused, UNREADABLE, *EMPTY_TEXT):
+            if not has_refusal_words(refused, UNREADABLE, *EMPTY_TEXT):
                 raise
     with telegram_errors():
-        return await send(without_mentions(content), None)
+        return await send(disable_mentions(content), None)
 
 
-def _no_preview() -> LinkPreviewOptions:
+def disabled_preview() -> LinkPreviewOptions:
     """Return options without link previews, which would request an address that a prompt injection may have added."""
     return LinkPreviewOptions(is_disabled=True)
 

@@ -22,9 +22,9 @@ from connectors.telegram.receive import (
     PRESS,
     TelegramBot,
     join_album,
-    message_in,
-    migration_in,
-    press_in,
+    parse_button_press,
+    parse_message_update,
+    parse_migration,
 )
 from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 from maestro.domain.messages import IncomingMessage
@@ -74,11 +74,11 @@ class GroupMigrations:
             self._current[channel] = await self._context.moved_to(channel)
         return self._current[channel]
 
-    async def add(self, channel: str, to: str) -> None:
+    async def add_migration(self, channel: str, new_id: str) -> None:
         """Record that a group has a new id."""
-        await self._context.moved(channel, to)
-        moved = {known: to if current == channel else current for known, current in self._current.items()}
-        self._current = moved | {channel: to}
+        await self._context.moved(channel, new_id)
+        moved = {known: new_id if current == channel else current for known, current in self._current.items()}
+        self._current = moved | {channel: new_id}
 
 
 def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
@@ -161,7 +161,7 @@ class TelegramInbound:
         current = [await self._migrations.current_id(channel) for channel in channels]
         self._channels = frozenset([*channels, *current])
 
-    async def take(self, group: Group) -> None:
+    async def accept_updates(self, group: Group) -> None:
         """Accept the updates of one message; raises ``Backlogged`` and the errors of the store."""
         events = [self._parse_update(update) for update in group]
         messages = [event for event in events if isinstance(event, IncomingMessage) and self._is_wanted(event)]
@@ -173,14 +173,18 @@ class TelegramInbound:
             elif isinstance(event, tuple):
                 channel, to = event
                 log.info("telegram.group_moved", channel=channel, to=to)
-                await self._migrations.add(channel, to)
+                await self._migrations.add_migration(channel, to)
                 self._channels = self._channels | {to} if channel in self._channels else self._channels
 
     def _parse_update(self, update: RawUpdate) -> TelegramEvent:
         now = datetime.now(UTC)
         try:
             parsed = telegram.Update.de_json(replace_unstorable(dict(update)), None)
-            return migration_in(parsed) or press_in(parsed, self._bot, now) or message_in(parsed, self._bot)
+            return (
+                parse_migration(parsed)
+                or parse_button_press(parsed, self._bot, now)
+                or parse_message_update(parsed, self._bot)
+            )
         except UNREADABLE as error:
             # A malformed update is skipped: a retry would fail again and block later updates.
             kind = next((str(name) for name in update if name != "update_id"), "")
@@ -218,7 +222,7 @@ class TelegramPolling:
         self._webhook_deleted = False
         self._wait = 0
 
-    async def poll(self) -> None:
+    async def poll_updates(self) -> None:
         """Poll once and accept the updates; the next poll confirms only the accepted updates."""
         # The first poll, and a poll after a failure, returns at once, so that its answer proves the connection.
         wait, self._wait = self._wait, 0
@@ -249,7 +253,7 @@ class TelegramPolling:
         groups = group_albums(updates)
         ready = confirmable_groups(groups, self._albums.find_open(groups, monotonic()))
         for group in ready:
-            await self._inbound.take(group)
+            await self._inbound.accept_updates(group)
         if len(ready) < len(groups):
             self._offset = int(groups[len(ready)][0]["update_id"])
             # No part of an open album is confirmed, so the next poll returns the first parts again with later parts.
@@ -269,25 +273,25 @@ class TelegramEndpoint(WebhookEndpoint):
         super().__init__("Telegram", STORE_SECONDS)
         self._secret = secret
 
-    async def receive(self, request: Request) -> Response:
+    async def receive_request(self, request: Request) -> Response:
         """Answer one request; the secret is in a header, so the body of a forged request is not read."""
         if not self.is_genuine(request.headers, b""):
             return PlainTextResponse("not signed by Telegram", HTTPStatus.UNAUTHORIZED)
-        return await super().receive(request)
+        return await super().receive_request(request)
 
     def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
         """Tell whether the secret in the header is the configured secret."""
         return is_same_secret(self._secret, headers.get(SECRET, ""))
 
-    async def answer(self, _: Request, body: bytes) -> Response:
+    async def answer_genuine(self, _: Request, body: bytes) -> Response:
         """Store an update and acknowledge it."""
         update = parse_object(body)
         if not isinstance(update.get("update_id"), int):
             return PlainTextResponse("the body is not an update of Telegram", HTTPStatus.BAD_REQUEST)
-        return await self.store([update])
+        return await self.store_events([update])
 
 
-async def keep_webhook(
+async def keep_webhook_registered(
     connector: AccountConnector, client: TelegramClient, url: str, secret: str, detail: str
 ) -> NoReturn:
     """Register the webhook with Telegram, and check its registration and errors until cancelled.
@@ -309,9 +313,9 @@ async def keep_webhook(
             await subscribe()
         return info
 
-    await connector.retry(subscribe)
+    await connector.repeat_until_success(subscribe)
     while True:
-        info = await connector.retry(check)
+        info = await connector.repeat_until_success(check)
         if info.last_error_date is not None and info.last_error_date > seen:
             seen = info.last_error_date
             reason = info.last_error_message or "Telegram gives no reason"

@@ -141,7 +141,7 @@ class WebConnector:
         """Whether the port accepts connections."""
         return self._settled.is_set() and self._failure is None
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Return once the port accepts connections; raise the error of ``run`` if it cannot."""
         await self._settled.wait()
         if self._failure is not None:
@@ -177,15 +177,15 @@ class WebConnector:
 
     def stop_accepting(self) -> None:
         """Refuse new messages during a drain; open sockets still receive the answers to earlier messages."""
-        self._services.intake.close()
+        self._services.intake.stop_accepting()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Pass a chunk to every socket of its channel; an absent client gets it when it reconnects. Never fails."""
-        self._hub.push(message)
+        self._hub.push_delivery(message)
         return Receipt(platform_message_id=str(message.id))
 
     async def typing(self, address: Address) -> None:
-        self._hub.typing(address.channel)
+        self._hub.show_typing(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Copy a stored upload; raises ``PermanentFetch`` when it no longer exists."""
@@ -205,4 +205,4 @@ class WebConnector:
         await self._context.report(ConnectorState.RUNNING, f"port {self.port}")
 
     async def _serve_socket(self, socket: WebSocket) -> None:
-        await WebSession(self._services, socket).serve()
+        await WebSession(self._services, socket).serve_client()

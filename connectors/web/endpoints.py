@@ -23,7 +23,7 @@ from connectors.base import Upload
 from connectors.web import frames
 from connectors.web.config import PLATFORM
 from connectors.web.identity import WebUser
-from connectors.web.session import TooLarge, UnsupportedMedia, WebServices, client_address, explain, to_client_error
+from connectors.web.session import TooLarge, UnsupportedMedia, WebServices, client_address, error_text, to_client_error
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.media import HEAD_BYTES, TEXT, detect_type, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
@@ -68,24 +68,24 @@ class _CountedBody:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise too_large(self._cap)
+            raise too_large_error(self._cap)
         return message
 
 
-def too_large(cap: int) -> TooLarge:
-    """Return the error for a body over the limit ``cap``, in bytes."""
-    return TooLarge(f"Too large; the limit is {cap} bytes.")
+def too_large_error(max_bytes: int) -> TooLarge:
+    """Return the error for a body over the limit ``max_bytes``, in bytes."""
+    return TooLarge(f"Too large; the limit is {max_bytes} bytes.")
 
 
-async def receive_file(request: Request, cap: int, folder: Path | None) -> Upload:
+async def receive_file(request: Request, max_bytes: int, folder: Path | None) -> Upload:
     """Stream the only file of a multipart body to disk.
 
-    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type that is not accepted, ``InvalidMessage`` for
-    a body without a file. The caller owns the returned file and moves or deletes it.
+    Raises ``TooLarge`` over ``max_bytes`` bytes, ``UnsupportedMedia`` for a type that is not accepted,
+    ``InvalidMessage`` for a body without a file. The caller owns the returned file and moves or deletes it.
     """
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise UnsupportedMedia("Send the file as multipart/form-data.")
-    counted = Request(request.scope, _CountedBody(request, cap))
+    counted = Request(request.scope, _CountedBody(request, max_bytes))
     parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
     try:
         form = await parser.parse()
@@ -95,8 +95,8 @@ async def receive_file(request: Request, cap: int, folder: Path | None) -> Uploa
     if part is None:
         raise InvalidMessage("The upload contains no file.")
     try:
-        if (part.size or 0) > cap:
-            raise too_large(cap)
+        if (part.size or 0) > max_bytes:
+            raise too_large_error(max_bytes)
         return await asyncio.to_thread(store_upload, part.file, part.filename or "", folder)
     finally:
         await part.close()
@@ -148,7 +148,7 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
     if web_user.may_open(channel):
         # The delivery may not be committed yet, so deliveries in memory are searched as well.
         sent = [
-            *services.hub.recent(channel, delivery - 1),
+            *services.hub.list_recent(channel, delivery - 1),
             *await services.context.sent_since(address, delivery - 1, 1),
         ]
         message = next((chunk for chunk in sent if chunk.id == delivery and chunk.filename), None)
@@ -183,13 +183,13 @@ class Endpoints:
     def routes(self) -> list[Route]:
         """Return the HTTP routes of the web connector."""
         return [
-            Route("/api/message", _json_endpoint(self.message), methods=["POST"]),
-            Route("/api/upload", _json_endpoint(self.upload), methods=["POST"]),
-            Route(frames.FILE_PATH, _answer_errors(self.file), methods=["GET"]),
-            Route("/health", _json_endpoint(self.health), methods=["GET"]),
+            Route("/api/message", _json_endpoint(self.post_message), methods=["POST"]),
+            Route("/api/upload", _json_endpoint(self.post_upload), methods=["POST"]),
+            Route(frames.FILE_PATH, _answer_errors(self.get_file), methods=["GET"]),
+            Route("/health", _json_endpoint(self.get_health), methods=["GET"]),
         ]
 
-    async def message(self, request: Request) -> Mapping[str, object]:
+    async def post_message(self, request: Request) -> Mapping[str, object]:
         """Store one message; its channel's sockets get the answer, now or when they reconnect."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
@@ -199,7 +199,7 @@ class Endpoints:
         web_user = await self._web_user(request, fields)
         address = await self._services.intake.open_channel(web_user, channel)
         try:
-            accepted = await self._services.intake.accept(web_user, address, message)
+            accepted = await self._services.intake.accept_message(web_user, address, message)
         finally:
             self._services.intake.release_channel(address)
         return {
@@ -207,10 +207,10 @@ class Endpoints:
             "messageId": accepted.message_id,
             "channelId": address.channel,
             "duplicate": accepted.duplicate,
-            "resumeToken": self._services.tokens.issue(web_user),
+            "resumeToken": self._services.tokens.issue_token(web_user),
         }
 
-    async def upload(self, request: Request) -> Mapping[str, object]:
+    async def post_upload(self, request: Request) -> Mapping[str, object]:
         """Store one file for this user; later messages may name the file's id in ``attachments``."""
         web_user = await self._web_user(request, {})
         upload = await receive_file(request, self._services.config.max_upload_bytes, self._services.config.upload_dir)
@@ -223,10 +223,10 @@ class Endpoints:
             "filename": stored.filename,
             "contentType": stored.content_type,
             "size": stored.size,
-            "resumeToken": self._services.tokens.issue(web_user),
+            "resumeToken": self._services.tokens.issue_token(web_user),
         }
 
-    async def file(self, request: Request) -> Response:
+    async def get_file(self, request: Request) -> Response:
         """Return a file that was sent to a channel of this user."""
         web_user = await self._web_user(request, {})
         channel, number = request.path_params["channel"], request.path_params["delivery"]
@@ -236,9 +236,9 @@ class Endpoints:
         message = await find_file(self._services, web_user, channel, int(number))
         return await asyncio.to_thread(file_response, message)
 
-    async def health(self, _request: Request) -> Mapping[str, object]:
+    async def get_health(self, _request: Request) -> Mapping[str, object]:
         """Report that the web connector is running, and its number of authenticated sockets."""
-        return {"status": "ok", "clients": self._services.hub.clients}
+        return {"status": "ok", "clients": self._services.hub.count_clients}
 
     async def _web_user(self, request: Request, fields: frames.Fields) -> WebUser:
         """Return the user of a request, authenticated by the Authorization header and the credentials in the body."""
@@ -252,7 +252,7 @@ class Endpoints:
             user_name=in_body.user_name,
             bot=in_body.bot,
         )
-        return await authenticator.authenticate(credentials, client_address(request))
+        return await authenticator.authenticate_user(credentials, client_address(request))
 
 
 def _json_endpoint(
@@ -273,7 +273,7 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
         # The API answers every error as JSON, even an error of a library.
         except Exception as error:  # noqa: BLE001 - see above
             problem = to_client_error(error)
-            body = {"error": type(problem).__name__, "message": explain(problem)}
+            body = {"error": type(problem).__name__, "message": error_text(problem)}
             wait = {"Retry-After": str(math.ceil(problem.retry_after.total_seconds()))} if problem.retry_after else {}
             matching = (status for kind, status in STATUS if isinstance(problem, kind))
             status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -282,12 +282,12 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
     return respond
 
 
-async def _read_text(request: Request, cap: int) -> str:
+async def _read_text(request: Request, max_bytes: int) -> str:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > cap:
-            raise too_large(cap)
+        if len(body) > max_bytes:
+            raise too_large_error(max_bytes)
     try:
         return body.decode()
     except UnicodeDecodeError as error:

@@ -211,8 +211,8 @@ def _attachment_ids(value: object) -> tuple[str, ...]:
 class SocketQueue:
     """The outgoing frames of one socket, in order; each delivery is queued once, by its id.
 
-    Live deliveries are held back until ``catch_up``, so that missed deliveries go first. When more than ``limit``
-    frames wait, the client does not read: ``drain`` then ends and the socket is closed, to resume later.
+    Live deliveries are held back until ``replay_missed``, so that missed deliveries go first. When more than ``limit``
+    frames wait, the client does not read: ``write_to_socket`` then ends and the socket is closed, to resume later.
     """
 
     def __init__(self, limit: int, cursor: int) -> None:
@@ -224,19 +224,19 @@ class SocketQueue:
         self._full = asyncio.Event()
         self._written = asyncio.Event()
 
-    def put(self, frame: Fields) -> None:
+    def put_frame(self, frame: Fields) -> None:
         """Queue a frame; mark the queue as full when too many frames wait."""
         if len(self._frames) < self._limit:
-            self._append(frame)
+            self._append_frame(frame)
         else:
             self._full.set()
 
-    def put_optional(self, frame: Fields) -> None:
+    def put_optional_frame(self, frame: Fields) -> None:
         """Queue an optional frame; drop the frame if other frames wait."""
         if not self._frames and self._held is None:
-            self.put(frame)
+            self.put_frame(frame)
 
-    def push(self, message: OutgoingMessage) -> None:
+    def push_delivery(self, message: OutgoingMessage) -> None:
         """Queue a live delivery, unless this socket already got the delivery."""
         if self._held is not None:
             if len(self._held) < self._limit:
@@ -245,9 +245,9 @@ class SocketQueue:
                 self._full.set()
         elif message.id > self.cursor:
             self.cursor = message.id
-            self.put(delivery_frame(message))
+            self.put_frame(delivery_frame(message))
 
-    async def replay(self, page: Iterable[OutgoingMessage]) -> None:
+    async def replay_missed_page(self, page: Iterable[OutgoingMessage]) -> None:
         """Queue a page of missed deliveries, oldest first, and return when the page is written to the socket.
 
         Live deliveries stay held back; those that were in the page are dropped.
@@ -255,11 +255,11 @@ class SocketQueue:
         for message in page:
             if message.id > self.cursor:
                 self.cursor = message.id
-                self._append(delivery_frame(message))
+                self._append_frame(delivery_frame(message))
         self._held = [message for message in self._held or () if message.id > self.cursor]
         await self._written.wait()
 
-    def catch_up(self, missed: Iterable[OutgoingMessage]) -> None:
+    def replay_missed(self, missed: Iterable[OutgoingMessage]) -> None:
         """Queue the last missed deliveries, oldest first, then stop holding back live deliveries.
 
         It does not yield to other tasks, and the socket was in the hub before ``missed`` was read, so no delivery is
@@ -269,9 +269,9 @@ class SocketQueue:
         self._held = None
         self._limit += len(waiting)  # replayed messages do not count against a slow reader's limit
         for _, message in sorted(waiting.items()):
-            self.push(message)
+            self.push_delivery(message)
 
-    async def drain(self, send: Callable[[str], Awaitable[None]]) -> None:
+    async def write_to_socket(self, send: Callable[[str], Awaitable[None]]) -> None:
         """Write the frames to the socket until cancelled; one task per socket runs this method."""
         while True:
             await self._more.wait()
@@ -285,7 +285,7 @@ class SocketQueue:
         await self._full.wait()
         raise TooSlow
 
-    def _append(self, frame: Fields) -> None:
+    def _append_frame(self, frame: Fields) -> None:
         self._frames.append(json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
         self._more.set()
         self._written.clear()
@@ -303,12 +303,12 @@ class SocketHub:
         self._recent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RECENT_MESSAGES)
 
     @property
-    def clients(self) -> int:
+    def count_clients(self) -> int:
         """The number of authenticated sockets."""
         return sum(len(queues) for queues in self._queues.values())
 
     @contextmanager
-    def subscribed(self, channel: str, queue: SocketQueue) -> Iterator[None]:
+    def subscribe(self, channel: str, queue: SocketQueue) -> Iterator[None]:
         """Pass all deliveries and hints of the channel to the queue while the block runs."""
         self._queues[channel].append(queue)
         try:
@@ -318,18 +318,18 @@ class SocketHub:
             if not self._queues[channel]:
                 del self._queues[channel]
 
-    def push(self, message: OutgoingMessage) -> None:
+    def push_delivery(self, message: OutgoingMessage) -> None:
         """Pass a delivery to every socket of its channel."""
         self._recent.append((time.monotonic(), message))
         for queue in self._queues.get(message.address.channel, ()):
-            queue.push(message)
+            queue.push_delivery(message)
 
-    def typing(self, channel: str) -> None:
+    def show_typing(self, channel: str) -> None:
         """Show in every socket of the channel that an answer is being written."""
         for queue in self._queues.get(channel, ()):
-            queue.put_optional({"type": "typing", "channelId": channel})
+            queue.put_optional_frame({"type": "typing", "channelId": channel})
 
-    def recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
+    def list_recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
         """Return the channel's deliveries of the last 30 seconds after the delivery ``after_id``."""
         oldest = time.monotonic() - RECENT_SECONDS
         return [

@@ -58,7 +58,7 @@ class _Signer:
     key: bytes
     lifetime: timedelta
 
-    def sign(self, body: str) -> str:
+    def sign_text(self, body: str) -> str:
         return _encode_base64(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
 
 
@@ -72,16 +72,16 @@ class ResumeTokens:
     def __init__(self, config: WebConfig, clock: Callable[[], datetime]) -> None:
         self._key = config.signing_key
         self._clock = clock
-        secrets = config.password_digest + _digest(config.api_key)
+        secrets = config.password_digest + text_digest(config.api_key)
         self._users = _Signer(self._key, LIFETIME)
         self._owners = _Signer(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
 
     @property
-    def instance(self) -> str:
+    def installation_id(self) -> str:
         """An id of this installation, which changes only with its signing key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
-    def issue(self, web_user: WebUser) -> str:
+    def issue_token(self, web_user: WebUser) -> str:
         """Return a new resume token for this user."""
         identity = web_user.identity
         now = int(self._clock().timestamp())
@@ -94,13 +94,13 @@ class ResumeTokens:
             "issued": now if web_user.since is None else web_user.since,
         }
         body = _encode_base64(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{body}.{self._signer_for(web_user).sign(body)}"
+        return f"{body}.{self._signer_for(web_user).sign_text(body)}"
 
     def is_signed(self, token: str) -> bool:
         """Tell whether this installation signed a token, expired or not."""
         return self._find_signer(token) is not None
 
-    def read(self, token: str) -> WebUser:
+    def read_user(self, token: str) -> WebUser:
         """Return the user of a token; raises ``Unauthorized`` when it is forged, revoked or expired."""
         kind, body = self._find_signer(token), token.partition(".")[0]
         if kind is None:
@@ -124,7 +124,9 @@ class ResumeTokens:
     def _find_signer(self, token: str) -> _Signer | None:
         body, _, signature = token.partition(".")
         kinds = (self._users, self._owners)
-        return next((kind for kind in kinds if hmac.compare_digest(kind.sign(body).encode(), signature.encode())), None)
+        return next(
+            (kind for kind in kinds if hmac.compare_digest(kind.sign_text(body).encode(), signature.encode())), None
+        )
 
 
 class WebAuthenticator:
@@ -138,7 +140,7 @@ class WebAuthenticator:
         self._tokens = tokens
         self._throttle = Throttle(clock, "keys")
 
-    async def authenticate(self, credentials: WebCredentials, caller: str) -> WebUser:
+    async def authenticate_user(self, credentials: WebCredentials, caller: str) -> WebUser:
         """Return the user of these credentials; ``caller`` is the client's network address.
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
@@ -154,10 +156,12 @@ class WebAuthenticator:
         knows_key = await self._knows_key(credentials.api_key, caller)
         if credentials.resume_token:
             return _with_name(
-                _mark_bot(self._tokens.read(credentials.resume_token), credentials), credentials.user_name
+                add_bot_mark(self._tokens.read_user(credentials.resume_token), credentials), credentials.user_name
             )
         if knows_key:
-            return _mark_bot(WebUser(Identity(f"web-{ULID()}", credentials.user_name, IdentityRole.USER)), credentials)
+            return add_bot_mark(
+                WebUser(Identity(f"web-{ULID()}", credentials.user_name, IdentityRole.USER)), credentials
+            )
         if self._config.local_owner:
             return WebUser(Identity("local", credentials.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
@@ -172,14 +176,14 @@ class WebAuthenticator:
             return False
         if expected:
             await asyncio.sleep(self._throttle.delay(caller).total_seconds())
-        if not expected or not hmac.compare_digest(_digest(api_key), _digest(expected)):
+        if not expected or not hmac.compare_digest(text_digest(api_key), text_digest(expected)):
             if expected:
                 self._throttle.record_failure(caller)
             raise Unauthorized("The apiKey is wrong, or the resume token sent in its place is not valid.")
         return True
 
 
-def _mark_bot(web_user: WebUser, credentials: WebCredentials) -> WebUser:
+def add_bot_mark(web_user: WebUser, credentials: WebCredentials) -> WebUser:
     """Mark a user as a bot if the client declares itself one; the owner is never a bot."""
     return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.is_owner))
 
@@ -188,7 +192,7 @@ def _with_name(web_user: WebUser, user_name: str) -> WebUser:
     return replace(web_user, identity=replace(web_user.identity, user_name=user_name)) if user_name else web_user
 
 
-def _digest(text: str) -> bytes:
+def text_digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 

@@ -68,7 +68,7 @@ class InternalError(MaestroError):
     public = "An internal error occurred. Maestro's log has the details; try again in a moment."
 
 
-def explain(error: MaestroError) -> str:
+def error_text(error: MaestroError) -> str:
     """Return the text of an error for the client; internal details stay in the log."""
     if isinstance(error, ShuttingDown):
         return "Maestro is restarting; try again in a moment. Nothing was stored."
@@ -108,7 +108,7 @@ class WebIntake:
         self._unwritten: dict[str, str] = {}
         """The opener of each new channel; a channel gets its row in the store with its first message."""
 
-    def close(self) -> None:
+    def stop_accepting(self) -> None:
         """Refuse further messages; acknowledged messages stay stored."""
         self._open = False
 
@@ -127,7 +127,7 @@ class WebIntake:
         """Forget a new channel that has no messages."""
         self._unwritten.pop(address.channel, None)
 
-    async def accept(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
+    async def accept_message(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
         """Store a message; raises the errors of ``ConnectorContext.accept``, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
@@ -178,11 +178,11 @@ class WebSession:
         self._services = services
         self._socket = socket
 
-    async def serve(self) -> None:
+    async def serve_client(self) -> None:
         """Authenticate the client, then handle frames until either side closes the connection."""
         await self._socket.accept()
         try:
-            web_user, address, auth = await self._authenticate()
+            web_user, address, auth = await self._authenticate_client()
         except WebSocketDisconnect:
             return
         # The client gets an error frame for every failure, even a failure of a library.
@@ -194,7 +194,7 @@ class WebSession:
         finally:
             self._services.intake.release_channel(address)
 
-    async def _authenticate(self) -> tuple[WebUser, Address, frames.AuthFrame]:
+    async def _authenticate_client(self) -> tuple[WebUser, Address, frames.AuthFrame]:
         try:
             async with asyncio.timeout(self._services.config.auth_timeout):
                 fields = frames.decode_object(await self._receive_text())
@@ -203,14 +203,16 @@ class WebSession:
         if fields.get("type") != "auth":
             raise Unauthorized('Send {"type": "auth"} first.')
         auth = frames.read_auth(fields)
-        web_user = await self._services.authenticator.authenticate(auth.credentials, client_address(self._socket))
+        web_user = await self._services.authenticator.authenticate_user(auth.credentials, client_address(self._socket))
         address = await self._services.intake.open_channel(web_user, auth.channel)
         return web_user, address, auth
 
     async def _close_with_error(self, error: MaestroError) -> None:
-        await self._close(close_code(error), error.public, frames.error_frame(type(error).__name__, explain(error)))
+        await self._close_socket(
+            close_code(error), error.public, frames.error_frame(type(error).__name__, error_text(error))
+        )
 
-    async def _close(self, code: CloseCode, reason: str, last_frame: Fields | None = None) -> None:
+    async def _close_socket(self, code: CloseCode, reason: str, last_frame: Fields | None = None) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSE_PATIENCE):
                 if last_frame is not None:
@@ -221,15 +223,15 @@ class WebSession:
         queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
         try:
             # The queue is subscribed before the missed deliveries are read, so that no delivery is lost in between.
-            with self._services.hub.subscribed(address.channel, queue):
+            with self._services.hub.subscribe(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(queue.drain(self._socket.send_text))
+                    tasks.create_task(queue.write_to_socket(self._socket.send_text))
                     tasks.create_task(queue.wait_until_full())
                     tasks.create_task(self._answer_all(web_user, address, auth, queue))
         except* WebSocketDisconnect:
             pass
         except* TooSlow:
-            await self._close(CloseCode.LATER, "too slow; reconnect with lastId")
+            await self._close_socket(CloseCode.LATER, "too slow; reconnect with lastId")
         except* MaestroError as errors:
             # The missed deliveries could not be read; the client gets them when it reconnects with lastId.
             await self._close_with_error(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
@@ -238,48 +240,48 @@ class WebSession:
         self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue
     ) -> None:
         tokens = self._services.tokens
-        queue.put(
+        queue.put_frame(
             {
                 "type": "auth_ok",
                 "clientId": str(ULID()),
                 "channelId": address.channel,
                 "userId": web_user.identity.user_id,
-                "resumeToken": tokens.issue(web_user),
+                "resumeToken": tokens.issue_token(web_user),
                 # The instance identifies the data folder: when it changes, a client's lastId is meaningless.
-                "instance": tokens.instance,
+                "instance": tokens.installation_id,
             }
         )
-        await self._resume(address, auth.last_id, queue)
+        await self._resume_channel(address, auth.last_id, queue)
         while True:
             text = await self._receive_text()
-            queue.put(await self._answer_frame(web_user, address, text))
+            queue.put_frame(await self._answer_frame(web_user, address, text))
 
-    async def _resume(self, address: Address, last_id: int | None, queue: SocketQueue) -> None:
+    async def _resume_channel(self, address: Address, last_id: int | None, queue: SocketQueue) -> None:
         if last_id is None:
-            queue.catch_up(())
+            queue.replay_missed(())
             return
         try:
-            await self._replay(address, last_id, queue)
+            await self._replay_missed(address, last_id, queue)
         # Any error is converted to one that the client may see before its socket is closed.
         except Exception as error:
             raise to_client_error(error) from error
 
-    async def _replay(self, address: Address, last_id: int, queue: SocketQueue) -> None:
+    async def _replay_missed(self, address: Address, last_id: int, queue: SocketQueue) -> None:
         context = self._services.context
         newest = await context.newest_delivery()
         if last_id > newest:
             # An id above the newest means that an older store was restored, so the client saw none of its deliveries.
             queue.cursor = 0
-            queue.catch_up(self._services.hub.recent(address.channel, 0))
-            queue.put({"type": "resumed", "lastId": max(queue.cursor, newest)})
+            queue.replay_missed(self._services.hub.list_recent(address.channel, 0))
+            queue.put_frame({"type": "resumed", "lastId": max(queue.cursor, newest)})
             return
         page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         while len(page) == REPLAY_PAGE:
-            await queue.replay(page)
+            await queue.replay_missed_page(page)
             page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         # The last page, uncommitted deliveries and live deliveries held back during the replay are merged in one step.
-        queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
-        queue.put({"type": "resumed", "lastId": queue.cursor})
+        queue.replay_missed((*page, *self._services.hub.list_recent(address.channel, queue.cursor)))
+        queue.put_frame({"type": "resumed", "lastId": queue.cursor})
 
     async def _answer_frame(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
@@ -289,18 +291,18 @@ class WebSession:
         # The client gets an error frame for every failure; the session continues with the next frame.
         except Exception as error:  # noqa: BLE001 - see above
             problem = to_client_error(error)
-            return frames.error_frame(type(problem).__name__, explain(problem), _client_id(fields))
+            return frames.error_frame(type(problem).__name__, error_text(problem), _client_id(fields))
 
     async def _handle_frame(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
             case "message":
                 message = frames.read_message(fields)
-                accepted = await self._services.intake.accept(web_user, address, message)
+                accepted = await self._services.intake.accept_message(web_user, address, message)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=message.client_id)
             case "stop":
                 # See docs/decisions.md: control words.
                 stop = ClientMessage(client_id="", content=ControlWord.STOP)
-                accepted = await self._services.intake.accept(web_user, address, stop)
+                accepted = await self._services.intake.accept_message(web_user, address, stop)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
             case "ping":
                 return {"type": "pong"}

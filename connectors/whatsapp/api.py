@@ -191,18 +191,20 @@ class GraphClient:
 
     async def read_number(self, fields: str) -> Fields:
         """Return Meta's data about the connected number; raises a ``SendFailure``."""
-        return await self._call(self._http.build_request("GET", self._number, params={"fields": fields}))
+        return await self._send_request(self._http.build_request("GET", self._number, params={"fields": fields}))
 
     async def read_media(self, media_id: str) -> Fields:
         """Return the download link and the type of a file; raises a ``SendFailure``."""
-        return await self._call(self._http.build_request("GET", media_id, params={"phone_number_id": self._number}))
+        return await self._send_request(
+            self._http.build_request("GET", media_id, params={"phone_number_id": self._number})
+        )
 
-    async def post(self, body: Fields) -> Fields:
+    async def post_message(self, body: Fields) -> Fields:
         """Send a message, a reaction or a receipt; raises a ``SendFailure``."""
         content = {**PRODUCT, **body}
-        return await self._call(self._http.build_request("POST", f"{self._number}/messages", json=content))
+        return await self._send_request(self._http.build_request("POST", f"{self._number}/messages", json=content))
 
-    async def upload(self, content: bytes, filename: str, content_type: str) -> str:
+    async def upload_file(self, content: bytes, filename: str, content_type: str) -> str:
         """Upload a file and return the id with which a message refers to the file; raises a ``SendFailure``."""
         request = self._http.build_request(
             "POST",
@@ -211,13 +213,13 @@ class GraphClient:
             files={"file": (filename, content, content_type)},
             timeout=httpx.Timeout(UPLOAD_SECONDS, connect=CONNECT_SECONDS),
         )
-        answer = await self._call(request, UPLOAD_SECONDS)
+        answer = await self._send_request(request, UPLOAD_SECONDS)
         media_id = str(answer.get("id") or "")
         if not media_id:
             raise AmbiguousSend("WhatsApp accepted the file but returned no id")
         return media_id
 
-    async def _call(self, request: httpx.Request, seconds: float = CALL_SECONDS) -> Fields:
+    async def _send_request(self, request: httpx.Request, seconds: float = CALL_SECONDS) -> Fields:
         try:
             async with asyncio.timeout(seconds):
                 async with aclosing(await self._http.send(request, stream=True)) as response:

@@ -35,7 +35,7 @@ from connectors.whatsapp.receive import (
     StatusReport,
     WhatsAppMessage,
     WhatsAppNumber,
-    events_in,
+    parse_events,
 )
 from connectors.whatsapp.send import (
     MAX_BYTES,
@@ -44,8 +44,8 @@ from connectors.whatsapp.send import (
     MediaShape,
     StatusWaiter,
     WhatsAppSender,
-    marked,
     receiver_fields,
+    render_markup,
 )
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
@@ -78,14 +78,14 @@ class WhatsAppInbound:
         """The id of the newest message of each chat since the start of the connector."""
         self._intake = MessageIntake(context)
 
-    async def take(self, payload: Mapping[str, Any]) -> None:
+    async def accept_events(self, payload: Mapping[str, Any]) -> None:
         """Accept all events of a request; events stored before a failure are duplicates in the repeated request."""
         foreign = 0
-        for event in events_in(payload, self._number):
+        for event in parse_events(payload, self._number):
             match event:
                 case WhatsAppMessage():
                     async with self._intake.channel_lock(event.message.address.channel):
-                        await self._accept(event)
+                        await self._accept_event(event)
                 case StatusReport():
                     await self._context.record_report(event.key, event.report)
                 case NumberChange():
@@ -97,7 +97,7 @@ class WhatsAppInbound:
         if foreign:
             log.info("whatsapp.of_another_number", account=self._number.account, count=foreign)
 
-    async def _accept(self, event: WhatsAppMessage) -> None:
+    async def _accept_event(self, event: WhatsAppMessage) -> None:
         message, press = event.message, event.press
         content = await self._context.pressed(*press) if press is not None else None
         if content is not None:  # the press of a button of another program keeps the button's label as its content
@@ -120,10 +120,10 @@ class WhatsAppEndpoint(WebhookEndpoint):
         self._secret = secret
         self._verify_token = verify_token
 
-    async def receive(self, request: Request) -> Response:
+    async def receive_request(self, request: Request) -> Response:
         """Answer one request; with a GET Meta verifies the address when an operator sets up the webhook."""
         if request.method == "POST":
-            return await super().receive(request)
+            return await super().receive_request(request)
         parameters = request.query_params
         is_known = is_same_secret(self._verify_token, parameters.get("hub.verify_token", ""))
         if parameters.get("hub.mode") != "subscribe" or not is_known:
@@ -139,7 +139,7 @@ class WhatsAppConnector(AccountConnector):
     """The connector of one number; it needs a public address for Meta's requests."""
 
     platform = PLATFORM
-    render = staticmethod(marked)
+    render = staticmethod(render_markup)
 
     def __init__(self, instance: Instance, context: ConnectorContext, *, look_seconds: float = LOOK_SECONDS) -> None:
         super().__init__(instance, context)
@@ -170,32 +170,36 @@ class WhatsAppConnector(AccountConnector):
         self._look_seconds = look_seconds
 
     async def _receive(self) -> None:
-        number = await self.retry(self._read_number)
-        self._statuses.start()
-        self._endpoint.take = self._inbound.take
+        number = await self.repeat_until_success(self._read_number)
+        self._statuses.start_waiting()
+        self._endpoint.take = self._inbound.accept_events
         while True:
             await self.report_running(self._describe_number(number))
             await asyncio.sleep(self._look_seconds)
-            number = await self.retry(self._read_number)
+            number = await self.repeat_until_success(self._read_number)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        with self.ending_if_refused():
-            return await self._sender.send(message)
+        with self.end_on_refusal():
+            return await self._sender.send_message(message)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Wait for a status of a sent message; raises ``Unsettled`` when no status arrives."""
-        return await self._statuses.find(message)
+        return await self._statuses.find_message_id(message)
 
     async def typing(self, address: Address) -> None:
         """Mark a chat's newest message since the start, if any, as read, and show that an answer is being written."""
         newest = self._inbound.newest.get(address.channel)
         if newest is not None:
-            await self._graph.post({"status": "read", "message_id": newest, "typing_indicator": {"type": "text"}})
+            await self._graph.post_message(
+                {"status": "read", "message_id": newest, "typing_indicator": {"type": "text"}}
+            )
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         if self._options.ack_reaction:
             reaction = {"message_id": message_id, "emoji": self._options.ack_reaction}
-            await self._graph.post({**receiver_fields(address.channel), "type": "reaction", "reaction": reaction})
+            await self._graph.post_message(
+                {**receiver_fields(address.channel), "type": "reaction", "reaction": reaction}
+            )
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file by its id, over a link valid for five minutes; raises a ``FetchFailure``."""
@@ -211,7 +215,7 @@ class WhatsAppConnector(AccountConnector):
                 raise fetch_failure(failure) from None
             size = str(file.get("file_size") or "")
             self._media.check_size(int(size) if size.isdecimal() else 0)
-            await self._media.fetch(str(file.get("url") or ""), path)
+            await self._media.download_file(str(file.get("url") or ""), path)
             if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
                 return path
         raise PermanentFetch("the download is damaged: it never matched WhatsApp's checksum")

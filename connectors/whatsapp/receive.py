@@ -40,7 +40,7 @@ class MessageText:
     payload: str = ""
 
 
-def text_of(message: Json) -> MessageText:
+def message_text(message: Json) -> MessageText:
     """Return the content of a message; raises ``ValueError`` or a similar error for a malformed message."""
     kind = str(message.get("type") or "")
     if kind in MEDIA:
@@ -145,7 +145,7 @@ class SkippedEvent:
 WhatsAppEvent = WhatsAppMessage | StatusReport | NumberChange | ForeignEvents | SkippedEvent
 
 
-def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
+def parse_events(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     """Yield all events of a request, in their order."""
     for entry in _as_objects(payload.get("entry")):
         for change in _as_objects(entry.get("changes")):
@@ -153,13 +153,13 @@ def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
                 yield from _events_of_change(_as_object(change.get("value")), number)
 
 
-def press_in(payload: str) -> tuple[str, int] | None:
+def parse_button_press(payload: str) -> tuple[str, int] | None:
     """Return the key of the message and the number of the button with this payload, None for any other payload."""
     match = _PRESS.fullmatch(payload)
     return (match[1], int(match[2])) if match else None
 
 
-def author_of(message: Json) -> str:
+def author_id(message: Json) -> str:
     """Return the author's id: the number without its plus, or Meta's id of a user without a visible number."""
     return str(message.get("from") or message.get("from_user_id") or "")
 
@@ -191,7 +191,7 @@ def _read_message(message: Json, number: WhatsAppNumber, names: Mapping[str, str
         return None
     if kind == SYSTEM:
         system = _as_object(message.get(SYSTEM))
-        before, after = author_of(message), str(system.get("wa_id") or "")
+        before, after = author_id(message), str(system.get("wa_id") or "")
         return NumberChange(before, after) if system.get("type") == "user_changed_number" and before and after else None
     if message.get("group_id"):
         return SkippedEvent("a message in a group")
@@ -204,7 +204,7 @@ def _read_message(message: Json, number: WhatsAppNumber, names: Mapping[str, str
 
 
 def _read_incoming(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
-    author, text = author_of(message), text_of(message)
+    author, text = author_id(message), message_text(message)
     if not author.strip() or not (text.content.strip() or text.attachments):
         raise ValueError("the message has no author or no content")
     received = IncomingMessage(
@@ -218,7 +218,7 @@ def _read_incoming(message: Json, number: WhatsAppNumber, names: Mapping[str, st
         is_direct=True,
         reply_to=str(_as_object(message.get("context")).get("id") or ""),
     )
-    return WhatsAppMessage(received, press_in(text.payload))
+    return WhatsAppMessage(received, parse_button_press(text.payload))
 
 
 def _read_status(status: Json) -> StatusReport | None:

@@ -17,7 +17,15 @@ from connectors.failures import (
     SendFailure,
     Unsettled,
 )
-from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, render_lines
+from connectors.markdown import (
+    SEPARATED_TICKS,
+    SHORT_MARKS,
+    TICKS,
+    ZERO_WIDTH,
+    MarkdownDialect,
+    render_blocks,
+    render_lines,
+)
 from connectors.whatsapp.api import GraphClient, PairRateLimit, upload_failure
 from connectors.whatsapp.platform import WhatsAppOptions
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -44,12 +52,12 @@ MAX_REFUSALS = 5
 MOST_UPLOADS = 100
 
 
-def marked(text: str) -> str:
+def render_markup(text: str) -> str:
     """Return Markdown text in WhatsApp's markup; a code block that is not closed is closed at the end.
 
     Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
     """
-    source = [line for block in blocks(text.split("\n")) for line in block]
+    source = [line for block in render_blocks(text.split("\n")) for line in block]
     rendered = list(render_lines("\n".join(source), DIALECT))
     is_open = sum(line == TICKS for line in rendered) % 2 == 1
     result = "\n".join([*rendered, TICKS] if is_open else rendered)
@@ -106,7 +114,7 @@ MAX_BYTES: Mapping[MediaShape, int] = {
 }
 
 
-def media_shape(message: OutgoingMessage, size: int) -> MediaShape:
+def choose_media_shape(message: OutgoingMessage, size: int) -> MediaShape:
     """Return the form of a file; a file that is too large for its form, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
     has_caption = bool(message.content.strip())
@@ -114,18 +122,18 @@ def media_shape(message: OutgoingMessage, size: int) -> MediaShape:
     return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
 
 
-def upload_type(message: OutgoingMessage) -> str:
+def choose_upload_type(message: OutgoingMessage) -> str:
     """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
     kind = message.content_type or (PLAIN if message.path is None else "application/octet-stream")
     return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
 
 
-def text_body(message: OutgoingMessage) -> Body:
+def build_text_body(message: OutgoingMessage) -> Body:
     """Return the body of a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
 
     A text that is too long for buttons is sent without them: the text itself explains how to answer.
     """
-    content = marked(message.content)
+    content = render_markup(message.content)
     if len(content) > MAX_TEXT:
         problem = f"the text has {len(content):,} characters; the limit of WhatsApp is {MAX_TEXT:,}"
         raise PermanentSend(problem, FailureScope.MESSAGE)
@@ -134,19 +142,19 @@ def text_body(message: OutgoingMessage) -> Body:
     return {"type": "text", "text": {"body": content, "preview_url": False}}
 
 
-def file_body(message: OutgoingMessage, media_id: str, shape: MediaShape) -> Body:
+def build_file_body(message: OutgoingMessage, media_id: str, shape: MediaShape) -> Body:
     """Return the body of an uploaded file with its caption, which is truncated if too long."""
     fields = {"id": media_id}
     if message.path is not None and message.content.strip():
-        fields["caption"] = truncate(marked(message.content), MAX_BODY)
+        fields["caption"] = truncate_text(render_markup(message.content), MAX_BODY)
     if shape is MediaShape.DOCUMENT:
         fields["filename"] = message.filename
     return {"type": shape, shape: fields}
 
 
-def template_body(message: OutgoingMessage, name: str, language: str) -> Body:
+def build_template_body(message: OutgoingMessage, name: str, language: str) -> Body:
     """Return the body of a template with the text as its only variable, without line breaks and repeated spaces."""
-    variable = truncate(" ".join(marked(message.content).split()), MAX_BODY)
+    variable = truncate_text(" ".join(render_markup(message.content).split()), MAX_BODY)
     parts = [{"type": "body", "parameters": [{"type": "text", "text": variable}]}]
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
@@ -166,9 +174,9 @@ def receiver_fields(channel: str) -> Body:
     return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 
-def truncate(text: str, most: int) -> str:
-    """Return the text, truncated to ``most`` characters; a truncated text ends with "…"."""
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+def truncate_text(text: str, limit: int) -> str:
+    """Return the text, truncated to ``limit`` characters; a truncated text ends with "…"."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def _button_choices(message: OutgoingMessage, content: str) -> Body:
@@ -180,8 +188,8 @@ def _button_choices(message: OutgoingMessage, content: str) -> Body:
         replies = [{"type": "reply", "reply": {"id": key, "title": label}} for key, label in labels.items()]
         return {"type": "button", "body": body, "action": {"buttons": replies}}
     rows = [
-        {"id": key, "title": truncate(label, MAX_ROW)}
-        | ({"description": truncate(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
+        {"id": key, "title": truncate_text(label, MAX_ROW)}
+        | ({"description": truncate_text(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
         for key, label in labels.items()
     ]
     return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}
@@ -196,11 +204,11 @@ class StatusWaiter:
         self._clock = clock
         self._since: datetime | None = None
 
-    def start(self) -> None:
+    def start_waiting(self) -> None:
         """Start to expect statuses: Meta repeats those that were not acknowledged."""
         self._since = self._clock()
 
-    async def find(self, message: OutgoingMessage) -> Receipt:
+    async def find_message_id(self, message: OutgoingMessage) -> Receipt:
         """Return WhatsApp's id of the message; raises ``Unsettled`` when no status arrives in time.
 
         Before the webhook is open no status can arrive: ``NotDispatched`` then says that WhatsApp cannot be asked now.
@@ -229,17 +237,17 @@ class WhatsAppSender:
         self._refused: dict[str, int] = {}
         self._uploads: dict[int, tuple[str, MediaShape]] = {}
 
-    async def send(self, message: OutgoingMessage) -> Receipt:
+    async def send_message(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk once, as a message or as a file; raises a ``SendFailure``.
 
         Messages do not follow a user to a new number: the old number may belong to another user by now.
         """
-        body = await self._compose(message)
+        body = await self._compose_body(message)
         channel = message.address.channel
-        await self._rate.wait(channel)
+        await self._rate.wait_for_channel(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            answer = await self._graph.post(add_receiver(message, body, quotes=quotes))
+            answer = await self._graph.post_message(add_receiver(message, body, quotes=quotes))
         except PairRateLimit as limit:
             # Each rate limit in a row multiplies the wait before the next message to the user by four.
             refusals = self._refused.get(channel, 0)
@@ -252,12 +260,12 @@ class WhatsAppSender:
                 return Receipt(platform_message_id=message_id)
         raise AmbiguousSend("WhatsApp's answer could not be read")
 
-    async def _compose(self, message: OutgoingMessage) -> Body:
+    async def _compose_body(self, message: OutgoingMessage) -> Body:
         heard_at = await self._context.last_heard(message.address.channel)
         if heard_at is not None and datetime.now(UTC) - heard_at < WINDOW:
             if message.filename:
-                return file_body(message, *await self._upload(message))
-            return text_body(message)
+                return build_file_body(message, *await self._upload_file(message))
+            return build_text_body(message)
         if not self._options.template:
             raise PermanentSend(
                 "the user wrote more than 24 hours ago; the user's next message opens the chat again. With the setting "
@@ -268,18 +276,18 @@ class WhatsAppSender:
             # Only this message fails, not the chat: texts still reach the chat as a template.
             problem = "the user wrote more than 24 hours ago, and a template cannot contain a file"
             raise PermanentSend(problem, FailureScope.MESSAGE)
-        return template_body(message, self._options.template, self._options.template_language)
+        return build_template_body(message, self._options.template, self._options.template_language)
 
-    async def _upload(self, message: OutgoingMessage) -> tuple[str, MediaShape]:
+    async def _upload_file(self, message: OutgoingMessage) -> tuple[str, MediaShape]:
         """Upload the file of a message, once for all its retries; return the upload's id and the file's form."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known
         content = await read_content(message)
-        shape = media_shape(message, len(content))
-        kind = upload_type(message)
+        shape = choose_media_shape(message, len(content))
+        kind = choose_upload_type(message)
         try:
-            media_id = await self._graph.upload(content, message.filename, kind)
+            media_id = await self._graph.upload_file(content, message.filename, kind)
         except SendFailure as failure:
             raise upload_failure(failure, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:

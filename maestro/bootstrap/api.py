@@ -97,7 +97,7 @@ class Api(SeparateProcess):
         server = build_server(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())
-        await services.until_stopped(self._announce(server), engine.drain)
+        await services.until_stopped(self._announce(server), engine.drain_workers)
 
     async def _announce(self, server: ApiServer) -> None:
         await server.started()

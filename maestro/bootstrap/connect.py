@@ -40,7 +40,7 @@ def build_context(
     live: LiveSettings, store: Store, dispatcher: Dispatcher, platform: str, account: str
 ) -> StoreContext:
     """Return the context of a connector; ``dispatcher`` is notified of each job that an incoming message creates."""
-    intake = Intake(store, live.of(intake_rules), dispatcher.wake, dispatcher)
+    intake = Intake(store, live.of(intake_rules), dispatcher.check_soon, dispatcher)
     return StoreContext((platform, account), intake, store, open_files(live.start))
 
 
@@ -99,7 +99,9 @@ class Connect(SeparateProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
+        flow = flow_parts(
+            store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
+        )
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
         connectors = self._requested_connectors(configured_connectors(self.settings, web_context))
         health = EngineHealth(
@@ -114,7 +116,7 @@ class Connect(SeparateProcess):
         services.add(
             HealthServer(address, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run()
         )
-        services.add(engine.run(dispatcher.run), flow.drafts.run())
+        services.add(engine.run(dispatcher.run), flow.drafts.stream_until_cancelled())
         drain = partial(self.drain, engine, dispatcher, connectors)
         await services.until_stopped(self._announce(ready, connectors), drain)
 
@@ -134,7 +136,7 @@ class Connect(SeparateProcess):
 
     async def _announce(self, ready: ReadySignals, connectors: Sequence[WebConnector]) -> None:
         for connector in connectors:
-            await connector.started()
+            await connector.wait_until_started()
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not ready.done:

@@ -46,7 +46,7 @@ from maestro.store.store import Store
 from maestro.streaming import DraftStreamer
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Observe
-from temporal.client import connect_soon
+from temporal.client import connect_within
 from temporal.dispatcher import Queues, RunSettings
 from temporal.engine import Engine, Interceptors, WorkerParts
 from temporal.journal import Journal, StepJournal, temporal_attempt
@@ -88,7 +88,7 @@ def flow_parts(
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
-        drafts=DraftStreamer(store, hub.all),
+        drafts=DraftStreamer(store, hub.list_connectors),
         released=released,
         journal=journal,
         interceptors=(StepJournal(journal),),
@@ -122,7 +122,7 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
     """Return the parts of the worker for the steps that only the process of this connector can run."""
-    queue = queues(settings).connector(connector.platform, connector.account)
+    queue = queues(settings).connector_queue(connector.platform, connector.account)
     return _worker_on(flow, settings, queue, _connector_steps(flow), workflows=False)
 
 
@@ -312,4 +312,4 @@ def build_job_operations(
 def build_operator(store: Store, live: LiveSettings) -> JobOperations:
     """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
     endpoint = endpoint_of(live.start)
-    return build_job_operations(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
+    return build_job_operations(store, live, lambda: connect_within(endpoint, CONNECT_SECONDS), lambda: None)

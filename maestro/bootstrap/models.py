@@ -13,7 +13,7 @@ from maestro.domain.settings.entries import AccountSettings
 from maestro.domain.settings.section import is_loopback
 from maestro.installation.data_folder import open_keys
 from maestro.installation.storage import enter_accounts, open_files, preferred_models, wake_for_models
-from maestro.llm.accounts import AccountBook, Estimates, model_table
+from maestro.llm.accounts import AccountBook, Estimates, build_model_table
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary
@@ -30,7 +30,7 @@ from maestro.llm.middleware.request_changes import (
     SecondAttempt,
     advance_chat_cursor,
 )
-from maestro.llm.protocols import LLMClient, chain
+from maestro.llm.protocols import LLMClient, chain_middleware
 from maestro.settings import Settings
 from maestro.settings.accounts import account_of, describe_accounts, describe_unknown_window, models_of, real_accounts
 from maestro.settings.environment import found_accounts
@@ -77,7 +77,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     known = enter_accounts(store, settings, keys, own_accounts)
     cooldowns = live.of(lambda settings: tuple(timedelta(minutes=one) for one in settings.llm.cooldown_minutes))
     book = AccountBook(store, map(account_of, own_accounts), keys.reveal, cooldowns)
-    table = model_table(settings.llm.models)
+    table = build_model_table(settings.llm.models)
     unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
@@ -91,13 +91,13 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     )
     return Models(
         transport=transport,
-        ready=transport.ready,
+        ready=transport.wait_until_ready,
         book=book,
         table=table,
         library=library,
         demo=not known,
         announcement="\n".join([describe_accounts(known), *map(describe_unknown_window, unknown)]),
-        close=library.close,
+        close=library.close_connections,
     )
 
 
@@ -129,7 +129,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         changes.append(ChatFeed(reader, models.book, window))
     answers = AnswerSpool(store, advance_chat_cursor if chat else write_no_further_rows)
     request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
-    inside = chain(
+    inside = chain_middleware(
         models.transport,
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, reader, store, estimates),

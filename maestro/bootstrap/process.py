@@ -78,8 +78,8 @@ class Process(ABC):
         self.say("Stopping: running work may finish.")
         for connector in connectors:
             connector.stop_accepting()
-        dispatcher.pause()
-        await engine.drain()
+        dispatcher.pause_claims()
+        await engine.drain_workers()
 
     async def until_stopped(self) -> None:
         """Run until SIGTERM or SIGINT arrives."""

@@ -81,7 +81,9 @@ class Up(ModelProcess):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
+        flow = flow_parts(
+            store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
+        )
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         bots = build_bots(self.live, store, dispatcher, host)
@@ -91,10 +93,12 @@ class Up(ModelProcess):
         flow_services = await self.build_services(flow, model_parts, engine, dispatcher, ready)
         services.add(*(host.run(connector, ready.another()) for connector in connectors))
         services.add(
-            bots.run(next((connector.webhooks for connector in connectors), None)), flow.drafts.run(), *flow_services
+            bots.run(next((connector.webhooks for connector in connectors), None)),
+            flow.drafts.stream_until_cancelled(),
+            *flow_services,
         )
         if self.settings.webui.enabled:
-            jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.wake)
+            jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.check_soon)
             health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
             process_health = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, process_health)
@@ -106,11 +110,13 @@ class Up(ModelProcess):
     async def _announce(self, ready: ReadySignals, connectors: Sequence[WebConnector], models: Models) -> None:
         """Announce the addresses as soon as the connectors accept messages."""
         for connector in connectors:
-            await connector.started()
+            await connector.wait_until_started()
         await _wait_for_workers(ready)
         is_late = not ready.done
         if is_late:
-            missing = "the library that calls models is loaded" if models.library.loading else "Temporal is reachable"
+            missing = (
+                "the library that calls models is loaded" if models.library.is_loading else "Temporal is reachable"
+            )
             self.say(f"Messages are taken in and wait in the store until {missing}.")
         else:
             self.say(READY)

@@ -52,14 +52,14 @@ class ModelProcess(Process):
         """Return the services that process jobs; skills are stored first, because the first message may need one."""
         store, settings = flow.store, self.settings
         skills = await load_skills(store, settings.skills.folder, settings.skills.look_seconds)
-        reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
+        reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.check_soon)
         keeper = ScheduleKeeper(store, self.live.of(run_settings), self.live.of(lambda settings: settings.schedules))
         return [
             parts.tools.serve(),
             skills.watch(),
             engine.run(dispatcher.run, reconciler.run, keeper.run),
-            *(engine.work(worker, ready.another()) for worker in worker_parts(flow, self.live, parts)),
-            build_batch_work(store, engine, dispatcher.wake).run(),
+            *(engine.run_worker(worker, ready.another()) for worker in worker_parts(flow, self.live, parts)),
+            build_batch_work(store, engine, dispatcher.check_soon).run(),
         ]
 
 
@@ -75,7 +75,9 @@ class Worker(ModelProcess, SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = ProcessHealth(EngineHealth(store, engine, own_worker_check(engine)), metrics)
-        flow = flow_parts(store, self.live, dispatcher.released, metrics.count_step, metrics.count_failed_scan)
+        flow = flow_parts(
+            store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
+        )
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()
         flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)

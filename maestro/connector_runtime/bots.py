@@ -226,7 +226,7 @@ class BotKeeper:
                 f"{connector.platform} sends webhooks to the web connector's port, and this process has none: set "
                 f"web.enabled to true, and with separate processes start `maestro connect web {connector.platform}`"
             )
-        return self._webhooks.serving(connector)
+        return self._webhooks.serve_connector(connector)
 
     async def _report_failure(self, context: ConnectorContext, reason: str) -> None:
         """Report why a bot was stopped; retry while the store is busy, because no later report follows."""

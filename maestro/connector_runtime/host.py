@@ -206,12 +206,12 @@ class ConnectorHost:
         """Run the connector until cancelled, once its lease is held; ``begun`` is called when it accepts sends."""
         if self.settings.temporal.embedded:
             begun()
-            with self.hub.running(connector):
+            with self.hub.register_while_running(connector):
                 await connector.run()
             return
         async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
-            with self.hub.running(connector):
-                group.create_task(self.engine.work(self.parts_of(connector), begun))
+            with self.hub.register_while_running(connector):
+                group.create_task(self.engine.run_worker(self.parts_of(connector), begun))
                 await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
@@ -227,12 +227,14 @@ class ConnectorHost:
                 """Record the reason of the first refusal; may be called from any thread."""
                 loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
-            with self.hub.running(connector, record_refusal):
+            with self.hub.register_while_running(connector, record_refusal):
                 tasks = [asyncio.create_task(connector.run())]
                 try:
                     if not self.settings.temporal.embedded:
                         # Bots are added at run time, so the start of the process does not wait for the bots' workers.
-                        tasks.append(asyncio.create_task(self.engine.work(self.parts_of(connector), lambda: None)))
+                        tasks.append(
+                            asyncio.create_task(self.engine.run_worker(self.parts_of(connector), lambda: None))
+                        )
                     await first_of(refused, watched=tasks)
                 finally:
                     await end(tasks)

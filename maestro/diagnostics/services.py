@@ -25,7 +25,7 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.settings.entries import AccountSettings
 from maestro.installation.data_folder import SecretKeys, existing_keys
-from maestro.llm.accounts import account_of_row, model_table
+from maestro.llm.accounts import build_account, build_model_table
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.protocols import Account
 from maestro.llm.translation import KeyCheck, KeyStatus, base_url, check_key
@@ -35,7 +35,7 @@ from maestro.settings.addresses import endpoint_of
 from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
 from maestro.store.inspection import read_stored_accounts
 from temporal.dispatcher import Queues
-from temporal.namespace import diagnose
+from temporal.namespace import diagnose_temporal
 from temporal.server_process import HOST
 
 TEMPORAL_CHECK = "Temporal"
@@ -57,11 +57,11 @@ async def check_temporal(subject: Examined) -> list[Diagnosis]:
     """Check the Temporal server, its namespace and search attributes, and the pollers of the task queues."""
     endpoint, server = endpoint_of(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
-        return list(await diagnose(endpoint, queue_names(subject.settings)))
+        return list(await diagnose_temporal(endpoint, queue_names(subject.settings)))
     if subject.holder.running:
         # The embedded server may run on another port than the configured one.
         endpoint = replace(endpoint, address=f"{HOST}:{server.port}") if server is not None else endpoint
-        return list(await diagnose(endpoint, queue_names(subject.settings)))
+        return list(await diagnose_temporal(endpoint, queue_names(subject.settings)))
     if server is None:
         return [note(TEMPORAL_CHECK, "the embedded server is not running", "`maestro up` starts it.")]
     found = f"the server of an earlier run (process {server.pid}) was left behind at {HOST}:{server.port}"
@@ -77,7 +77,7 @@ def queue_names(settings: Settings) -> list[str]:
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
     with suppress(ConfigurationError):  # `check_bots` reports a platform without a connector
         connectors += [(bot.platform, bot.account) for bot in settings.connectors.enabled_bots()]
-    return [queues.main, queues.llm, *(queues.connector(*connector) for connector in connectors)]
+    return [queues.main, queues.llm, *(queues.connector_queue(*connector) for connector in connectors)]
 
 
 async def check_connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> list[Diagnosis]:
@@ -234,7 +234,7 @@ async def check_accounts(subject: Examined) -> list[Diagnosis]:
 
 def _diagnose_unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
     """Yield a note for each model whose context window is unknown, with the setting that states it."""
-    for model in model_table(subject.settings.llm.models).of_unknown_window(models):
+    for model in build_model_table(subject.settings.llm.models).of_unknown_window(models):
         found = f"its context window is not known, so prompts have at most {FALLBACK_WINDOW:,} tokens"
         entry = f'{{"llm": {{"models": [{{"name": "{without_provider(model)}", "window": TOKENS}}]}}}}'
         yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the provider's number as TOKENS.")
@@ -243,7 +243,7 @@ def _diagnose_unknown_windows(subject: Examined, models: list[str]) -> Iterator[
 async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
     """Check an account that an operator added while Maestro ran."""
     try:
-        account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
+        account = build_account(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
         return broken(
             f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Correct that, or enter a new key."

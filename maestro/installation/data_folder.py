@@ -235,10 +235,10 @@ def holder_of(folder: Path) -> FolderHolder:
 def server_of(folder: Path) -> ServerRecord | None:
     """Return the embedded Temporal server of the data folder, None if it does not run."""
     try:
-        record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
+        record = read_record(ServerConfig(folder, port=0, ui_port=1).record_path)
     except OSError:  # `check_data_folder` of `maestro doctor` reports an unreadable folder
         return None
-    return record if record is not None and record.exists() else None
+    return record if record is not None and record.is_running() else None
 
 
 def _can_lock(lock: int, kind: int) -> bool:

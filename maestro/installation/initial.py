@@ -19,7 +19,7 @@ from maestro.settings import Survey, load, survey_settings
 from maestro.settings.accounts import account_of
 from maestro.settings.addresses import endpoint_of
 from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, PROVIDER_VARIABLES, found_accounts, variable_of
-from temporal.namespace import prepare
+from temporal.namespace import prepare_namespace
 
 OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"
@@ -235,7 +235,7 @@ def prepare_cluster(plan: InitPlan, request: InitRequest, environment: Mapping[s
     Raises ``TemporalUnavailable`` with the commands for an administrator if this user has no permission.
     """
     settings = load(plan.file, environment, request.overrides).settings
-    return asyncio.run(prepare(endpoint_of(settings), request.retention))
+    return asyncio.run(prepare_namespace(endpoint_of(settings), request.retention))
 
 
 def _write(file: Path, text: str) -> Path | None:

@@ -35,22 +35,22 @@ class ReceivedMessage:
         return self.state.binding
 
     @property
-    def alone(self) -> str | None:
+    def sole_sender(self) -> str | None:
         """The sender, where each user of the channel has a conversation of their own; else None."""
         return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
 
     @property
-    def lane(self) -> LaneKey:
+    def inbound_lane(self) -> LaneKey:
         """The lane in which the message waits."""
-        return lane_of(self.message.address, self.alone)
+        return lane_of(self.message.address, self.sole_sender)
 
     @property
-    def speaker(self) -> Speaker:
+    def sender_key(self) -> Speaker:
         """The sender, in the form in which the answer to a question records a user."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
-def sender_of(message: IncomingMessage) -> PersonId:
+def message_sender(message: IncomingMessage) -> PersonId:
     """Return the sender of a message."""
     return PersonId(message.address.platform, message.user_id)
 
@@ -65,20 +65,25 @@ def new_job(tx: Transaction, received: ReceivedMessage, *, waits: bool = False) 
     return Job(
         id=new_job_id(),
         priority=priority_of(owner=received.person.is_owner),
-        lane=received.lane if waits else None,
+        lane=received.inbound_lane if waits else None,
         created_at=tx.now,
         **received.message.address.model_dump(),
     )
 
 
 def store_dropped(
-    tx: Transaction, received: ReceivedMessage, why: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
+    tx: Transaction,
+    received: ReceivedMessage,
+    reason: str,
+    *,
+    waits: bool = False,
+    flood_state: FloodState = FloodState.WITHIN,
 ) -> Job:
     """Store a message with a dropped job and its reason; with ``waits``, an operator can restart it in its lane."""
     job = new_job(tx, received, waits=waits)
-    job.inbox_id = tx.inbox.add(received.message, job.id, flood_state=pace).id
+    job.inbox_id = tx.inbox.add(received.message, job.id, flood_state=flood_state).id
     tx.jobs.add(job)
-    tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=why))
+    tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=reason))
     return job
 
 
@@ -94,9 +99,11 @@ class AccessControl:
     access: AccessRules
     routing: RoutingSettings
 
-    def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
+    def build_person_with_access(
+        self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None
+    ) -> Person:
         """Return the sender of a message with the access that the store grants at this moment."""
-        person_id = sender_of(message)
+        person_id = message_sender(message)
         return self.build_person(
             message, binding, lambda: tx.users.owners.is_owner(person_id), lambda: tx.users.pairings.is_known(person_id)
         )
@@ -113,18 +120,18 @@ class AccessControl:
         ``is_listed`` (as an owner) and ``is_paired`` describe the time before this message: a new owner, or new access,
         counts from the next message on.
         """
-        person_id = sender_of(message)
+        person_id = message_sender(message)
         is_owner = message.is_owner or str(person_id) in self.access.owners or is_listed()
         bound = binding is not None and binding.permission is Permission.FULL
         exempt = is_owner or bound or not message.is_direct
         policy = self.access.policy(person_id.platform)
         return Person(person_id, is_owner, known=exempt or policy is DmPolicy.OPEN or is_paired())
 
-    def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
+    def choose_route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return the agent that answers a message, and the routing rule that chose the agent."""
         return route(message, tx.agents.routing.read_snapshot(message, binding, self.routing))
 
-    def refusing_policy(
+    def find_refusing_policy(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None
     ) -> DmPolicy | None:
         """Return the policy that refuses a direct message of an unknown user, or None."""
@@ -132,15 +139,15 @@ class AccessControl:
         strange = message.is_direct and policy is not DmPolicy.OPEN and is_unknown(person, agent, binding)
         return policy if strange else None
 
-    def agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:
+    def choose_agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:
         """Return the agent that answers a message; None if no agent does."""
-        agent = self.route(tx, message, binding).agent
+        agent = self.choose_route(tx, message, binding).agent
         return tx.agents.read(agent.id) if agent is not None else None
 
-    def refusal(
+    def find_refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person
     ) -> str | None:
         """Return why this user's commands are refused here, or None; without an agent, the channel decides."""
         if person.is_owner:
             return None
-        return access_refusal(person, self.agent(tx, message, binding), binding)
+        return access_refusal(person, self.choose_agent(tx, message, binding), binding)

@@ -29,26 +29,26 @@ def execute_control_word(tx: Transaction, received: ReceivedMessage, word: Contr
     job = new_job(tx, received)
     job.inbox_id = tx.inbox.add(received.message, job.id, control=word).id
     if word is ControlWord.STOP:
-        job.notice = _stop_jobs(tx, _stoppable_jobs(tx, received))
+        job.notice = _stop_jobs(tx, list_stoppable_jobs(tx, received))
     elif word is ControlWord.STATUS:
-        job.notice = _status_text(tx, received)
+        job.notice = compose_status_text(tx, received)
     else:
-        tx.conversations.close_all(received.message.address, received.alone, job.inbox_id or 0)
+        tx.conversations.close_all(received.message.address, received.sole_sender, job.inbox_id or 0)
         job.notice = "A new conversation begins with your next message."
     return tx.jobs.add(job)
 
 
 def can_stop(tx: Transaction, received: ReceivedMessage) -> bool:
     """Return whether ``/stop`` would stop a job that is not stopping already."""
-    return any(not job.stop_requested for job in _stoppable_jobs(tx, received))
+    return any(not job.stop_requested for job in list_stoppable_jobs(tx, received))
 
 
-def _status_text(tx: Transaction, received: ReceivedMessage) -> str:
-    lane = received.lane
+def compose_status_text(tx: Transaction, received: ReceivedMessage) -> str:
+    lane = received.inbound_lane
     working = "I am working on an answer" if tx.jobs.find_running_in(lane) else "Nothing is running here"
     waiting = tx.jobs.list_waiting_in(lane)
     # A continuing delegator's job has a lane, and counts as waiting there: only jobs without a lane are tasks.
-    tasks = sum(task.lane is None for task in _delegated_tasks(tx, received))
+    tasks = sum(task.lane is None for task in list_delegated_tasks(tx, received))
     delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     questions = [
         f"#{question.id} waits for {'a yes or no' if question.approval else 'an answer'}."
@@ -57,17 +57,17 @@ def _status_text(tx: Transaction, received: ReceivedMessage) -> str:
     return " ".join([f"{working}; {waiting} more waiting." if waiting else f"{working}.", *delegated, *questions])
 
 
-def _stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
+def list_stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
     """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
-    head, tasks = tx.jobs.find_lane_head(received.lane), _delegated_tasks(tx, received)
+    head, tasks = tx.jobs.find_lane_head(received.inbound_lane), list_delegated_tasks(tx, received)
     if head is None or head.stop_requested:
-        head = next(iter(tx.jobs.count_waiting_in(received.lane)), head)
+        head = next(iter(tx.jobs.count_waiting_in(received.inbound_lane)), head)
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]
 
 
-def _delegated_tasks(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
+def list_delegated_tasks(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
     """Return the tasks that agents delegated because of this lane's messages."""
-    return tx.jobs.delegations.list_open_tasks(received.message.address, received.alone)
+    return tx.jobs.delegations.list_open_tasks(received.message.address, received.sole_sender)
 
 
 def _stop_jobs(tx: Transaction, jobs: Sequence[Job]) -> str:
@@ -90,16 +90,16 @@ def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | 
     if received.message.attachments:
         return None
     text = _read_text(tx, received.message.content)
-    waiting = tx.jobs.questions.list_open_questions(received.lane) if received.state.asking else ()
+    waiting = tx.jobs.questions.list_open_questions(received.inbound_lane) if received.state.asking else ()
     named, replied_to = None, received.message.reply_to
     if text.number is not None:
         named = tx.jobs.questions.find(text.number)
     elif replied_to:
         named = tx.jobs.questions.find_delivered_as(waiting, replied_to)
-    if named is not None and named.lane == received.lane:
-        return answer_named_question(text, received.speaker, named, tx.now)
-    elsewhere = answer_other_lane(text, received.speaker, named, tx.now) if named is not None else None
-    return elsewhere or answer_own_lane(text, received.speaker, tx.jobs.questions.filter_possibly_delivered(waiting))
+    if named is not None and named.lane == received.inbound_lane:
+        return answer_named_question(text, received.sender_key, named, tx.now)
+    elsewhere = answer_other_lane(text, received.sender_key, named, tx.now) if named is not None else None
+    return elsewhere or answer_own_lane(text, received.sender_key, tx.jobs.questions.filter_possibly_delivered(waiting))
 
 
 def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:

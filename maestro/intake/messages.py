@@ -49,7 +49,7 @@ Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
 """The meaning of a message; None is an ordinary message for an agent."""
 
 
-def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
+def apply_message_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
     """Replace the text of a message if its job has not started; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
@@ -111,7 +111,7 @@ class Intake:
         rules = self.rules()
         return AccessControl(rules.access, rules.routing)
 
-    def accept(self, message: IncomingMessage) -> AcceptedMessage:
+    def accept_message(self, message: IncomingMessage) -> AcceptedMessage:
         """Commit the message and its job, and wake the dispatcher; a repeated message changes nothing.
 
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
@@ -127,7 +127,7 @@ class Intake:
         )
         texts = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
         with self.store.begin() as tx:
-            accepted, claimed = self._accept(tx, message.model_copy(update=texts))
+            accepted, claimed = self._accept_in_transaction(tx, message.model_copy(update=texts))
             if abs(tx.now - self._noted) >= EVENT_PAUSE:
                 self._noted, address = tx.now, message.address
                 tx.users.record_connector_event(
@@ -139,29 +139,31 @@ class Intake:
             self.wake()
         return accepted
 
-    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
+    def _accept_in_transaction(
+        self, tx: Transaction, message: IncomingMessage
+    ) -> tuple[AcceptedMessage, ClaimedJob | None]:
         """Return the result for a message, and the job if this process starts it."""
         if message.edit_of:
             tx.bots.channels.enable(message.address)
-            return take_edit(tx, message), None
+            return apply_message_edit(tx, message), None
         state = tx.inbox.read_state(message, self.rules().routing.messages_per_minute, MINUTE)
         if state.disabled:  # a message from a closed channel shows that the channel may be open again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
-        received = self._receive(tx, message, state)
+        received = self._read_sender_state(tx, message, state)
         content = received.message.content
         may_answer = state.asking or "#" in content  # an answer to a question of another lane has a number sign
         command = control_word(content) or pairing_code(content)
         meant = command or (commands.read_answer(tx, received) if may_answer else None)
-        ignored = self._ignore_reason(tx, received, meant)
+        ignored = self._find_ignore_reason(tx, received, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
             return AcceptedMessage(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
-        backlog = self._backlog(tx, state)
+        backlog = self._find_backlog_refusal(tx, state)
         if backlog is not None and not self._makes_room(tx, received, meant):
             raise backlog
-        job = self._handle(tx, received, meant)
+        job = self._handle_message(tx, received, meant)
         if backlog is not None:
             tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED, reason=commands.UNSAID))
         accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
@@ -169,16 +171,16 @@ class Intake:
             return accepted, None
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
-    def _receive(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
+    def _read_sender_state(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
         person = access.build_person(message, state.binding, lambda: state.listed, lambda: state.let_in)
         received = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
             return received
-        agent = access.agent(tx, message, state.binding)
-        return replace(received, refusing_policy=access.refusing_policy(person, agent, message, state.binding))
+        agent = access.choose_agent(tx, message, state.binding)
+        return replace(received, refusing_policy=access.find_refusing_policy(person, agent, message, state.binding))
 
-    def _ignore_reason(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> str | None:
+    def _find_ignore_reason(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> str | None:
         """Return why a message is only counted: no agent answers it, or a bot or unknown user sends too many."""
         if received.message.from_bot:
             if received.binding is None or not received.binding.allow_bots:
@@ -196,10 +198,10 @@ class Intake:
         if meant is not None or message.is_direct or received.binding is not None:
             return None
         # A message without an agent to answer it must not start a workflow (docs/decisions.md: routing).
-        route = self._access.route(tx, message, None)
+        route = self._access.choose_route(tx, message, None)
         return route.reason if route.agent is None else None
 
-    def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
+    def _find_backlog_refusal(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
         """Return the refusal of a message that would exceed the limit of waiting jobs.
 
         Control words count as well, because their replies wait like any job. Only a ``/stop`` that has a job to stop is
@@ -215,25 +217,29 @@ class Intake:
         )
 
     def _makes_room(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> bool:
-        obeyed = meant is ControlWord.STOP and received.refusing_policy is None and self._refusal(tx, received) is None
+        obeyed = (
+            meant is ControlWord.STOP
+            and received.refusing_policy is None
+            and self._find_access_refusal(tx, received) is None
+        )
         return obeyed and commands.can_stop(tx, received)
 
-    def _refusal(self, tx: Transaction, received: ReceivedMessage) -> str | None:
-        return self._access.refusal(tx, received.message, received.binding, received.person)
+    def _find_access_refusal(self, tx: Transaction, received: ReceivedMessage) -> str | None:
+        return self._access.find_refusal(tx, received.message, received.binding, received.person)
 
-    def _handle(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> Job:
+    def _handle_message(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> Job:
         """Execute a control word, settle a question, or else add the message to its lane."""
         if isinstance(meant, PairingCode):
-            return pairing.redeem(tx, received, meant)
+            return pairing.redeem_invitation(tx, received, meant)
         if received.refusing_policy is not None:
             return pairing.refuse_unknown_user(tx, received, received.refusing_policy, self.rules().pairing)
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         exempt = received.person.is_owner or received.message.from_bot
         if limited and not exempt and received.state.over_limit:
-            return self._slow_down(tx, received, waits=meant is None)
+            return self._drop_flood_message(tx, received, waits=meant is None)
         if meant is None:
-            return self._enqueue(tx, received)
-        refusal = self._refusal(tx, received)
+            return self._enqueue_message(tx, received)
+        refusal = self._find_access_refusal(tx, received)
         if refusal is not None:
             return store_dropped(tx, received, refusal)
         return (
@@ -242,16 +248,18 @@ class Intake:
             else commands.record_answer(tx, received, meant)
         )
 
-    def _slow_down(self, tx: Transaction, received: ReceivedMessage, *, waits: bool) -> Job:
+    def _drop_flood_message(self, tx: Transaction, received: ReceivedMessage, *, waits: bool) -> Job:
         """Drop a message above its user's rate limit, with one notice a minute; an operator can restart it."""
         warned = tx.inbox.was_warned(received.message, MINUTE)
-        job = store_dropped(tx, received, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
+        job = store_dropped(
+            tx, received, TOO_FAST, waits=waits, flood_state=FloodState.OVER if warned else FloodState.TOLD
+        )
         if not warned:
             limit = self.rules().routing.messages_per_minute
             add_notice(tx, job, f"I answer at most {limit} messages a minute per user. Please send this again later.")
         return job
 
-    def _enqueue(self, tx: Transaction, received: ReceivedMessage) -> Job:
+    def _enqueue_message(self, tx: Transaction, received: ReceivedMessage) -> Job:
         """Add a message at the end of its lane; with the mode "interrupt", interrupt the agent's jobs for this user.
 
         See docs/decisions.md: busy agents.
@@ -259,13 +267,15 @@ class Intake:
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(received.message, job_id)
         if busy_mode_of(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
-            agent = self._access.agent(tx, received.message, received.binding)
-            if agent is not None and self._refusal(tx, received) is None:
-                told_to_wait = tx.jobs.interrupt_jobs(job_id, received.lane, row, agent.id, received.alone)
+            agent = self._access.choose_agent(tx, received.message, received.binding)
+            if agent is not None and self._find_access_refusal(tx, received) is None:
+                told_to_wait = tx.jobs.interrupt_jobs(
+                    job_id, received.inbound_lane, row, agent.id, received.sole_sender
+                )
         return tx.jobs.add_job(
             id=job_id,
             priority=priority_of(owner=received.person.is_owner),
-            lane=received.lane,
+            lane=received.inbound_lane,
             inbox_id=row.id,
             told_to_wait=told_to_wait,
             claimed_at=tx.now if self._starts_now(received.state) else None,
@@ -289,5 +299,5 @@ class AccountIntake:
         self._intake = intake
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message; raises what ``Intake.accept`` raises."""
-        return await asyncio.to_thread(self._intake.accept, message)
+        """Commit the message; raises what ``Intake.accept_message`` raises."""
+        return await asyncio.to_thread(self._intake.accept_message, message)

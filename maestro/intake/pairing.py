@@ -74,7 +74,7 @@ def has_guessed_too_often(tx: Transaction, person: PersonId) -> bool:
     return own >= MOST_GUESSES or total >= MOST_GUESSES_OF_ALL
 
 
-def redeem(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job:
+def redeem_invitation(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job:
     """Give access to the sender of a valid invitation code, and confirm the access; the code itself is not stored."""
     invitation = tx.users.pairings.redeem_invitation(code.text)
     person = received.person.id
@@ -95,7 +95,7 @@ def redeem(tx: Transaction, received: ReceivedMessage, code: PairingCode) -> Job
     return tx.jobs.add(job)
 
 
-def approve(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool) -> Pairing:
+def approve_pairing(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool) -> Pairing:
     """Give access to the user of a pairing, which is named by its number or code, and notify the user.
 
     Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
@@ -123,7 +123,7 @@ def approve(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool)
     return pairing
 
 
-def refuse(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
+def refuse_pairing(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
     """Refuse a pairing: later messages of the user are dropped without a reply.
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
@@ -137,14 +137,16 @@ def refuse(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
     return pairing
 
 
-def forget(tx: Transaction, person: PersonId, actor: str) -> None:
+def revoke_access(tx: Transaction, person: PersonId, actor: str) -> None:
     """Revoke a user's access for all later messages; raises ``NotFound`` if the user has no access."""
     if not tx.users.pairings.revoke_access(person):
         raise NotFound(f"{person} has no access to remove; `maestro people list` lists the users with access")
     tx.system.audit.add_entry(actor, "people.remove", str(person))
 
 
-def invite(tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
+def create_invitation(
+    tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: bool
+) -> tuple[str, datetime]:
     """Return a new code, with which one user gets access once, and its expiry; only the code's digest is stored."""
     code = new_code(secrets.choice)
     lifetime = timedelta(minutes=settings.expiry_minutes)
@@ -153,10 +155,10 @@ def invite(tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: 
     return code, expires_at
 
 
-def _grant_access(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
-    tx.users.pairings.grant_access(person, name, by)
-    if as_owner and tx.users.owners.add(person, by):
-        tx.system.audit.add_entry(by, "owner.add", str(person))
+def _grant_access(tx: Transaction, person: PersonId, name: str, actor: str, *, as_owner: bool) -> None:
+    tx.users.pairings.grant_access(person, name, actor)
+    if as_owner and tx.users.owners.add(person, actor):
+        tx.system.audit.add_entry(actor, "owner.add", str(person))
 
 
 def _pairing_instructions(tx: Transaction, pairing: Pairing) -> str:

@@ -40,7 +40,7 @@ class WebhookIntake:
     settings: Callable[[], WebhookSettings]
     jobs: Callable[[], JobSettings]
 
-    def find(self, path: str) -> Webhook:
+    def find_webhook(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self.store.view() as tx:
             webhook = tx.background.webhooks.find_enabled(path)
@@ -48,7 +48,7 @@ class WebhookIntake:
             raise NotFound("there is no webhook here")
         return webhook
 
-    def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
+    def verify_event(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
         """Return the event if its signature is valid; raises ``BadSignature``, or ``WebhookUnready`` without secret."""
         with self.store.view() as tx:
             now = tx.now
@@ -61,12 +61,12 @@ class WebhookIntake:
             unready.retry_after = MINUTE
             raise unready from None
 
-    def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
+    def count_refused_event(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count a refused event."""
         with self.store.begin() as tx:
             tx.background.webhooks.count_refused(webhook, reason, address)
 
-    def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
+    def accept_event(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Commit an event and its job; a repeated event changes nothing.
 
         Raises ``NotFound`` or ``BadSignature`` if the webhook changed after the signature was checked, ``BadSignature``

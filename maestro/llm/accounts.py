@@ -88,7 +88,7 @@ MARGIN = 500
 """Tokens kept free for the markup that providers add around messages and tools."""
 
 
-def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
+def build_model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
     """Return the facts known about models: the settings override Maestro's table, which overrides litellm's.
 
     See docs/decisions.md: tokens.
@@ -99,10 +99,10 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
         if model.input_usd is not None and model.output_usd is not None:
             price = Price(model.input_usd, model.output_usd)
         facts[model.name] = ModelFacts(model.window, price)
-    return ModelTable(facts, library_facts)
+    return ModelTable(facts, litellm_model_facts)
 
 
-def library_facts(model: str) -> ModelFacts:
+def litellm_model_facts(model: str) -> ModelFacts:
     """Return litellm's facts about a model; a price of 0 in its table means unknown."""
     table, name = _litellm_table(), model.lower()
     keys = (name, without_provider(name), name.rpartition("/")[2])
@@ -149,7 +149,7 @@ class Roster:
     unfit: frozenset[AccountModel] = frozenset()
 
     def choose_account(
-        self, models: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
+        self, models: Sequence[str], tried_accounts: Collection[AccountModel], open_calls_by_account: Mapping[int, int]
     ) -> AccountChoice | None:
         """Return the account and model to call; without any account, the demo model (docs/decisions.md: demo model)."""
         accounts = self.usable
@@ -163,13 +163,13 @@ class Roster:
                 updated_at=self.now,
             )
             accounts = (demo,)
-        return choose_account(accounts, models, self.limited, self.unfit.union(tried), underway)
+        return choose_account(accounts, models, self.limited, self.unfit.union(tried_accounts), open_calls_by_account)
 
-    def with_models(self, models: Sequence[str]) -> Self:
+    def restrict_to_models(self, models: Sequence[str]) -> Self:
         """Return the roster with only those usable accounts that offer one of the models."""
         return replace(self, usable=accounts_for_models(self.usable, models))
 
-    def with_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
+    def restrict_to_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
         """Return the roster in which models are marked as unfit if their context window is too small for the request.
 
         No model is marked where none is large enough, or where there is only one choice.
@@ -181,7 +181,9 @@ class Roster:
         unfit = {choice.keys for choice in choices} - fit
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
-    def unavailable_error(self, models: Sequence[str], *, limited: bool, wait: timedelta | None = None) -> LLMFailure:
+    def build_unavailable_error(
+        self, models: Sequence[str], *, limited: bool, wait: timedelta | None = None
+    ) -> LLMFailure:
         """Return the error to raise when no account can be called; ``limited``: an account hit its limit in this call.
 
         That limit may have ended already, and the job then retries at once. ``wait`` is the time until Maestro's own
@@ -242,12 +244,12 @@ class AccountBook:
         """Return an account of the roster that was read last; never reads the store and never blocks."""
         return self._available.get(name) or (DEMO_ACCOUNT if name == DEMO else None)
 
-    def read(self) -> Roster:
+    def read_roster(self) -> Roster:
         """Read the store and return the current roster."""
         with self._store.view() as tx:
-            return self.roster(tx)
+            return self.read_roster_in(tx)
 
-    def roster(self, tx: Transaction) -> Roster:
+    def read_roster_in(self, tx: Transaction) -> Roster:
         """Return the roster, read in this transaction."""
         known, limited = tx.llm.accounts.list_with_limits()
         available = {row.name: account for row in known if (account := self._callable_account(row)) is not None}
@@ -289,7 +291,7 @@ class AccountBook:
             return before.account
         account, reason = None, ""
         try:
-            account = account_of_row(row, self._reveal(row.secret) if row.secret else SecretStr(""))
+            account = build_account(row, self._reveal(row.secret) if row.secret else SecretStr(""))
         except ConfigurationError as error:
             reason = str(error)
             if before is None or before.reason != reason:
@@ -298,7 +300,7 @@ class AccountBook:
         return account
 
 
-def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
+def build_account(row: ModelAccount, api_key: SecretStr) -> Account:
     """Return the data for calling an account, from its row and its key."""
     shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
     limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
@@ -312,7 +314,7 @@ class Estimates:
     directory: AccountDirectory
     price: PriceOf
 
-    def minimum(self, request: LLMRequest) -> CallEstimate:
+    def min_usd(self, request: LLMRequest) -> CallEstimate:
         """Return the lowest possible cost of a request: that of its input alone."""
         account, tokens = self.directory.find(request.account), estimate_input(request)
         if account is None:
@@ -333,21 +335,21 @@ class Estimates:
         return SUBSCRIPTION if account_type is AccountType.CLI else self.price(model)
 
 
-def context_window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
+def build_context_window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
     """Return a function that checks whether the request and its answer fit a model's context window."""
     tokens = cache(lambda: estimate_input(request))  # estimated once, and only if a check is made
 
     def fits(choice: AccountChoice) -> bool:
         size = window(f"{choice.account.provider}/{choice.model}")
-        return tokens() + _reserved_for_answer(request, size) <= size
+        return tokens() + tokens_reserved_for_answer(request, size) <= size
 
     return fits
 
 
 def free_tokens(request: LLMRequest, window: int) -> int:
     """Return how many tokens may still be added to a request before its model's context window is full."""
-    return window - estimate_input(request) - _reserved_for_answer(request, window) - MARGIN
+    return window - estimate_input(request) - tokens_reserved_for_answer(request, window) - MARGIN
 
 
-def _reserved_for_answer(request: LLMRequest, window: int) -> int:
+def tokens_reserved_for_answer(request: LLMRequest, window: int) -> int:
     return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)

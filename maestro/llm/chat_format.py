@@ -108,7 +108,7 @@ def _chat_message(provider: str, message: PromptMessage, urls: Sequence[str]) ->
             }
             for call in message.tool_calls
         ]
-    return _with_cache_marks(chat_message, message.stable) if message.cache and provider == ANTHROPIC else chat_message
+    return add_cache_marks(chat_message, message.stable) if message.cache and provider == ANTHROPIC else chat_message
 
 
 def _content_with_images(text: str, urls: Sequence[str]) -> str | list[dict[str, Any]]:
@@ -130,13 +130,13 @@ def _tool_result(provider: str, message: PromptMessage, urls: Sequence[str]) -> 
             return _content_with_images(message.content, urls)
 
 
-def _with_cache_marks(chat_message: dict[str, Any], stable: int) -> dict[str, Any]:
-    """Return a message with cache marks at its end, and at the end of its ``stable`` characters.
+def add_cache_marks(chat_message: dict[str, Any], stable_chars: int) -> dict[str, Any]:
+    """Return a message with cache marks at its end, and at the end of its ``stable_chars`` characters.
 
     A change after the stable characters then leaves the cached beginning valid.
     """
-    if 0 < stable < len(chat_message["content"] or ""):
-        texts = (chat_message["content"][:stable], chat_message["content"][stable:])
+    if 0 < stable_chars < len(chat_message["content"] or ""):
+        texts = (chat_message["content"][:stable_chars], chat_message["content"][stable_chars:])
         return {**chat_message, "content": [{"type": "text", "text": text, "cache_control": _CACHE} for text in texts]}
     if chat_message["role"] == Role.TOOL.value:
         return {**chat_message, "cache_control": _CACHE}

@@ -139,15 +139,19 @@ def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
         hour = hour % 12 + (12 if half.lower() == "pm" else 0)
     if reset["month"]:
         month, day = _MONTHS.index(reset["month"].lower()) + 1, int(reset["day"])
-        moment = _to_utc(datetime(local.year, month, day, hour, minute), zone)
-        return moment if now - moment < _LONG_AGO else _to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
+        moment = convert_to_utc(datetime(local.year, month, day, hour, minute), zone)
+        return (
+            moment
+            if now - moment < _LONG_AGO
+            else convert_to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
+        )
     today = datetime(local.year, local.month, local.day, hour, minute)
-    moment = _to_utc(today, zone)
+    moment = convert_to_utc(today, zone)
     # Add a calendar day, which has 23 or 25 hours when daylight saving time begins or ends.
-    return moment if moment > now else _to_utc(today + timedelta(days=1), zone)
+    return moment if moment > now else convert_to_utc(today + timedelta(days=1), zone)
 
 
-def _to_utc(local: datetime, zone: tzinfo | None) -> datetime:
+def convert_to_utc(local: datetime, zone: tzinfo | None) -> datetime:
     """Convert a local time to UTC; without a time zone, the time is local to this machine."""
     return local.replace(tzinfo=zone).astimezone(UTC)
 
@@ -191,7 +195,7 @@ def find_failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, no
     return failed
 
 
-def reports(problem: "re.Pattern[str]", ended: ProgramResult, answer: CommandAnswer) -> bool:
+def reports_problem(problem: "re.Pattern[str]", ended: ProgramResult, answer: CommandAnswer) -> bool:
     """Return whether the command failed with this problem."""
     return answer.failed and problem.search(_output_and_errors(ended, answer)) is not None
 
@@ -226,7 +230,7 @@ def _read_usage(data: Any) -> Usage | None:
     )
 
 
-def prompt_of(messages: Sequence[PromptMessage]) -> str:
+def prompt_text(messages: Sequence[PromptMessage]) -> str:
     """Return the prompt as text: the system message, then each message after its role, as in ``[user]: ...``.
 
     Further lines of a message are indented, so that no text in it can be taken for another message (docs/decisions.md:
@@ -310,9 +314,9 @@ class CliRunner:
                 failed = _start_failure(site, f"it cannot be started ({error.strerror})")
                 break
             answer = parse_output(ended, as_json=bool(options))
-            if continues and reports(NO_SESSION, ended, answer):
+            if continues and reports_problem(NO_SESSION, ended, answer):
                 continues = False
-            elif options and reports(NO_OPTION, ended, answer):
+            elif options and reports_problem(NO_OPTION, ended, answer):
                 self._knows_options = False
             else:
                 return ended, answer
@@ -339,7 +343,7 @@ class CliRunner:
             arguments=(str(Path(program).absolute()), "--print", "--model", without_provider(request.model)),
             folder=folder,
             environment=self._command_environment(account),
-            input=prompt_of(request.messages).encode(),
+            input=prompt_text(request.messages).encode(),
         )
         return _CommandSession(command, marker, continues)
 
@@ -348,7 +352,7 @@ class CliRunner:
             session.marker.touch()
         errors, prompt = ended.errors.decode(errors="replace"), session.command.input.decode()
         lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
-        text = "\n".join(line for line in lines if line and not _quotes_prompt(line, prompt))
+        text = "\n".join(line for line in lines if line and not repeats_prompt(line, prompt))
         if text:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
 
@@ -371,7 +375,7 @@ def _start_failure(site: CallSite, reason: str) -> LLMFailure:
     return failed
 
 
-def _quotes_prompt(line: str, prompt: str) -> bool:
+def repeats_prompt(line: str, prompt: str) -> bool:
     """Return whether a line of the command's error output contains a passage of the prompt."""
     starts = range(0, max(1, len(line) - _WINDOW + 1), _STEP)
     return any(line[start : start + _WINDOW] in prompt for start in starts)

@@ -117,7 +117,7 @@ class ErrorBodyText:
     sentences: tuple[str, ...] = ()
 
     @property
-    def text(self) -> str:
+    def whole_text(self) -> str:
         """The whole text, the codes first."""
         return "\n".join((self.codes, *self.sentences))
 
@@ -144,29 +144,31 @@ def _parse_error_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     """Parse an error object: its ``error`` is an object, a sentence (Ollama), or missing (older vLLM)."""
     error = whole.get("error") or whole
     if not isinstance(error, Mapping):
-        return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
+        return ErrorBodyText(
+            "\n".join(list_fields(whole, _CODES)), (*list_sentences(error), *list_sentences(whole.get("message")))
+        )
     details, metadata = error.get("details"), _mapping_or_empty(error.get("metadata"))
-    codes = list(_fields(error, _CODES))
+    codes = list(list_fields(error, _CODES))
     for detail in details if isinstance(details, list) else ():
-        codes += _fields(_mapping_or_empty(detail), _DETAILS)
+        codes += list_fields(_mapping_or_empty(detail), _DETAILS)
     if _FLAG in metadata:
         codes.append(f'"{_FLAG}"')
     # OpenRouter wraps the error of the provider to which it forwarded the request.
     raw, wrapped = metadata.get("raw"), ErrorBodyText()
     if isinstance(raw, str):
         wrapped = parse_error_body(raw) if raw.lstrip().startswith("{") else error_sentence(raw)
-    sentences = _sentences(error.get("message") or error.get("detail"))
+    sentences = list_sentences(error.get("message") or error.get("detail"))
     return ErrorBodyText("\n".join(filter(None, [*codes, wrapped.codes])), (*sentences, *wrapped.sentences))
 
 
-def _fields(source: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+def list_fields(source: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
     """Yield the named fields that the object has, each as JSON text."""
     for name in names:
         if isinstance(value := source.get(name), str | int):
             yield f'"{name}": "{value}"'
 
 
-def _sentences(text: Any) -> tuple[str, ...]:
+def list_sentences(text: Any) -> tuple[str, ...]:
     return error_sentence(text).sentences if isinstance(text, str) else ()
 
 
@@ -174,7 +176,7 @@ def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
+def requested_wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
     """Return how long the provider asks to wait, at most ``LONGEST``; None if it names no valid time in the future.
 
     Headers (names in lower case) are searched before the body. Known forms: ``retry-after-ms``; ``retry-after`` in
@@ -238,19 +240,21 @@ def collect_evidence(error: BaseException, exchange: HttpExchange) -> FailureEvi
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
         name, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
-        return FailureEvidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, name, oversized)
+        return FailureEvidence(
+            exchange.status, lower_case_names(exchange.headers), exchange.body, timed_out, name, oversized
+        )
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     reported = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, reported), {})
     # The innermost status is the provider's; outer exceptions carry litellm's mapping of it.
     status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
-    return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
+    return FailureEvidence(status, lower_case_names(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
 def classify_failure(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
     """Return the failure of a call, without quoting the provider; ``now`` converts dates to waiting times."""
     body = parse_error_body(facts.text) if facts.sent else error_sentence(facts.text)
-    wait = waiting_time(facts.headers, body.text, now)
+    wait = requested_wait(facts.headers, body.whole_text, now)
     kind = _error_class(facts, body, asks_to_wait=wait is not None)
     status = facts.status if kind is not AccountUnusable else None
     answer = f"HTTP {status}" if status else "no answer" if facts.sent else "no request"
@@ -280,7 +284,7 @@ def _error_class(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: b
 
 def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
-    if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
+    if status == 403 and _FORBIDDEN_REQUEST.search(body.whole_text):
         return BadRequest
     if status == 402 or _is_quota_error(status, body, asks_to_wait=asks_to_wait):
         return QuotaExhausted
@@ -288,17 +292,17 @@ def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> t
         return RateLimited
     if status in (401, 403) or _BAD_KEY.search(body.codes) or any(map(_BEGINS_WITH_BAD_KEY.match, body.sentences)):
         return AuthenticationFailed
-    if _NO_TOOLS.search(body.text):
+    if _NO_TOOLS.search(body.whole_text):
         return ToolsUnsupported
-    return ContextOverflow if _CONTEXT.search(body.text) else BadRequest
+    return ContextOverflow if _CONTEXT.search(body.whole_text) else BadRequest
 
 
 def _is_quota_error(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
     if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
-    text = body.text if status in _OF_THE_ACCOUNT else body.codes
+    text = body.whole_text if status in _OF_THE_ACCOUNT else body.codes
     return bool(_QUOTA.search(text) or (not asks_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
 
 
-def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
+def lower_case_names(headers: Mapping[str, str]) -> Mapping[str, str]:
     return {name.lower(): value for name, value in headers.items()}

@@ -25,10 +25,10 @@ from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable
 from maestro.importing import collector_off
 from maestro.llm import chat_format
-from maestro.llm.accounts import model_table
+from maestro.llm.accounts import build_model_table
 from maestro.llm.failures import classify_failure, collect_evidence
 from maestro.llm.protocols import Account, AccountClient, AccountDirectory
-from maestro.llm.translation import ChatRequest, Translator, base_url, key_to_send, model_name, translator_of
+from maestro.llm.translation import ChatRequest, Translator, base_url, build_translator, choose_key_to_send, model_name
 from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observe_exchange
 
 Transports = WeakSet[ObservedTransport]
@@ -73,19 +73,19 @@ class ImportedLibrary:
     handler: Any
     transports: Transports
 
-    async def complete(self, chat: ChatRequest) -> Any:
+    async def complete_chat(self, chat: ChatRequest) -> Any:
         """Send a chat request by litellm's translation alone, or through litellm's entry point if there is none."""
-        translation = self.translator.translation_of(chat) if self.translator is not None else None
+        translation = self.translator.find_translation(chat) if self.translator is not None else None
         if translation is None:
-            return await self.litellm.acompletion(**chat.arguments())
-        return await translation.complete(chat, self.handler.client)
+            return await self.litellm.acompletion(**chat.build_arguments())
+        return await translation.send_request(chat, self.handler.client)
 
 
 class LiteLLMLibrary:
     """The library litellm; importing it takes seconds and 190 MB.
 
-    ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and ``close``
-    it on the event loop that made the calls.
+    ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and
+    ``close_connections`` it on the event loop that made the calls.
     """
 
     def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
@@ -101,36 +101,38 @@ class LiteLLMLibrary:
             importer.shutdown(wait=False)
 
     @property
-    def loading(self) -> bool:
+    def is_loading(self) -> bool:
         """Whether litellm is being imported."""
         return self._imported is not None and not self._imported.done()
 
     async def wait_for_import(self) -> None:
         """Wait until the import of litellm has ended; return at once if it was not begun."""
         if self._imported is not None:
-            await self.load()
+            await self.load_litellm()
 
-    async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
+    async def complete_chat(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
         """Answer a chat request with exactly one HTTP request, and return the answer as parsed by ``read``.
 
         Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
-        imported = await self.load()
-        return await self._call_once(site, imported.complete(chat), read)
+        imported = await self.load_litellm()
+        return await self._call_once(site, imported.complete_chat(chat), read)
 
-    async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
-        """Transcribe a recording, with the guarantees of ``complete``."""
-        imported = await self.load()
+    async def transcribe_recording(
+        self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
+    ) -> Answer:
+        """Transcribe a recording, with the guarantees of ``complete_chat``."""
+        imported = await self.load_litellm()
         return await self._call_once(site, imported.litellm.atranscription(**arguments), read)
 
-    async def close(self) -> None:
+    async def close_connections(self) -> None:
         """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
         if self._imported is not None:
-            transports = (await self.load()).transports
+            transports = (await self.load_litellm()).transports
             while transports:
                 await transports.pop().aclose()
 
-    async def load(self) -> ImportedLibrary:
+    async def load_litellm(self) -> ImportedLibrary:
         """Begin the import of litellm unless it has begun, wait for it, and return the library."""
         self.warm_up()
         assert self._imported is not None
@@ -169,7 +171,7 @@ def _import_litellm() -> ImportedLibrary:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # litellm logs prompts and error texts
         handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
         transports = _observe_transports(handler)
-        return ImportedLibrary(litellm, translator_of(litellm), handler(), transports)
+        return ImportedLibrary(litellm, build_translator(litellm), handler(), transports)
 
 
 @contextmanager
@@ -244,7 +246,7 @@ class LiteLLMClient:
     """
 
     load_image: LoadImage
-    models: ModelTable = field(default_factory=model_table)
+    models: ModelTable = field(default_factory=build_model_table)
     library: LiteLLMLibrary = field(default_factory=LiteLLMLibrary)
     _: KW_ONLY
     read_timeout: timedelta = READ_TIMEOUT
@@ -259,7 +261,7 @@ class LiteLLMClient:
             return self._to_response(account, request, answer, timedelta(seconds=time.monotonic() - started))
 
         site = CallSite(account.provider, account.name, account.model)
-        return await self.library.complete(site, chat, parse_answer)
+        return await self.library.complete_chat(site, chat, parse_answer)
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
         """Return the request in OpenAI's chat format, which litellm translates."""
@@ -273,7 +275,7 @@ class LiteLLMClient:
             messages=chat_format.chat_messages(account.provider, request, images),
             parameters={"max_tokens": request.max_output_tokens, **chat_format.offer_tools(account.provider, request)},
             options=window,
-            api_key=key_to_send(account),
+            api_key=choose_key_to_send(account),
             base_url=base_url(account),
             timeout=self.read_timeout.total_seconds(),
         )
@@ -310,11 +312,11 @@ class AccountTransport:
     command: AccountClient
     demo: AccountClient
 
-    async def ready(self, request: LLMRequest) -> None:
+    async def wait_until_ready(self, request: LLMRequest) -> None:
         """Return when the request can be sent at once; a request over HTTP waits for the import of litellm."""
         account = self.directory.find(request.account)
         if account is not None and self._account_client(account) is self.http:
-            await self.library.load()
+            await self.library.load_litellm()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer the request; raises ``NoAccount`` when its account was removed after it was chosen."""

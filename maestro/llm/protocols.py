@@ -59,7 +59,7 @@ class AccountClient(Protocol):
         ...
 
 
-def chain(transport: LLMClient, *middleware: Middleware) -> LLMClient:
+def chain_middleware(transport: LLMClient, *middleware: Middleware) -> LLMClient:
     """Wrap the transport in middleware: the first middleware sees a request first and its response last."""
     client = transport
     for wrap in reversed(middleware):

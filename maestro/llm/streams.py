@@ -41,11 +41,11 @@ class StreamedAnswer(ABC):
         self._texts = StreamedTexts(StringIO)
 
     @abstractmethod
-    def add(self, data: Json) -> str:
+    def add_event(self, data: Json) -> str:
         """Add one event and return the text in it."""
 
     @abstractmethod
-    def body(self) -> Json:
+    def assemble_body(self) -> Json:
         """Return the body that the provider would have sent without streaming."""
 
 
@@ -58,7 +58,7 @@ class OpenAIAnswer(StreamedAnswer):
         self._calls: dict[int, Json] = {}
         self._finish = None
 
-    def add(self, data: Json) -> str:
+    def add_event(self, data: Json) -> str:
         """Add a chunk; the chunk with the usage has no choice."""
         self._head |= {name: value for name, value in data.items() if name != "choices" and value is not None}
         text = ""
@@ -91,10 +91,10 @@ class OpenAIAnswer(StreamedAnswer):
         for name in ("name", "arguments"):
             whole["function"][name] += function.get(name) or ""
 
-    def body(self) -> Json:
+    def assemble_body(self) -> Json:
         """Return the assembled completion."""
         calls = {"tool_calls": [self._calls[index] for index in sorted(self._calls)]} if self._calls else {}
-        message = {**self._message, **_joined(self._texts), **calls}
+        message = {**self._message, **join_texts(self._texts), **calls}
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
@@ -107,7 +107,7 @@ class AnthropicAnswer(StreamedAnswer):
         self._blocks: dict[int, Json] = {}
         self._block_texts: dict[int, StreamedTexts] = {}
 
-    def add(self, data: Json) -> str:
+    def add_event(self, data: Json) -> str:
         """Add an event."""
         match data.get("type"):
             case "message_start":
@@ -136,14 +136,14 @@ class AnthropicAnswer(StreamedAnswer):
             texts[name].write(delta[name])
         return str(delta.get("text") or "")
 
-    def body(self) -> Json:
+    def assemble_body(self) -> Json:
         """Return the assembled message."""
-        return {**self._head, "content": [self._block(index) for index in sorted(self._blocks)]}
+        return {**self._head, "content": [self._find_or_add_block(index) for index in sorted(self._blocks)]}
 
-    def _block(self, index: int) -> Json:
-        texts = _joined(self._block_texts[index])
+    def _find_or_add_block(self, index: int) -> Json:
+        texts = join_texts(self._block_texts[index])
         arguments = texts.pop("partial_json", None)
-        return {**self._blocks[index], **texts, **({} if arguments is None else {"input": _object(arguments)})}
+        return {**self._blocks[index], **texts, **({} if arguments is None else {"input": parse_arguments(arguments)})}
 
 
 class GeminiAnswer(StreamedAnswer):
@@ -154,7 +154,7 @@ class GeminiAnswer(StreamedAnswer):
         self._candidate: Json = {}
         self._parts: list[Json] = []
 
-    def add(self, data: Json) -> str:
+    def add_event(self, data: Json) -> str:
         """Add a partial response; one for a refused prompt has no candidate."""
         self._head |= {name: value for name, value in data.items() if name != "candidates"}
         self.complete = self.complete or bool((data.get("promptFeedback") or {}).get("blockReason"))
@@ -167,13 +167,13 @@ class GeminiAnswer(StreamedAnswer):
 
     def _add_delta(self, part: Json) -> str:
         last = self._parts[-1] if self._parts else {}
-        if _plain(part) and _plain(last) and part.get("thought") == last.get("thought"):
+        if plain_part(part) and plain_part(last) and part.get("thought") == last.get("thought"):
             self._parts[-1] = {**last, "text": last["text"] + part["text"]}
         else:
             self._parts.append(part)
         return "" if part.get("thought") else str(part.get("text") or "")
 
-    def body(self) -> Json:
+    def assemble_body(self) -> Json:
         """Return the assembled response."""
         if not self._candidate:
             return self._head
@@ -188,7 +188,7 @@ class OllamaAnswer(StreamedAnswer):
         super().__init__()
         self._message: Json = {"role": "assistant", "content": ""}
 
-    def add(self, data: Json) -> str:
+    def add_event(self, data: Json) -> str:
         """Add a line; the last line has the usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
@@ -199,9 +199,9 @@ class OllamaAnswer(StreamedAnswer):
         self._head, self.complete = data, data.get("done") is True
         return str(message.get("content") or "")
 
-    def body(self) -> Json:
+    def assemble_body(self) -> Json:
         """Return the last line with the assembled message."""
-        return {**self._head, "message": {**self._message, **_joined(self._texts)}}
+        return {**self._head, "message": {**self._message, **join_texts(self._texts)}}
 
 
 @dataclass(frozen=True)
@@ -225,31 +225,31 @@ _FORMATS = {
 """Stream formats by the end of the request address."""
 
 
-def format_of(path: str) -> tuple[str, StreamFormat] | None:
+def stream_format(path: str) -> tuple[str, StreamFormat] | None:
     """Return the matched end of an address and its stream format; None for a call that cannot be streamed."""
     return next(((ending, stream_format) for ending, stream_format in _FORMATS.items() if path.endswith(ending)), None)
 
 
-async def assemble(pieces: AsyncIterator[bytes], answer: StreamedAnswer, listener: Listener) -> Json:
+async def assemble_answer(blocks: AsyncIterator[bytes], answer: StreamedAnswer, listener: Listener) -> Json:
     """Assemble the answer of a stream, and pass each piece of text to the listener; raises ``StreamBroken``."""
-    async for line in _lines(pieces):
-        data = _event(line)
+    async for line in split_lines(blocks):
+        data = parse_event(line)
         if data is None:
             continue
         if data.get("error") or data.get("type") == "error":
             raise StreamBroken("the stream reported an error")
-        text = answer.add(data)
+        text = answer.add_event(data)
         if text:
             listener(text)
     if not answer.complete:
         raise StreamBroken("the stream ended in the middle of an answer")
-    return answer.body()
+    return answer.assemble_body()
 
 
-async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Split at line feeds alone: JSON texts may contain other characters at which ``splitlines`` would split."""
     line: list[bytes] = []
-    async for piece in pieces:
+    async for piece in blocks:
         end, *lines = piece.split(b"\n")
         line.append(end)
         for beginning in lines:
@@ -258,7 +258,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield b"".join(line)
 
 
-def _event(line: bytes) -> Json | None:
+def parse_event(line: bytes) -> Json | None:
     """Return the JSON event of a line, from server-sent events or plain JSON; None for a line without data."""
     content = line.removeprefix(b"data:").strip()
     if not content.startswith(b"{"):
@@ -267,15 +267,15 @@ def _event(line: bytes) -> Json | None:
     return data if isinstance(data, dict) else None
 
 
-def _joined(texts: StreamedTexts) -> dict[str, str]:
+def join_texts(texts: StreamedTexts) -> dict[str, str]:
     return {name: text.getvalue() for name, text in texts.items()}
 
 
-def _plain(part: Json) -> bool:
+def plain_part(part: Json) -> bool:
     return "text" in part and part.keys() <= {"text", "thought"}
 
 
-def _object(written: str) -> Json:
+def parse_arguments(written: str) -> Json:
     """Return the arguments of a tool call; text that is not a JSON object, as after a cut-off, is wrapped in one."""
     try:
         arguments = json.loads(written or "{}")

@@ -13,7 +13,7 @@ from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import FAILOVER_FAILURES, FailoverProgress
 from maestro.llm.protocols import Account
-from maestro.llm.translation import base_url, key_to_send
+from maestro.llm.translation import base_url, choose_key_to_send
 from maestro.supervision import uninterrupted
 
 # Providers derive the audio format from the file name.
@@ -58,7 +58,7 @@ class Transcriber:
     library: LiteLLMLibrary
     settings: Callable[[], TranscriptionSettings]
 
-    async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
+    async def transcribe_recording(self, audio: Audio, keep: KeepAttempt) -> bool:
         """Transcribe a recording; false when no account can. Each attempt is committed when it begins and ends.
 
         Raises the last failure that is worth a retry.
@@ -70,7 +70,7 @@ class Transcriber:
             (f"{settings.provider}/{without_provider(settings.model)}",), clock.time() + settings.max_seconds
         )
         while progress.may_call_another(clock.time()):
-            roster = await asyncio.to_thread(self.book.read)
+            roster = await asyncio.to_thread(self.book.read_roster)
             # Accounts of other providers are no substitute, because their models cannot transcribe.
             able = [
                 account
@@ -121,14 +121,16 @@ class Transcriber:
         arguments = {
             "model": f"{account.provider}/{site.model}",
             "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
-            "api_key": key_to_send(account),
+            "api_key": choose_key_to_send(account),
             "api_base": base_url(account),
             "max_retries": 0,
             "num_retries": 0,
         }
         try:
             async with asyncio.timeout_at(until):
-                return await self.library.transcribe(site, arguments, lambda answer: str(answer.text or "").strip())
+                return await self.library.transcribe_recording(
+                    site, arguments, lambda answer: str(answer.text or "").strip()
+                )
         except TimeoutError:
             failure = ModelTimeout("No whole transcript in time; see llm.transcription.maxSeconds.")
             failure.site = site

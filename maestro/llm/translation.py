@@ -93,7 +93,7 @@ def base_url(account: Account) -> str | None:
     return own.removesuffix(known.tail) if own else known.base_url
 
 
-def key_to_send(account: Account) -> str:
+def choose_key_to_send(account: Account) -> str:
     """Return the key to send, ``NO_KEY`` for an account without one."""
     return account.api_key.get_secret_value() or NO_KEY
 
@@ -117,7 +117,7 @@ class ChatRequest:
     base_url: str | None
     timeout: float
 
-    def arguments(self) -> Json:
+    def build_arguments(self) -> Json:
         """Return the arguments for litellm's entry point ``acompletion``."""
         return {
             "model": self.model,
@@ -143,7 +143,7 @@ class NullCallLogger:
         """Ignore the body of an answer, because it may contain prompts."""
 
 
-def translator_of(litellm: Any) -> "Translator | None":
+def build_translator(litellm: Any) -> "Translator | None":
     """Return the translator, after a test of every provider; None where litellm's internals have changed.
 
     The test also loads the modules that litellm imports on demand, here in the thread of the import. With changed
@@ -182,7 +182,7 @@ class Translator:
         ).responses_api_bridge_check
         self._translation_of = lru_cache(TRANSLATIONS)(self._build_translation)
 
-    def translation_of(self, chat: ChatRequest) -> "Translation | None":
+    def find_translation(self, chat: ChatRequest) -> "Translation | None":
         """Return the translation for a request; None if only litellm's entry point can send the request.
 
         That is so for providers that Maestro does not know by name, whose addresses and keys only the entry point
@@ -196,11 +196,14 @@ class Translator:
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
         parameters = {"max_tokens": 1, "tools": [tool]}
         chat = ChatRequest(f"{prefix}/model", messages, parameters, {}, NO_KEY, base_url, timeout=1)
-        translation = self.translation_of(chat)
+        translation = self.find_translation(chat)
         if translation is None:
             raise LookupError(prefix)
         answer = httpx.Response(200, json=sample_answer)
-        if translation.read(chat, translation.translate(chat), answer).choices[0].message.content != "hello":
+        if (
+            translation.parse_answer(chat, translation.translate_request(chat), answer).choices[0].message.content
+            != "hello"
+        ):
             raise ValueError(prefix)
 
     def _build_translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
@@ -245,9 +248,9 @@ class Translation:
         self._url = url
         self._supported = frozenset(config.get_supported_openai_params(model=model))
 
-    async def complete(self, chat: ChatRequest, client: httpx.AsyncClient) -> Any:
+    async def send_request(self, chat: ChatRequest, client: httpx.AsyncClient) -> Any:
         """Send the one request and return litellm's answer; raises ``UnsuccessfulStatus`` for an error status."""
-        translated = self.translate(chat)
+        translated = self.translate_request(chat)
         content = json.dumps(translated.body).encode()
         request = client.build_request(
             "POST", self._url, headers=translated.headers, content=content, timeout=chat.timeout
@@ -256,9 +259,9 @@ class Translation:
         response = await client.send(request, follow_redirects=False)
         if not response.is_success:
             raise UnsuccessfulStatus
-        return self.read(chat, translated, response)
+        return self.parse_answer(chat, translated, response)
 
-    def translate(self, chat: ChatRequest) -> TranslatedRequest:
+    def translate_request(self, chat: ChatRequest) -> TranslatedRequest:
         """Return a request in the provider's format, without the parameters that the model does not support."""
         supported = {name: value for name, value in chat.parameters.items() if name in self._supported}
         parameters: Json = self._config.map_openai_params(
@@ -268,7 +271,7 @@ class Translation:
         headers, body = self._provider_request(chat, parameters, scratch)
         return TranslatedRequest(headers, body, parameters, scratch)
 
-    def read(self, chat: ChatRequest, translated: TranslatedRequest, response: httpx.Response) -> Any:
+    def parse_answer(self, chat: ChatRequest, translated: TranslatedRequest, response: httpx.Response) -> Any:
         """Return the provider's answer as litellm's answer object."""
         answer = self._translator.new_response()
         answer.usage = self._translator.new_usage()

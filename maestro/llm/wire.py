@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from maestro.llm.streams import Listener, StreamBroken, StreamFormat, assemble, format_of
+from maestro.llm.streams import Listener, StreamBroken, StreamFormat, assemble_answer, stream_format
 
 STREAMS = ("text/event-stream", "application/x-ndjson")
 """Content types of a streamed answer."""
@@ -69,7 +69,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def streamed_to(listener: Listener) -> Iterator[None]:
+def stream_to(listener: Listener) -> Iterator[None]:
     """Stream every answer that is requested within the block to ``listener``, if the account can stream."""
     token = _listener.set(listener)
     try:
@@ -114,7 +114,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         if exchange.requests > 1:
             raise SecondRequestError
         listener = current_listener()
-        if listener is not None and (streamed := format_of(request.url.path)) is not None:
+        if listener is not None and (streamed := stream_format(request.url.path)) is not None:
             return await self._stream_answer(exchange, request, streamed, listener)
         return await self._send_request(exchange, request)
 
@@ -125,7 +125,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         of_encoding = (b"content-encoding", b"content-length")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in of_encoding]
         if response.is_success:
-            limit = exchange.limit * (STREAM_FACTOR if _content_type(response) in STREAMS else 1)
+            limit = exchange.limit * (STREAM_FACTOR if read_content_type(response) in STREAMS else 1)
             body, extensions = _limited_body(response, limit), response.extensions
             return httpx.Response(response.status_code, headers=headers, stream=body, extensions=extensions)
         content = await _read_beginning(response)
@@ -145,14 +145,14 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         response = await self._send_request(
             exchange, _streaming_request(request, body | stream_format.fields, ending, stream_format.method)
         )
-        if _refuses_streams(exchange):
+        if is_streaming_refused(exchange):
             self._unstreamed.add(target)
             exchange.body = ""
             return await self._send_request(exchange, request)
-        if not response.is_success or _content_type(response) not in STREAMS:
+        if not response.is_success or read_content_type(response) not in STREAMS:
             return response
         try:
-            whole = await assemble(response.aiter_bytes(), stream_format.answer(), listener)
+            whole = await assemble_answer(response.aiter_bytes(), stream_format.answer(), listener)
         # A stream in an unknown format counts as interrupted; its text must not reach the log.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
@@ -168,11 +168,11 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _content_type(response: httpx.Response) -> str:
+def read_content_type(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip()
 
 
-def _refuses_streams(exchange: HttpExchange) -> bool:
+def is_streaming_refused(exchange: HttpExchange) -> bool:
     """Return whether a request was refused only because it asks for a stream."""
     if exchange.status not in (400, 422):
         return False
@@ -203,7 +203,7 @@ class LimitedBody(httpx.AsyncByteStream):
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
         self._body = body
-        self._unpack = _decompressor(encoding.strip().lower())
+        self._unpack = create_decompressor(encoding.strip().lower())
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -238,7 +238,7 @@ def _limited_body(response: httpx.Response, limit: int) -> LimitedBody:
     return LimitedBody(response.stream, response.headers.get("content-encoding", ""), limit)
 
 
-def _decompressor(encoding: str) -> Unpack:
+def create_decompressor(encoding: str) -> Unpack:
     """Return the decompressor for a Content-Encoding.
 
     Every request asks for uncompressed bodies, but some gateways compress them nevertheless, usually with gzip.

@@ -47,7 +47,7 @@ class EngineHealth:
 
     async def checks(self) -> Mapping[str, str]:
         """Return "ok" or the problem for the store, Temporal, the worker and, if there are any, the connectors."""
-        store, temporal = await asyncio.gather(self.store_problem(), self.engine.outage())
+        store, temporal = await asyncio.gather(self.store_problem(), self.engine.find_outage())
         checks = {
             "store": store or OK,
             "temporal": temporal or OK,
@@ -76,7 +76,7 @@ def own_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Await
     """Return a check of this process's workers; ``idle`` is the problem to report while no worker polls."""
 
     async def find_problem() -> str:
-        return "" if engine.polling else idle
+        return "" if engine.is_polling else idle
 
     return find_problem
 

@@ -20,7 +20,7 @@ from maestro.domain.people.views import (
 )
 from maestro.domain.settings.jobs import PairingSettings
 from maestro.domain.values import OwnerId, Value
-from maestro.intake.pairing import approve, forget, invite, refuse
+from maestro.intake.pairing import approve_pairing, create_invitation, refuse_pairing, revoke_access
 from maestro.operations.inputs import LIMIT, Limit, RowCursor, StoreOperations
 from maestro.store.store import Store
 
@@ -43,19 +43,19 @@ class PeopleOperations:
         """Create a code that gives one user access, by `/pair CODE`; the code is not shown again."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
-            code, expires_at = invite(tx, self._settings(), actor, as_owner=as_owner)
+            code, expires_at = create_invitation(tx, self._settings(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
     def approve(self, pairing: str, actor: str, approval: PairingApproval | None = None) -> PairingView:
         """Give access to the user of a pairing, by its id or code, and tell the user; 409 when the code expired."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
-            return pairing_view(approve(tx, pairing, actor, as_owner=as_owner), tx.now)
+            return pairing_view(approve_pairing(tx, pairing, actor, as_owner=as_owner), tx.now)
 
     def refuse(self, pairing: str, actor: str) -> PairingView:
         """Refuse a user without a message; 409 when the user has access."""
         with self._store.begin() as tx:
-            return pairing_view(refuse(tx, pairing, actor), tx.now)
+            return pairing_view(refuse_pairing(tx, pairing, actor), tx.now)
 
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the users with access by pairing, by platform and user id; owners only if they were paired."""
@@ -67,7 +67,7 @@ class PeopleOperations:
     def remove(self, person: OwnerId, actor: str) -> None:
         """Revoke the access of a user, `platform:userId`, from the next message on."""
         with self._store.begin() as tx:
-            forget(tx, PersonId.parse(person), actor)
+            revoke_access(tx, PersonId.parse(person), actor)
 
     def ignored(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> IgnoredPage:
         """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""

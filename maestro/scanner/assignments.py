@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from maestro.scanner.judgement import (
     NAME_STEMS,
     Kind,
-    is_phrase,
+    classify_secret_name,
     is_secret,
     is_secret_in_prose,
-    secret_kind,
-    words_of,
+    looks_like_phrase,
+    split_into_words,
 )
 from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import ValueSpan, is_random, value_at, whole_range
+from maestro.scanner.tokens import compile_latin_pattern
+from maestro.scanner.values import ValueSpan, find_value, looks_random, whole_range
 
 _CLOSE = rb"(?:\\?[\"'`]|[*_\]]){0,4}"
 _GAP = rb"[ \t]{0,24}"
@@ -119,8 +119,8 @@ class AssignmentPlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the pattern of the names to search for."""
-        self._stems = latin_pattern(NAME_STEMS, any_case=True)
-        self._pairs = latin_pattern(_PAIRS)
+        self._stems = compile_latin_pattern(NAME_STEMS, any_case=True)
+        self._pairs = compile_latin_pattern(_PAIRS)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the ranges of the values; each name is read once, even if it contains several word stems."""
@@ -130,13 +130,13 @@ class AssignmentPlugin(SpanPlugin):
         for match in self._stems.finditer(data):
             if match.start() < done:
                 continue
-            start, done = _name_around(data, match.start(), match.end())
-            name = (_word_before(data, start), data[start:done])
+            start, done = expand_name(data, match.start(), match.end())
+            name = (find_word_before(data, start), data[start:done])
             if name not in known:
-                words = _name_words(*name)
-                known[name] = (words, secret_kind(words))
+                words = list_name_words(*name)
+                known[name] = (words, classify_secret_name(words))
             words, kind = known[name]
-            if kind is None or _is_resource(data, (start, done), kind):
+            if kind is None or names_resource(data, (start, done), kind):
                 continue
             value = _find_value(data, (start, done), (kind, words), paired=paired)
             if value is not None:
@@ -144,7 +144,7 @@ class AssignmentPlugin(SpanPlugin):
                 done = max(done, value[1])
 
 
-def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
+def names_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
     """Return whether a name is part of the longer name of a cloud resource, an image, a type or a host."""
     start, end = name
     if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
@@ -155,7 +155,7 @@ def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
     return (b"/" in before or b":" in before) and _RESOURCE.search(before) is not None
 
 
-def _name_around(data: bytes, start: int, end: int) -> ByteRange:
+def expand_name(data: bytes, start: int, end: int) -> ByteRange:
     """Return the range of the whole name around a word stem."""
     before = data[max(0, start - _LONGEST_NAME) : start]
     begin = start - (len(before) - len(before.rstrip(_NAME_SIGNS)))
@@ -165,7 +165,7 @@ def _name_around(data: bytes, start: int, end: int) -> ByteRange:
     return begin, finish if phrase is None else phrase.end()
 
 
-def _word_before(data: bytes, start: int) -> bytes:
+def find_word_before(data: bytes, start: int) -> bytes:
     """Return the word that stands before a name, as in "API key"; empty where there is none."""
     if data[start - 1 : start] not in (b" ", b"\t", b"-"):
         return b""
@@ -174,9 +174,9 @@ def _word_before(data: bytes, start: int) -> bytes:
     return word if len(word) > 1 else b""
 
 
-def _name_words(word_before: bytes, name: bytes) -> list[str]:
+def list_name_words(word_before: bytes, name: bytes) -> list[str]:
     """Return the words of a name; a one-word name gets the word before it, unless that is a variable's type."""
-    words, first = words_of(name), word_before.decode().lower()
+    words, first = split_into_words(name), word_before.decode().lower()
     alone = not first or name[:1] in (b"-", b".") or first in _TYPES or b"_" in name
     return words if alone else [first, *words]
 
@@ -219,9 +219,9 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
 def _assigned_value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> ValueSpan | None:
     """Return the value that begins at a position, or the several words that form a pass phrase."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
-    if spaced is not None and is_phrase(spaced[0], kind):
+    if spaced is not None and looks_like_phrase(spaced[0], kind):
         return ValueSpan(*spaced.span(), True, data)
-    return value_at(data, at, whole_line=whole_line)
+    return find_value(data, at, whole_line=whole_line)
 
 
 def _value_patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
@@ -246,8 +246,8 @@ def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]]
             tried.add(match.end())
             if _PLAIN_WORD.match(data, match.end()) or _UNRELATED.search(data, name[1], match.end()):
                 continue
-            value = value_at(data, match.end())
-            if value is None or (pattern is BELOW and not _stands_below(data, name, value)):
+            value = find_value(data, match.end())
+            if value is None or (pattern is BELOW and not is_on_line_below(data, name, value)):
                 continue
             if _closes_earlier_quote(data, name, match.end(), value):
                 continue
@@ -256,7 +256,7 @@ def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]]
     return None
 
 
-def _stands_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
+def is_on_line_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
     """Return whether a value is alone on a line below an unquoted name; ``KeyError: 'password'`` is a quoted one."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
@@ -264,9 +264,9 @@ def _stands_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
 def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
     """Return whether a sentence uses the name as a noun, not as a verb or as part of random text or Base64."""
     text = data[name[0] : name[1]]
-    if words[-1] in _VERBS and len(words_of(text)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
+    if words[-1] in _VERBS and len(split_into_words(text)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
         return False
-    return not is_random(text) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
+    return not looks_random(text) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
@@ -285,7 +285,7 @@ class TablePlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the pattern for SQL inserts."""
-        self._insert = latin_pattern(_INSERT)
+        self._insert = compile_latin_pattern(_INSERT)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the ranges of the cells that contain a secret."""
@@ -301,7 +301,7 @@ class TablePlugin(SpanPlugin):
         done = 0
         for match in self._insert.finditer(data):
             if match.start() >= done:
-                kinds = [secret_kind(words_of(name)) for name in match[1].split(b",")]
+                kinds = [classify_secret_name(split_into_words(name)) for name in match[1].split(b",")]
                 done = match.end()
                 for _ in range(_MOST_ROWS if any(kinds) else 0):
                     ranges, done = _read_row(data, done, kinds)
@@ -352,7 +352,7 @@ def _secret_columns(line: bytes) -> list[tuple[bytes, int, Kind]]:
     for separator in _CELL_SEPARATORS:
         cells = [cell.strip(_TRIM) for cell in line.split(separator)]
         if len(cells) > 1 and all(not cell or _NAME.fullmatch(cell) for cell in cells):
-            kinds = enumerate(secret_kind(words_of(cell)) for cell in cells)
+            kinds = enumerate(classify_secret_name(split_into_words(cell)) for cell in cells)
             return [(separator, column, kind) for column, kind in kinds if kind is not None]
     return []
 

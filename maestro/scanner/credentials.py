@@ -6,8 +6,17 @@ from binascii import Error
 from collections.abc import Callable, Iterator, Mapping
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin, read_tables
-from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
+from maestro.scanner.tokens import compile_latin_pattern
+from maestro.scanner.values import (
+    count_character_classes,
+    has_digit,
+    has_unusual_case_mix,
+    is_hex,
+    is_known_harmless,
+    is_placeholder,
+    is_uuid,
+    looks_random,
+)
 
 _COOKIE = rb"(?i)\bcookie[\"'`]{0,2}\s{0,2}[:=]\s{0,2}[\"'`]?([^\r\n\"\x01]{8,})"
 _CRUMB = re.compile(rb"(?i)([\w.\-]*(?:sess|auth|token|sid|jwt|remember|csrf|xsrf|login|key)[\w.\-]*)=([^;\s\"']{12,})")
@@ -38,12 +47,12 @@ _LOOSE = (b"key=", b"code=", b"auth=", b"session", b"sid=", b"sig", b"token=")
 
 
 def _is_header_key(value: bytes) -> bool:
-    if is_placeholder(value) or is_harmless(value):
+    if is_placeholder(value) or is_known_harmless(value):
         return False
-    return is_random(value) or is_hex(value) or is_uuid(value)
+    return looks_random(value) or is_hex(value) or is_uuid(value)
 
 
-def is_login(value: bytes) -> bool:
+def looks_like_login(value: bytes) -> bool:
     """Return whether a value is Base64 of a user name and a password, as in Basic authentication."""
     try:
         url_safe = b"_" in value or b"-" in value
@@ -53,12 +62,14 @@ def is_login(value: bytes) -> bool:
     return b":" in decoded and all(32 <= byte < 127 for byte in decoded)
 
 
-def may_be_chosen(value: bytes) -> bool:
+def may_be_chosen_password(value: bytes) -> bool:
     """Return whether a person may have chosen a value as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
-    if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
+    if is_placeholder(value) or is_known_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
-    return is_mixed(value) or (classes(value) >= 2 and (has_digit(value) or classes(value) >= 3))
+    return has_unusual_case_mix(value) or (
+        count_character_classes(value) >= 2 and (has_digit(value) or count_character_classes(value) >= 3)
+    )
 
 
 def looks_like_password(value: bytes) -> bool:
@@ -66,14 +77,18 @@ def looks_like_password(value: bytes) -> bool:
     value = value.rstrip(b",;.)")
     if _ASSIGNMENT.match(value):  # the rules in assignments.py judge assignments
         return False
-    return may_be_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
+    return (
+        may_be_chosen_password(value)
+        and len(value) >= 6
+        and (count_character_classes(value) >= 3 or looks_random(value) or has_unusual_case_mix(value))
+    )
 
 
 _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
-    "credential": lambda value: not is_placeholder(value) and (_is_header_key(value) or is_login(value)),
-    "login": is_login,
+    "credential": lambda value: not is_placeholder(value) and (_is_header_key(value) or looks_like_login(value)),
+    "login": looks_like_login,
     "key": _is_header_key,
-    "chosen": may_be_chosen,
+    "chosen": may_be_chosen_password,
     "strong": looks_like_password,
 }
 
@@ -86,10 +101,14 @@ class HeaderPlugin(SpanPlugin):
     def __init__(self) -> None:
         """Compile the patterns of headers and options."""
         self._logins = [
-            ([clue.encode() for clue in rule["clues"]], latin_pattern(rule["pattern"].encode()), _JUDGES[rule["judge"]])
+            (
+                [clue.encode() for clue in rule["clues"]],
+                compile_latin_pattern(rule["pattern"].encode()),
+                _JUDGES[rule["judge"]],
+            )
             for rule in read_tables("patterns.toml")["logins"]
         ]
-        self._cookie = latin_pattern(_COOKIE)
+        self._cookie = compile_latin_pattern(_COOKIE)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the ranges of the secrets, without the header's name and scheme before them."""
@@ -111,12 +130,12 @@ class AddressPlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the patterns of addresses."""
-        self._scheme = latin_pattern(_SCHEME)
-        self._bare = latin_pattern(_BARE)
-        self._webhooks = latin_pattern(
+        self._scheme = compile_latin_pattern(_SCHEME)
+        self._bare = compile_latin_pattern(_BARE)
+        self._webhooks = compile_latin_pattern(
             "|".join(read_tables("patterns.toml")["addresses"]["webhooks"]).encode(), any_case=True
         )
-        self._query = latin_pattern(_QUERY)
+        self._query = compile_latin_pattern(_QUERY)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the ranges of passwords, of secret webhook paths, and of query values that are keys."""
@@ -135,15 +154,15 @@ class AddressPlugin(SpanPlugin):
     def _find_logins(self, data: bytes) -> Iterator[ByteRange]:
         done = 0
         for match in self._scheme.finditer(data):
-            if match.start() >= done and (secret := _secret_of_login(data, match.end())) is not None:
+            if match.start() >= done and (secret := find_secret_of_login(data, match.end())) is not None:
                 yield secret
                 done = secret[1]
         for match in self._bare.finditer(data):
-            if (secret := _secret_of_bare_login(data, match.start(), match.end())) is not None:
+            if (secret := find_secret_of_bare_login(data, match.start(), match.end())) is not None:
                 yield secret
 
 
-def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
+def find_secret_of_login(data: bytes, at: int) -> ByteRange | None:
     """Return the range of the password, or of a user name that is a token, after the ``://`` of an address."""
     match = _RUN.match(data, at)
     run = b"" if match is None else match[0]
@@ -153,14 +172,14 @@ def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
     user, start = run[: stop.start()], stop.end()
     if stop[0] == b":" and _is_port(run, start, user):
         return None
-    token = (at, at + stop.start()) if len(user) >= 16 and (is_random(user) or is_hex(user)) else None
+    token = (at, at + stop.start()) if len(user) >= 16 and (looks_random(user) or is_hex(user)) else None
     if stop[0] == b"@":
         return token
-    end = _end_of_password(run, start)
+    end = find_end_of_password(run, start)
     if end <= start:
         return None
     password = run[start:end]
-    sham = is_placeholder(password) and not mixes_classes(password)
+    sham = is_placeholder(password) and not mixes_character_classes(password)
     if sham or password == user or len(password) < 3:
         return token
     return (at if token else at + start, at + end)
@@ -178,14 +197,14 @@ def _is_port(run: bytes, start: int, before: bytes) -> bool:
     if port[1] is None:
         path = _PATH.search(run, start)
         value, at, _ = run[start : path.start() if path else len(run)].rpartition(b"@")
-        return not at or (_HOST_NAME.fullmatch(before) is not None and classes(value) < 3)
+        return not at or (_HOST_NAME.fullmatch(before) is not None and count_character_classes(value) < 3)
     rest = _LAST_OF_PASSWORD.match(run, port.end())
     if rest is None or _HOST_NAME.fullmatch(before):
         return True
-    return _HOSTED.match(run, rest.end()) is None or classes(rest[0]) < 3
+    return _HOSTED.match(run, rest.end()) is None or count_character_classes(rest[0]) < 3
 
 
-def _end_of_password(run: bytes, start: int) -> int:
+def find_end_of_password(run: bytes, start: int) -> int:
     """Return where a password ends: at the last ``@`` before the path if a host follows, else at the last ``@``.
 
     Passwords in addresses often contain unescaped ``@``, ``/``, ``?`` and ``#``.
@@ -198,25 +217,25 @@ def _end_of_password(run: bytes, start: int) -> int:
     return hosts[-1] if hosts else 0
 
 
-def mixes_classes(value: bytes) -> bool:
+def mixes_character_classes(value: bytes) -> bool:
     """Return whether a possible placeholder mixes letters with digits or signs, so that a person may have chosen it."""
-    return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
+    return count_character_classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 
-def _secret_of_bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
+def find_secret_of_bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
     """Return the range of the password in ``user:password@host`` if the password looks like one."""
     if start and data[start - 1 : start] in (b"/", b"@", b":", b"=", b"."):
         return None
     password = _BARE_REST.match(data, at)
     if password is None or _HOSTED.match(data, password.end()) is None:
         return None
-    return password.span() if classes(password[0]) >= 3 and not is_placeholder(password[0]) else None
+    return password.span() if count_character_classes(password[0]) >= 3 and not is_placeholder(password[0]) else None
 
 
 def _is_query_key(name: bytes, value: bytes) -> bool:
     if is_placeholder(value):
         return False
     if b"pass" in name or b"pwd" in name or b"secret" in name:
-        return classes(value) >= 2
+        return count_character_classes(value) >= 2
     least = 20 if any(loose in name for loose in _LOOSE) and b"_token" not in name else 12
-    return len(value) >= least and (is_random(value) or is_hex(value))
+    return len(value) >= least and (looks_random(value) or is_hex(value))

@@ -8,18 +8,18 @@ from maestro.scanner.plugin import word_set
 from maestro.scanner.values import (
     JUDGED,
     ValueSpan,
-    classes,
+    count_character_classes,
     has_digit,
     has_letter,
     has_sign,
-    is_harmless,
+    has_unusual_case_mix,
     is_hex,
     is_joined_words,
-    is_mixed,
+    is_known_harmless,
     is_placeholder,
-    is_random,
     is_uuid,
-    word_share,
+    looks_random,
+    share_of_words,
 )
 
 _CODE = re.compile(
@@ -60,12 +60,12 @@ NAME_STEMS = (
 _SPLIT = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
-def words_of(name: bytes) -> list[str]:
+def split_into_words(name: bytes) -> list[str]:
     """Return the words of an identifier in lower case, for example of ``api_key`` or ``apiKey``."""
     return [word.decode().lower() for word in _SPLIT.findall(name)]
 
 
-def secret_kind(words: list[str]) -> Kind | None:
+def classify_secret_name(words: list[str]) -> Kind | None:
     """Return the kind of secret that a name announces; its last relevant word decides, with the words around it."""
     kind, end = None, 0
     for start in range(len(words)):
@@ -104,7 +104,7 @@ def _kind_of_word(word: str, before: str) -> Kind | None:
     return Kind.SECRET if word.endswith(_SECRET_ENDS) else None
 
 
-def is_unmistakable(words: list[str]) -> bool:
+def is_unmistakable_name(words: list[str]) -> bool:
     """Return whether the name contains a word or a pair that always means a secret, such as "access token"."""
     secrets = ("key", "token", "secret", "password", "credential", "credentials")
     return any(first in word_set("two_words") and second in secrets for first, second in pairwise(words)) or any(
@@ -132,21 +132,21 @@ def is_secret(kind: Kind, candidate: ValueSpan, *, literal: bool) -> bool:
     if b" " in value or kind is Kind.PHRASE:
         if candidate.quoted and kind is Kind.PASSWORD and _is_spaced_password(value):
             return True
-        return (kind is not Kind.MAYBE and is_phrase(candidate.value[:_LONGEST_PHRASE], kind)) or (
+        return (kind is not Kind.MAYBE and looks_like_phrase(candidate.value[:_LONGEST_PHRASE], kind)) or (
             kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, candidate, literal=literal)
         )
     if (
         is_placeholder(value)
-        or is_harmless(value)
-        or _is_template(value)
-        or (not candidate.quoted and is_expression(value, literal=literal))
+        or is_known_harmless(value)
+        or looks_like_template(value)
+        or (not candidate.quoted and looks_like_expression(value, literal=literal))
     ):
         return False
     if kind is Kind.PASSWORD:
-        return _is_password(value, literal=literal, quoted=candidate.quoted)
+        return looks_like_chosen_password(value, literal=literal, quoted=candidate.quoted)
     if kind is Kind.SECRET:
-        return _is_key(value, literal=literal)
-    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row_id(value)
+        return looks_like_key(value, literal=literal)
+    return len(value) >= 16 and (looks_random(value) or is_hex(value)) and not _is_row_id(value)
 
 
 def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, introduced: bool) -> bool:
@@ -155,8 +155,8 @@ def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, in
     if len(value) < _LEAST_IN_PROSE[kind] or kind is Kind.MAYBE:
         return False
     if b" " in value:
-        return candidate.quoted and introduced and is_phrase(candidate.value[:_LONGEST_PHRASE], kind)
-    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_expression(value):
+        return candidate.quoted and introduced and looks_like_phrase(candidate.value[:_LONGEST_PHRASE], kind)
+    if is_placeholder(value) or is_known_harmless(value) or looks_like_template(value) or looks_like_expression(value):
         return False
     if kind is Kind.SECRET:
         return _is_key_in_prose(value, words, introduced=introduced)
@@ -169,41 +169,46 @@ def _is_row_id(value: bytes) -> bool:
 
 
 def _is_password_in_prose(value: bytes, *, introduced: bool, quoted: bool) -> bool:
-    size, mix = len(value), classes(value)
+    size, mix = len(value), count_character_classes(value)
     if quoted and mix >= 2 and has_digit(value):
         return True
-    if size < 6 or _is_name(value):
+    if size < 6 or looks_like_identifier(value):
         return False
     if introduced:
-        return value.isdigit() or (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
-    return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
+        return value.isdigit() or (mix >= 2 and (has_digit(value) or has_sign(value))) or has_unusual_case_mix(value)
+    return (mix >= 3 and has_digit(value)) or (size >= 12 and looks_random(value))
 
 
 def _is_key_in_prose(value: bytes, words: list[str], *, introduced: bool) -> bool:
-    if introduced and words[-1] == "secret" and classes(value) == 4 and not _is_name(value):
+    if (
+        introduced
+        and words[-1] == "secret"
+        and count_character_classes(value) == 4
+        and not looks_like_identifier(value)
+    ):
         return True
-    if not is_random(value):
+    if not looks_random(value):
         return False
     size = len(value)
     if is_uuid(value) or is_hex(value):
-        return (introduced or is_unmistakable(words)) and size >= 20
-    return classes(value) >= 3 or size >= 20 or (introduced and size >= 16)
+        return (introduced or is_unmistakable_name(words)) and size >= 20
+    return count_character_classes(value) >= 3 or size >= 20 or (introduced and size >= 16)
 
 
-def is_expression(value: bytes, *, literal: bool = False) -> bool:
+def looks_like_expression(value: bytes, *, literal: bool = False) -> bool:
     """Return whether an unquoted value is an expression: a name, a dotted name or a call."""
     field = _FIELD.match(value)
-    if field is not None and word_share(field[1]) > 0.5:
+    if field is not None and share_of_words(field[1]) > 0.5:
         return True
     if _CODE.fullmatch(value) is None:
         # Passwords may contain operators of code, so a random mix of all character classes is not code.
-        return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))
+        return _PROGRAM.search(value) is not None and not (count_character_classes(value) == 4 and looks_random(value))
     if _STRUCTURE.search(value) is None:
-        return not has_digit(value) and word_share(value) > 0.6 and (not literal or not value.isalnum())
-    return word_share(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or word_share(value) > 0.6
+        return not has_digit(value) and share_of_words(value) > 0.6 and (not literal or not value.isalnum())
+    return share_of_words(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or share_of_words(value) > 0.6
 
 
-def is_phrase(value: bytes, kind: Kind) -> bool:
+def looks_like_phrase(value: bytes, kind: Kind) -> bool:
     """Return whether several words are a pass phrase, a wallet's recovery words or a mailbox's application password."""
     if _APP_PASSWORD.fullmatch(value):
         return kind is Kind.PASSWORD and sum(word not in _STOP_WORDS for word in value.split()) == 4
@@ -223,7 +228,7 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
 def _is_spaced_password(value: bytes) -> bool:
     """Return whether a few words are a password with spaces: they contain a number and form no sentence."""
     words = value.split(b" ")
-    if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
+    if len(words) > 5 or is_placeholder(value) or is_known_harmless(value) or looks_like_template(value):
         return False
     if any(word.lower().strip(b".,:;!?()") in _STOP_WORDS for word in words):
         return False
@@ -232,38 +237,43 @@ def _is_spaced_password(value: bytes) -> bool:
     )
 
 
-def _is_template(value: bytes) -> bool:
+def looks_like_template(value: bytes) -> bool:
     return _INTERPOLATED.search(value) is not None
 
 
-def _is_name(value: bytes) -> bool:
+def looks_like_identifier(value: bytes) -> bool:
     """Return whether the value is itself a constant or the name of a secret, as in ``getenv("DB_PASSWORD")``."""
     if _CONSTANT.fullmatch(value):
         return True
     if has_sign(value) or _NUMBER.search(value):
         return False
-    return secret_kind(words_of(value)) is not None and word_share(value) > 0.7
+    return classify_secret_name(split_into_words(value)) is not None and share_of_words(value) > 0.7
 
 
-def _is_password(value: bytes, *, literal: bool, quoted: bool) -> bool:
+def looks_like_chosen_password(value: bytes, *, literal: bool, quoted: bool) -> bool:
     size = len(value)
-    if size < 4 or (_is_name(value) and (not has_digit(value) or not literal)):
+    if size < 4 or (looks_like_identifier(value) and (not has_digit(value) or not literal)):
         return False
     if has_digit(value):
         return has_letter(value) or size >= 5
     if has_sign(value):
         return True
-    if is_random(value) or is_mixed(value):
+    if looks_random(value) or has_unusual_case_mix(value):
         return True
     return literal and size >= 6 and value.isalpha() and value not in (value.upper(), value.title()) and not quoted
 
 
-def _is_key(value: bytes, *, literal: bool) -> bool:
+def looks_like_key(value: bytes, *, literal: bool) -> bool:
     size = len(value)
     if size < 8 or not has_letter(value):
         return False
-    if is_uuid(value) or is_hex(value) or is_random(value):
+    if is_uuid(value) or is_hex(value) or looks_random(value):
         return True
     if has_sign(value.rstrip(b"=")) and has_digit(value):
-        return not _is_name(value)
-    return literal and (has_digit(value) or size >= 12) and word_share(value) < 0.7 and not _is_name(value)
+        return not looks_like_identifier(value)
+    return (
+        literal
+        and (has_digit(value) or size >= 12)
+        and share_of_words(value) < 0.7
+        and not looks_like_identifier(value)
+    )

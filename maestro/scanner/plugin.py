@@ -53,7 +53,7 @@ class FoldedText:
     starts: Sequence[int] | None = None
     ends: Sequence[int] | None = None
 
-    def span(self, start: int, end: int) -> TextSpan:
+    def original_range(self, start: int, end: int) -> TextSpan:
         """Return the range of the original text for a non-empty range of the bytes."""
         if self.starts is None or self.ends is None:
             return TextSpan(start, end)
@@ -68,19 +68,19 @@ class TextFolder(dict[int, str | None]):
         self[code] = folded = _fold_character(chr(code))
         return folded
 
-    def folded_forms(self, text: str) -> Iterator[FoldedText]:
+    def list_folded_forms(self, text: str) -> Iterator[FoldedText]:
         """Return the folded text and, if it contains escapes, also the text with the escapes resolved."""
-        plain = self._fold(text)
+        plain = self._fold_text(text)
         yield plain
         if b"\\" in plain.data or b"%" in plain.data or b"&" in plain.data:
             unescaped = _resolve_escapes(plain)
             if unescaped is not None:
                 yield unescaped
 
-    def _fold(self, text: str) -> FoldedText:
+    def _fold_text(self, text: str) -> FoldedText:
         if text.isascii():
             return FoldedText(text.encode().replace(_MARK, BLANKED * len(_MARK)))
-        starts, words, english = _foreign_words()
+        starts, words, english = read_foreign_words()
         translated = text
         if starts.search(text):
             translated = words.sub(lambda word: english.get(word[0].casefold(), word[0]), text)
@@ -97,24 +97,24 @@ def _fold_character(character: str) -> str | None:
         return character
     if unicodedata.category(character) in _UNSEEN or character in "\u115f\u1160\u3164\uffa0\u2800":
         return None
-    if character in _look_alikes():
-        return _look_alikes()[character]
+    if character in read_look_alikes():
+        return read_look_alikes()[character]
     if character.isspace():
         return " "
     letters = "".join(c for c in unicodedata.normalize("NFKD", character) if unicodedata.category(c) not in _UNSEEN)
     if len(letters) != 1:
         return OTHER
-    return letters if letters.isascii() else _look_alikes().get(letters, OTHER)
+    return letters if letters.isascii() else read_look_alikes().get(letters, OTHER)
 
 
 @cache
-def _look_alikes() -> Mapping[str, str]:
+def read_look_alikes() -> Mapping[str, str]:
     """Return the ASCII look-alike of each character; full-width and mathematical forms are decomposed."""
     return {pair[0]: pair[1] for pair in word_set("look_alikes")}
 
 
 @cache
-def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str, str]]:
+def read_foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str, str]]:
     """Return a pattern of the first letters of foreign words, a pattern of the words, and an English word for each.
 
     The English word has the same length, so that no position in the text moves.
@@ -173,7 +173,7 @@ class SpanPlugin(BasePlugin):
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:
         """Yield the values of the secrets in a text."""
-        for folded in TextFolder().folded_forms(string):
+        for folded in TextFolder().list_folded_forms(string):
             for start, end in self.find_ranges(folded.data):
-                span = folded.span(start, end)
+                span = folded.original_range(start, end)
                 yield string[span.start : span.end]

@@ -61,18 +61,18 @@ class PatternProcesses:
         if not self._slots.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise ScanIncomplete("too many scans for chat.scanner.patterns hang", ())
         try:
-            return self._search(self._take_process(), text, patterns, deadline)
+            return self._search_text(self._take_process(), text, patterns, deadline)
         finally:
             self._slots.release()
 
-    def close(self) -> None:
+    def end_processes(self) -> None:
         """End the idle processes; each also ends when this process ends, which closes its socket."""
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
-            process.kill()
+            process.kill_process()
 
-    def _search(
+    def _search_text(
         self, process: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float
     ) -> tuple[TextSpan, ...]:
         spans: list[TextSpan] = []
@@ -105,10 +105,10 @@ class PatternProcesses:
             if len(self._idle) < IDLE_PROCESSES:
                 self._idle.append(process)
                 return
-        process.kill()
+        process.kill_process()
 
     def _replace_process(self, process: "_PatternProcess") -> None:
-        process.kill()
+        process.kill_process()
         with suppress(ScanIncomplete):  # the next scan starts a process, or reports why none can start
             self._return_process(_start_process())
 
@@ -149,7 +149,7 @@ class _PatternProcess:
         answer: list[tuple[int, int]] | None = json.loads(line)
         return answer
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
         """Kill the process and wait until it has ended."""
         self._socket.close()
         self._process.kill()
@@ -184,9 +184,9 @@ class ShippedRules:
         """Return the ranges of secrets outside the allow-list; raises ScanIncomplete at the deadline."""
         spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
-            for reading in self._folder.folded_forms(text[offset : offset + WINDOW]):
+            for reading in self._folder.list_folded_forms(text[offset : offset + WINDOW]):
                 for start, end in self._find_ranges(reading.data, deadline, spans):
-                    span = reading.span(start, end)
+                    span = reading.original_range(start, end)
                     span = TextSpan(span.start + offset, span.end + offset)
                     if not allow.covers(text, span):
                         spans.append(span)
@@ -242,11 +242,11 @@ class DetectSecretsScanner:
         except ScanIncomplete as error:
             matched, problem = error.spans, str(error)
         matched = tuple(span for span in matched if not rules.allow.covers(text, span))
-        return ScanResult(text, merge_spans((*spans, *_outside_marks(text, matched))), problem)
+        return ScanResult(text, merge_spans((*spans, *drop_findings_in_marks(text, matched))), problem)
 
-    def close(self) -> None:
+    def end_processes(self) -> None:
         """End the processes at once; without this call they end with this process."""
-        self._children.close()
+        self._children.end_processes()
 
 
 class GuardedScanner:
@@ -273,7 +273,7 @@ class GuardedScanner:
         return result if rules.fail_mode == "open" else ScanResult(text, (TextSpan(0, len(text)),), result.error)
 
 
-def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
+def drop_findings_in_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
     """Yield the parts of the spans that are outside of existing redaction marks."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for span in spans:

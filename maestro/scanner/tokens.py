@@ -8,7 +8,7 @@ from pathlib import Path
 import re2  # type: ignore[import-untyped]  # re2 has no type stubs
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin, read_tables
-from maestro.scanner.values import JUDGED, classes, has_digit, is_hex, is_joined_words, is_random
+from maestro.scanner.values import JUDGED, count_character_classes, has_digit, is_hex, is_joined_words, looks_random
 
 _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
@@ -52,7 +52,8 @@ class TokenKind:
 
     ``body`` is a pattern without overlapping alternatives, so that matching never goes back. ``whole`` tokens have one
     length and are found only with no letter or digit next to them; for other kinds the adjoining characters count as
-    part of the token. ``glued`` kinds may follow a letter or a digit, because nothing else has their prefix.
+    part of the token. ``needs_no_boundary`` kinds may follow a letter or a digit, because nothing else has their
+    prefix.
     """
 
     prefix: str
@@ -61,7 +62,7 @@ class TokenKind:
     digits: bool = False
 
     @property
-    def glued(self) -> bool:
+    def needs_no_boundary(self) -> bool:
         """Whether the prefix alone identifies the token."""
         return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
 
@@ -73,7 +74,7 @@ def token_table() -> Sequence[TokenKind]:
     return [TokenKind(row[0], row[1], "whole" in row, "digits" in row) for row in rows]
 
 
-def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
+def compile_latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
     """Return a pattern for folded text; its search takes time linear in the length of the text."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
@@ -94,7 +95,7 @@ class TokenPlugin(SpanPlugin):
             end = r"(?![A-Za-z0-9])" if token.whole else ""
             kinds.setdefault(token.prefix.encode(), []).append((token, re.compile((token.body + end).encode())))
         prefixes = sorted(kinds, key=len, reverse=True)
-        self._any = latin_pattern(b"|".join(map(re2.escape, prefixes)))
+        self._any = compile_latin_pattern(b"|".join(map(re2.escape, prefixes)))
         # A long prefix may begin with the shorter prefix of another kind, so both kinds are tried.
         self._kinds = {
             prefix: [(shorter, *kind) for shorter in prefixes if prefix.startswith(shorter) for kind in kinds[shorter]]
@@ -106,31 +107,31 @@ class TokenPlugin(SpanPlugin):
         done = 0
         for match in self._any.finditer(data):
             start = match.start()
-            if start >= done and (end := self._token_end(data, start, match[0])):
+            if start >= done and (end := self._find_token_end(data, start, match[0])):
                 yield start, end
                 done = end
 
-    def _token_end(self, data: bytes, start: int, longest_prefix: bytes) -> int:
+    def _find_token_end(self, data: bytes, start: int, longest_prefix: bytes) -> int:
         """Return the position at which the token ends; 0 where no token begins."""
         free = start == 0 or _ALPHANUMERIC.match(data, start - 1) is None
         for prefix, token, body in self._kinds[longest_prefix]:
-            if free or token.glued:
+            if free or token.needs_no_boundary:
                 match = body.match(data, start + len(prefix), start + _LONGEST)
-                if match is not None and _is_generated(match[0][:JUDGED], token):
+                if match is not None and is_generated_token(match[0][:JUDGED], token):
                     tail = None if token.whole else _TAIL.match(data, match.end())
                     return match.end() if tail is None else tail.end()
         return 0
 
 
-def _is_generated(body: bytes, token: TokenKind) -> bool:
+def is_generated_token(body: bytes, token: TokenKind) -> bool:
     """Return whether a token's body is generated, neither an example in documentation nor the name of a branch."""
-    if token.digits and not has_digit(body) and not is_random(body):
+    if token.digits and not has_digit(body) and not looks_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined_words(body)
 
 
 def _is_mixed_and_random(value: bytes) -> bool:
-    return classes(value) >= 3 and is_random(value)
+    return count_character_classes(value) >= 3 and looks_random(value)
 
 
 _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
@@ -150,34 +151,34 @@ class FormPlugin(SpanPlugin):
         self._forms = [
             (
                 form["clue"].encode(),
-                latin_pattern(form["pattern"].encode()),
+                compile_latin_pattern(form["pattern"].encode()),
                 re.compile(f"[{form['alphabet']}]".encode()),
                 _JUDGES[form["judge"]],
             )
             for form in read_tables("patterns.toml")["forms"]
         ]
-        self._amazon_secrets = latin_pattern(rb"[A-Za-z0-9/+]{40}")
-        self._amazon = latin_pattern(_AMAZON, any_case=True)
-        self._azure = latin_pattern(_AZURE, any_case=True)
-        self._azure_keys = latin_pattern(rb"[A-Za-z0-9+/]{86}==")
+        self._amazon_secrets = compile_latin_pattern(rb"[A-Za-z0-9/+]{40}")
+        self._amazon = compile_latin_pattern(_AMAZON, any_case=True)
+        self._azure = compile_latin_pattern(_AZURE, any_case=True)
+        self._azure_keys = compile_latin_pattern(rb"[A-Za-z0-9+/]{86}==")
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield the ranges that match a pattern and adjoin no further character of its alphabet."""
         for clue, pattern, beside, holds in self._forms:
             for match in pattern.finditer(data) if clue in data else ():
-                if _is_alone(data, match.span(), beside) and holds(match[0]):
+                if stands_alone(data, match.span(), beside) and holds(match[0]):
                     yield match.span()
         for match in self._amazon_secrets.finditer(data) if self._amazon.search(data) else ():
             value = match[0]
-            judged = _is_alone(data, match.span(), _AMAZON_CHARACTER) and _is_mixed_and_random(value)
+            judged = stands_alone(data, match.span(), _AMAZON_CHARACTER) and _is_mixed_and_random(value)
             if judged and not is_hex(value) and value.count(b"/") < 6 and not SHAM.search(value):
                 yield match.span()
         for match in self._azure_keys.finditer(data) if self._azure.search(data) else ():
-            if _is_alone(data, match.span(), _BASE64_CHARACTER) and _is_mixed_and_random(match[0]):
+            if stands_alone(data, match.span(), _BASE64_CHARACTER) and _is_mixed_and_random(match[0]):
                 yield match.span()
 
 
-def _is_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> bool:
+def stands_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> bool:
     """Return whether no further character of the value's alphabet adjoins the value."""
     start, end = span
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
@@ -196,9 +197,9 @@ class BlockPlugin(SpanPlugin):
 
     def __init__(self) -> None:
         """Compile the patterns of the begin and end marks."""
-        self._begin = latin_pattern(_BEGIN, any_case=True)
-        self._end = latin_pattern(_END, any_case=True)
-        self._putty = latin_pattern(_PUTTY)
+        self._begin = compile_latin_pattern(_BEGIN, any_case=True)
+        self._end = compile_latin_pattern(_END, any_case=True)
+        self._putty = compile_latin_pattern(_PUTTY)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
         """Yield each block from its begin mark to its end mark, or to the end of its key lines."""
@@ -222,11 +223,11 @@ class BlockPlugin(SpanPlugin):
         """Yield the blocks with a begin mark, including those without an end mark."""
         done = 0
         for match in self._begin.finditer(data):
-            if match.start() >= done and (end := self._block_end(data, match.end())):
+            if match.start() >= done and (end := self._find_block_end(data, match.end())):
                 yield match.start(), end
                 done = end
 
-    def _block_end(self, data: bytes, body: int) -> int:
+    def _find_block_end(self, data: bytes, body: int) -> int:
         """Return the end of the block with a body that begins at a position; 0 if the block contains no key."""
         stop = min(len(data), body + _LONGEST_BLOCK)
         other = _NEXT_BEGIN.search(data, body, stop)

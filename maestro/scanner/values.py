@@ -54,25 +54,27 @@ class ValueSpan:
         return self.data[self.start : self.end]
 
 
-def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | None:
+def find_value(data: bytes, position: int, *, whole_line: bool = False) -> ValueSpan | None:
     """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
-    in_form = data[at - 1 : at] == b"="  # "&" ends a value only after "=", because a password may contain "&"
-    at = _match_end(_WRAPPED, data, _match_end(_LEAD, data, at))
-    bold = data[at - 1 : at] == b"*"
-    quote = _QUOTE.match(data, at)
+    in_form = (
+        data[position - 1 : position] == b"="
+    )  # "&" ends a value only after "=", because a password may contain "&"
+    position = _match_end(_WRAPPED, data, _match_end(_LEAD, data, position))
+    bold = data[position - 1 : position] == b"*"
+    quote = _QUOTE.match(data, position)
     if quote is not None:
         return _quoted_value(data, quote[1], quote.end())
-    run = _RUN.match(data, at)
+    run = _RUN.match(data, position)
     if run is None:
         return None
     end = run.end()
     if not whole_line:
-        cuts = (pattern.search(data, at, end) for pattern in ((_CUT, _NEXT_FIELD) if in_form else (_CUT,)))
+        cuts = (pattern.search(data, position, end) for pattern in ((_CUT, _NEXT_FIELD) if in_form else (_CUT,)))
         end = min((cut.start() for cut in cuts if cut), default=end)
-        while end > at and _ends_with_punctuation(data[at:end]):
+        while end > position and _ends_with_punctuation(data[position:end]):
             end -= 1
-        end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
-    return ValueSpan(at, end, False, data) if end > at else None
+        end -= len(data[position:end]) - len(data[position:end].rstrip(b"*")) if bold else 0
+    return ValueSpan(position, end, False, data) if end > position else None
 
 
 def whole_range(value: ValueSpan) -> tuple[int, int]:
@@ -118,12 +120,12 @@ def _ends_with_punctuation(value: bytes) -> bool:
     return last in _SENTENCE_ENDS or (last in b"\"'" and value.count(last) % 2 == 1)
 
 
-def _letter_pairs(followers: str) -> frozenset[tuple[int, int]]:
+def build_letter_pairs(followers: str) -> frozenset[tuple[int, int]]:
     rows = zip(ascii_lowercase, followers.split(), strict=True)
     return frozenset((ord(first), ord(second)) for first, row in rows for second in row)
 
 
-_PAIRS = _letter_pairs(_FOLLOWERS)
+_PAIRS = build_letter_pairs(_FOLLOWERS)
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"[0-9]")
@@ -168,11 +170,11 @@ def is_placeholder(value: bytes) -> bool:
     return _PLACEHOLDER.fullmatch(value) is not None or _NO_VALUE.fullmatch(value.rstrip(b".!?,;:")) is not None
 
 
-def is_harmless(value: bytes) -> bool:
+def is_known_harmless(value: bytes) -> bool:
     """Return whether a value is a date, a version, a number with a unit, a labelled digest, an address or a path."""
     if _HARMLESS.fullmatch(value) or value.startswith((b"~/", b"./", b"../")):
         return True
-    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and word_share(value) > 0.5
+    return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and share_of_words(value) > 0.5
 
 
 def is_uuid(value: bytes) -> bool:
@@ -184,7 +186,7 @@ def is_hex(value: bytes) -> bool:
     return _HEX.fullmatch(value) is not None
 
 
-def classes(value: bytes) -> int:
+def count_character_classes(value: bytes) -> int:
     """Return how many of four character classes a value contains: lower case, upper case, digits, other signs."""
     return sum(pattern.search(value) is not None for pattern in (_LOWER, _UPPER, _DIGIT, _SIGN))
 
@@ -202,7 +204,7 @@ def has_letter(value: bytes) -> bool:
     return _LETTERS.search(value) is not None
 
 
-def word_share(value: bytes) -> float:
+def share_of_words(value: bytes) -> float:
     """Return the share of a value that reads like words, from 0 to 1."""
     value = value[:JUDGED]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
@@ -223,18 +225,18 @@ def is_joined_words(value: bytes) -> bool:
     parts = [part for part in _JOINTS.split(value) if len(part) > 3 and not part.isdigit()]
     if _JOINTS.search(value) is None or not all(part.isalpha() for part in parts):
         return False
-    return sum(len(part) for part in parts if word_share(part) > 0.7) >= 0.6 * sum(map(len, parts))
+    return sum(len(part) for part in parts if share_of_words(part) > 0.7) >= 0.6 * sum(map(len, parts))
 
 
-def is_mixed(value: bytes) -> bool:
+def has_unusual_case_mix(value: bytes) -> bool:
     """Return whether a value mixes lower and upper case in an order that no words or names have."""
     if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
         return False
-    words = word_share(value)
+    words = share_of_words(value)
     return words < 0.6 or (words < 0.8 and len(_CASE_TURN.findall(value)) >= len(value) / 3)
 
 
-def is_random(value: bytes) -> bool:
+def looks_random(value: bytes) -> bool:
     """Return whether a value looks generated: letters and digits in no order, or letters that form no word.
 
     The thresholds separate 2,000 identifiers from 3,000 random values of each length and alphabet.
@@ -243,8 +245,8 @@ def is_random(value: bytes) -> bool:
     size = len(value)
     if has_digit(value):
         kinds, turns = len(set(value)), len(_TURN.findall(value))
-        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or word_share(value) < 0.6)
+        return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or share_of_words(value) < 0.6)
     if size < 12:
         return False
     words = 0.25 if _SEPARATOR.search(value) else 0.5
-    return len(set(value)) > 7 and word_share(value) < words
+    return len(set(value)) > 7 and share_of_words(value) < words

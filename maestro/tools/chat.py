@@ -238,7 +238,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
         loop, author = asyncio.get_running_loop(), chat_author(agent.slug)
-        return {"id": await loop.run_in_executor(posting, chat.post, author, arguments["text"]), "success": True}
+        return {"id": await loop.run_in_executor(posting, chat.add_post, author, arguments["text"]), "success": True}
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - the tool has no arguments
         return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))

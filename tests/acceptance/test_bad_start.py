@@ -71,9 +71,9 @@ async def test_a_start_can_be_ended_while_the_temporal_server_does_not_get_ready
     os.kill(record.pid, signal.SIGSTOP)
     try:
         assert await UpProcess(process).end() == 0
-        assert not record.exists()
+        assert not record.is_running()
     finally:
-        if record.exists():
+        if record.is_running():
             os.kill(record.pid, signal.SIGKILL)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from maestro.domain.health import DiagnosisLevel
 from temporal.endpoint import Endpoint
-from temporal.namespace import diagnose
+from temporal.namespace import diagnose_temporal
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
 from tests.support.diagnosed import Report, doctor
 from tests.support.fresh_store import fresh_store
@@ -248,7 +248,7 @@ async def server(tmp_path: Path) -> AsyncIterator[TemporalApart]:
     try:
         async with asyncio.timeout(PATIENCE):
             here = Endpoint(f"127.0.0.1:{apart.port}", "default")
-            while len(await diagnose(here, ["maestro"])) < 3:  # noqa: ASYNC110 - it listens before it knows namespaces
+            while len(await diagnose_temporal(here, ["maestro"])) < 3:  # noqa: ASYNC110 - it listens before it knows namespaces
                 await asyncio.sleep(0.1)
         yield apart
     finally:

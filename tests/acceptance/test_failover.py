@@ -198,7 +198,7 @@ def chosen_elsewhere(maestro: Instance) -> str:
     """Return whom a worker in another process asks now."""
     store = Store(maestro.data_dir / "maestro.db")
     own = map(account_of, maestro.loaded.settings.llm.accounts)
-    choice = AccountBook(store, own, SecretStr, tuple).read().choose_account((), (), {})
+    choice = AccountBook(store, own, SecretStr, tuple).read_roster().choose_account((), (), {})
     store.close()
     assert choice is not None
     return choice.account.name

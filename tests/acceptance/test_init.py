@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from maestro.settings import load
 from temporal.client import connect
 from temporal.endpoint import Endpoint
-from temporal.namespace import find_shortfall
+from temporal.namespace import find_missing_attributes
 from tests.support.claude import FakeClaude
 from tests.support.command import Ended, maestro
 from tests.support.diagnosed import doctor
@@ -222,7 +222,7 @@ async def test_a_namespace_and_its_search_attributes_are_made_once(
     client = await connect(Endpoint(address, "chat"))
     described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="chat"))
     assert described.config.workflow_execution_retention_ttl.ToTimedelta().days == 5
-    assert not (await find_shortfall(client, "chat")).missing
+    assert not (await find_missing_attributes(client, "chat")).missing
 
     for again in (options, ()):
         ended = await init(tmp_path, *again, environment=nowhere)

@@ -31,7 +31,7 @@ async def ask(server, client):
         account = OneAccount(client, account_at(server, provider))
         await account.complete(request_of().model_copy(update={"tools": (SEARCH,)}))
         assert server.requests[-1].tools == ["web_search"], provider
-    await client.library.close()
+    await client.library.close_connections()
 
 with LLMServer.running() as server:
     asyncio.run(ask(server, LiteLLMClient(lambda _: b"")))

@@ -402,7 +402,7 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
         with pytest.raises(PortTaken, match=rf"{port}.*web\.port.*--web-port"):
             await connector.run()
         with pytest.raises(PortTaken):
-            await connector.started()
+            await connector.wait_until_started()
 
 
 def test_a_bind_beyond_loopback_needs_a_key() -> None:

@@ -321,10 +321,10 @@ async def test_platform_webhooks_share_the_port_under_any_name(http: httpx.Async
     config = WebConfig(signing_key=SIGNING_KEY, port=0, local_owner=True)
     web = WebConnector(config, MemoryContext())
     running = asyncio.create_task(web.run())
-    await web.started()
+    await web.wait_until_started()
     url = f"http://127.0.0.1:{web.port}/platforms/slack/default/events"
     before = await http.post(url)
-    with web.webhooks.serving(Hooked("slack")):
+    with web.webhooks.serve_connector(Hooked("slack")):
         answer = await http.post(url, headers={"Host": "tunnel.example"})
     after = await http.post(url)
     running.cancel()

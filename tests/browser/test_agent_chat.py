@@ -42,7 +42,7 @@ class Pane:
 
     def say(self, text: str, author: str = "@ada") -> None:
         """Let an agent post."""
-        chat_of(self.rows.store).post(author, text)
+        chat_of(self.rows.store).add_post(author, text)
 
     async def open(self) -> None:
         """Open the page."""

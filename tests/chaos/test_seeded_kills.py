@@ -137,7 +137,7 @@ class Killer:
         """Kill the server; false when a kill before this one has left none."""
         record = read_record(self._maestro.data / "temporal.json")
         with contextlib.suppress(ProcessLookupError):
-            if record is not None and record.exists():
+            if record is not None and record.is_running():
                 self._maestro.kill_temporal()
                 return True
         return False

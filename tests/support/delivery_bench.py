@@ -59,7 +59,7 @@ class Platform:
     async def end_streaming(self, job_id: str) -> None:
         """Show no drafts."""
 
-    async def settle(self, job_id: str, connector: Connector) -> None:
+    async def settle_draft(self, job_id: str, connector: Connector) -> None:
         """Show no drafts."""
 
 
@@ -107,7 +107,7 @@ class Bench:
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())
         try:
-            with use_attempt(attempt), hub.running(platform, platform.refusals.append):
+            with use_attempt(attempt), hub.register_while_running(platform, platform.refusals.append):
                 asyncio.run(steps.deliver(step))
         except SendFailure as failure:
             return failure

@@ -241,7 +241,7 @@ class Instance:
     async def _taking(self) -> None:
         await until(lambda: self.taps.connector is not None, what="the connector")
         assert self.taps.connector is not None
-        await self.taps.connector.started()
+        await self.taps.connector.wait_until_started()
 
 
 @asynccontextmanager
@@ -264,7 +264,7 @@ async def _import_model_library() -> None:
     if "litellm" not in sys.modules:
         client = LiteLLMClient(lambda _: b"")
         client.library.warm_up()
-        await client.library.close()
+        await client.library.close_connections()
 
 
 async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.request_changes import checked_answer
+from maestro.llm.middleware.request_changes import require_content
 from maestro.llm.protocols import Account, LLMClient
 from tests.support.llm_requests import response_of
 
@@ -33,7 +33,7 @@ class Checked:
         self._inner = inner
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        return checked_answer(request, await self._inner.complete(request))
+        return require_content(request, await self._inner.complete(request))
 
 
 class Held:

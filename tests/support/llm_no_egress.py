@@ -55,7 +55,7 @@ async def call_everybody(server: LLMServer) -> list[str]:
         account = Account("main", provider, model, api_key=SecretStr(KEY), base_url=server.base_url(provider))
         answers += [await answer(client.ask(account, request)) for request in conversation()]
     answers.append(await answer(transcribed(library, server)))
-    await library.close()
+    await library.close_connections()
     return answers
 
 
@@ -83,7 +83,7 @@ async def transcribed(library: LiteLLMLibrary, server: LLMServer) -> LLMResponse
         "max_retries": 0,
     }
     site = CallSite("openai", "main", "whisper-1")
-    return await library.transcribe(site, arguments, lambda answer: response_of(answer.text))
+    return await library.transcribe_recording(site, arguments, lambda answer: response_of(answer.text))
 
 
 async def answer(call: Awaitable[LLMResponse]) -> str:

@@ -31,7 +31,7 @@ async def warm() -> None:
     try:
         await client.ask(Account("nobody", "openai", "gpt-4o-mini", base_url=NOBODY), request_of())
     except LLMFailure:
-        await client.library.close()
+        await client.library.close_connections()
 
 
 async def compile_statements() -> None:

@@ -136,7 +136,7 @@ class Maestro:
             with contextlib.suppress(TimeoutError):
                 await self.kill()
         record = read_record(self.data / "temporal.json")
-        if record is not None and record.exists():
+        if record is not None and record.is_running():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record.pid, signal.SIGKILL)
 

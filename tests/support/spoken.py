@@ -44,10 +44,10 @@ class NoTyping(TypingIndicators):
     def __init__(self) -> None:
         """Need no event loop."""
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         return False
 
-    def stop(self, job_id: str) -> None:
+    def stop_indicator(self, job_id: str) -> None:
         return None
 
 

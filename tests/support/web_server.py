@@ -68,7 +68,7 @@ async def web_server(context: MemoryContext | None = None, **settings: Any) -> A
     connector = WebConnector(config, context)
     task = asyncio.create_task(connector.run())
     try:
-        await connector.started()
+        await connector.wait_until_started()
         yield WebServer(connector, context, task)
     finally:
         task.cancel()

@@ -16,12 +16,12 @@ from temporal.client import (
     AWAY,
     connect,
     connect_and_check,
-    connect_patiently,
+    connect_with_retries,
     connection_warnings,
     find_trouble,
     watch_connection,
 )
-from temporal.endpoint import Endpoint, Tls, explain
+from temporal.endpoint import Endpoint, Tls, explain_error
 from temporal.engine import WorkerLoop, WorkerParts
 from tests.support.instance import free_port, until
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server, tls_gate
@@ -67,7 +67,7 @@ async def failure(endpoint: Endpoint) -> BaseException:
 
 async def why(endpoint: Endpoint) -> str:
     """Return what people are told of an endpoint that cannot be reached."""
-    return explain(await failure(endpoint), endpoint)
+    return explain_error(await failure(endpoint), endpoint)
 
 
 # Addresses
@@ -242,7 +242,7 @@ async def test_a_key_that_travels_in_plain_text_is_worth_a_note() -> None:
 async def test_each_change_of_the_reason_is_told_once_until_it_works(port: int) -> None:
     told, address = Told(), free_port()
     endpoint = Endpoint(f"127.0.0.1:{address}", "default", api_key=KEY)
-    connecting = asyncio.create_task(connect_patiently(endpoint, told))
+    connecting = asyncio.create_task(connect_with_retries(endpoint, told))
     await told.until("Nothing listens")
     async with key_gate(port, "another", address) as gate:
         await told.until("api key expired")
@@ -267,14 +267,14 @@ def explained(told: Told, words: str) -> str:
 
 async def test_a_connection_that_works_at_once_is_not_talked_about(port: int) -> None:
     told = Told()
-    await connect_patiently(Endpoint(f"127.0.0.1:{port}", "default"), told)
+    await connect_with_retries(Endpoint(f"127.0.0.1:{port}", "default"), told)
     assert told.lines == []
 
 
 @contextlib.asynccontextmanager
 async def watching(endpoint: Endpoint, told: Callable[[str], None]) -> AsyncIterator[None]:
     """Watch a connection for the length of a block."""
-    client = await connect_patiently(endpoint, told)
+    client = await connect_with_retries(endpoint, told)
     watch_task = asyncio.create_task(watch_connection(client, endpoint, told, seconds=0.05))
     try:
         yield
@@ -320,7 +320,7 @@ async def test_a_worker_that_temporal_refuses_says_so_once_and_begins_again_by_i
         client = await connect(Endpoint(gate.address, "default", api_key=KEY))
         gate.key = "another"
         loop = WorkerLoop(client, parts, told)
-        working = asyncio.create_task(loop.run(lambda: begun("begun")))
+        working = asyncio.create_task(loop.run_worker(lambda: begun("begun")))
         await told.until("The worker of queue refused stopped")
         asked = gate.refused
         await until(lambda: gate.refused >= asked + 2, PATIENCE, what="two more questions of the stopped worker")

@@ -17,7 +17,7 @@ from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import connect
 from temporal.endpoint import Endpoint, Tls
-from temporal.namespace import SEARCH_ATTRIBUTES, diagnose, ensure_search_attributes, prepare
+from temporal.namespace import SEARCH_ATTRIBUTES, diagnose_temporal, ensure_search_attributes, prepare_namespace
 from tests.support.instance import free_port
 from tests.support.temporal_gate import key_gate, port_of, temporal_server, tls_gate
 
@@ -51,7 +51,7 @@ def named(checks: Sequence[Diagnosis]) -> dict[str, Diagnosis]:
 
 async def broken(endpoint: Endpoint) -> Diagnosis:
     """Diagnose a server with one trouble, and return that trouble, which ends the list."""
-    *fine, last = await diagnose(endpoint, QUEUES)
+    *fine, last = await diagnose_temporal(endpoint, QUEUES)
     assert all(check.verdict is DiagnosisLevel.FINE for check in fine)
     assert last.verdict is DiagnosisLevel.BROKEN
     return last
@@ -67,7 +67,7 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
     client = await connect(endpoint)
     async with asyncio.timeout(30), Worker(client, task_queue="worked-on", activities=[nothing]):
         # Nothing tells us when the server has heard a worker ask, so we ask the server until it has.
-        while "nobody" in named(checks := await diagnose(endpoint, ["worked-on"]))["pollers"].found:  # noqa: ASYNC110
+        while "nobody" in named(checks := await diagnose_temporal(endpoint, ["worked-on"]))["pollers"].found:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert [check.check for check in checks] == ["Temporal", "namespace", "search attributes", "pollers"]
     assert {check.verdict for check in checks} == {DiagnosisLevel.FINE}
@@ -81,7 +81,7 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
 
 
 async def test_a_queue_that_nobody_works_on_is_a_note(port: int) -> None:
-    checks = named(await diagnose(Endpoint(f"127.0.0.1:{port}", "default"), QUEUES))
+    checks = named(await diagnose_temporal(Endpoint(f"127.0.0.1:{port}", "default"), QUEUES))
     assert checks["pollers"].verdict is DiagnosisLevel.NOTE
     assert checks["pollers"].found == "no worker polls maestro; no worker polls maestro-llm"
     assert "start `maestro up`, or `maestro worker`" in checks["pollers"].fix
@@ -127,7 +127,7 @@ async def test_a_key_that_only_the_namespace_refuses(port: int) -> None:
 async def test_who_may_only_work_is_told_what_could_not_be_checked(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         gate.denied = frozenset({"ListSearchAttributes", "DescribeTaskQueue"})
-        checks = named(await diagnose(Endpoint(gate.address, "default", api_key=KEY), QUEUES))
+        checks = named(await diagnose_temporal(Endpoint(gate.address, "default", api_key=KEY), QUEUES))
     assert checks["search attributes"].verdict is DiagnosisLevel.NOTE
     assert CREATE_ALL in checks["search attributes"].fix
     assert checks["pollers"].verdict is DiagnosisLevel.NOTE
@@ -136,34 +136,34 @@ async def test_who_may_only_work_is_told_what_could_not_be_checked(port: int) ->
 async def test_a_connection_with_tls_says_so(port: int) -> None:
     async with tls_gate(port, client_auth=True) as gate:
         ours = Tls(gate.ca_pem, gate.client_cert_pem, gate.client_key_pem)
-        checks = named(await diagnose(Endpoint(gate.address, "default", ours), QUEUES))
+        checks = named(await diagnose_temporal(Endpoint(gate.address, "default", ours), QUEUES))
     assert checks["Temporal"].found.endswith("with TLS")
 
 
 async def test_search_attributes_that_are_missing_are_named_with_the_command(fresh: Endpoint) -> None:
-    await prepare(fresh, THREE_DAYS)
+    await prepare_namespace(fresh, THREE_DAYS)
     client = await connect(fresh)
     await remove(fresh, "Agent", "Outcome")
-    found = named(await diagnose(fresh, QUEUES))["search attributes"]
+    found = named(await diagnose_temporal(fresh, QUEUES))["search attributes"]
     assert (found.verdict, found.found) == (DiagnosisLevel.BROKEN, "missing: Agent, Outcome")
     command = (
         f"temporal operator search-attribute create -n {fresh.namespace} --name Agent --name Outcome --type Keyword"
     )
     assert found.fix == f"`maestro init` adds the missing ones, or `{command}`"
-    [done] = await prepare(fresh, THREE_DAYS)
+    [done] = await prepare_namespace(fresh, THREE_DAYS)
     assert done == f"Added the search attributes Agent, Outcome to namespace {fresh.namespace}."
     assert await client.count_workflows("Agent = 'nobody'") is not None
 
 
 async def test_a_search_attribute_of_another_type_is_named_with_the_command(fresh: Endpoint) -> None:
-    await prepare(fresh, THREE_DAYS)
+    await prepare_namespace(fresh, THREE_DAYS)
     client = await connect(fresh)
     await remove(fresh, "Channel")
     number = IndexedValueType.INDEXED_VALUE_TYPE_INT
     await client.operator_service.add_search_attributes(
         AddSearchAttributesRequest(namespace=fresh.namespace, search_attributes={"Channel": number})
     )
-    found = named(await diagnose(fresh, QUEUES))["search attributes"]
+    found = named(await diagnose_temporal(fresh, QUEUES))["search attributes"]
     assert found.verdict is DiagnosisLevel.BROKEN
     assert found.found == "there is the search attribute Channel of type Int instead of Keyword"
     assert f"search-attribute remove -n {fresh.namespace} --name Channel" in found.fix
@@ -172,25 +172,25 @@ async def test_a_search_attribute_of_another_type_is_named_with_the_command(fres
 
 
 async def test_preparing_creates_what_is_missing_and_then_changes_nothing(fresh: Endpoint) -> None:
-    created, added = await prepare(fresh, THREE_DAYS)
+    created, added = await prepare_namespace(fresh, THREE_DAYS)
     assert created == f"Created namespace {fresh.namespace}, which keeps finished histories for 3 days."
     assert added == f"Added the search attributes {', '.join(SEARCH_ATTRIBUTES)} to namespace {fresh.namespace}."
-    assert await prepare(fresh, THREE_DAYS) == []
-    checks = named(await diagnose(fresh, QUEUES))
+    assert await prepare_namespace(fresh, THREE_DAYS) == []
+    checks = named(await diagnose_temporal(fresh, QUEUES))
     assert checks["namespace"].found == f"{fresh.namespace} keeps finished histories for 3 days"
     assert checks["search attributes"].verdict is DiagnosisLevel.FINE
 
 
 async def test_two_may_prepare_at_once(fresh: Endpoint) -> None:
-    await asyncio.gather(prepare(fresh, THREE_DAYS), prepare(fresh, THREE_DAYS))
-    assert named(await diagnose(fresh, QUEUES))["search attributes"].verdict is DiagnosisLevel.FINE
+    await asyncio.gather(prepare_namespace(fresh, THREE_DAYS), prepare_namespace(fresh, THREE_DAYS))
+    assert named(await diagnose_temporal(fresh, QUEUES))["search attributes"].verdict is DiagnosisLevel.FINE
 
 
 async def test_who_may_not_create_a_namespace_gets_the_commands_for_who_may(port: int) -> None:
     async with key_gate(port, KEY) as gate:
         gate.denied = frozenset({"RegisterNamespace"})
         with pytest.raises(TemporalUnavailable) as refused:
-            await prepare(Endpoint(gate.address, "not-ours", api_key=KEY), THREE_DAYS)
+            await prepare_namespace(Endpoint(gate.address, "not-ours", api_key=KEY), THREE_DAYS)
     assert "`temporal operator namespace create -n not-ours --retention 72h`" in str(refused.value)
     assert f"`temporal operator search-attribute create -n not-ours {CREATE_ALL} --type Keyword`" in str(refused.value)
 
@@ -199,13 +199,13 @@ async def test_who_may_not_add_search_attributes_gets_the_command_for_who_may(fr
     async with key_gate(int(fresh.address.rpartition(":")[2]), KEY) as gate:
         gate.denied = frozenset({"AddSearchAttributes"})
         with pytest.raises(TemporalUnavailable) as refused:
-            await prepare(Endpoint(gate.address, fresh.namespace, api_key=KEY), THREE_DAYS)
+            await prepare_namespace(Endpoint(gate.address, fresh.namespace, api_key=KEY), THREE_DAYS)
     assert f"search-attribute create -n {fresh.namespace} {CREATE_ALL} --type Keyword" in str(refused.value)
 
 
 async def test_a_server_that_is_not_there_cannot_be_prepared() -> None:
     with pytest.raises(TemporalUnavailable, match="Nothing listens at"):
-        await prepare(Endpoint(f"127.0.0.1:{free_port()}", "default"), THREE_DAYS)
+        await prepare_namespace(Endpoint(f"127.0.0.1:{free_port()}", "default"), THREE_DAYS)
 
 
 async def remove(endpoint: Endpoint, *names: str) -> None:

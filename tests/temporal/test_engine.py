@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from temporal.endpoint import Endpoint
 from temporal.engine import Engine
-from temporal.namespace import SEARCH_ATTRIBUTES, find_shortfall
+from temporal.namespace import SEARCH_ATTRIBUTES, find_missing_attributes
 from tests.support.temporal_gate import KeyGate, key_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("diagnosis")]
@@ -33,7 +33,7 @@ async def test_a_server_that_is_busy_for_a_moment_is_asked_again(gate: KeyGate) 
             await asyncio.sleep(0.02)
         gate.busy = frozenset()
         client = await engine.wait_for_client()
-    assert (await find_shortfall(client, "default")).missing == ()
+    assert (await find_missing_attributes(client, "default")).missing == ()
     assert said == []
     running.cancel()
     await asyncio.wait([running])

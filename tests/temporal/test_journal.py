@@ -39,7 +39,7 @@ def refused(store: Store) -> tuple[MaestroError, bool]:
     """Begin a step that must not begin; return why, and whether Temporal is told to try again."""
     journal = Journal(store, lambda: RULES)
     with pytest.raises(MaestroError) as refusal:
-        journal.begin(REF, "build_context")
+        journal.begin_attempt(REF, "build_context")
     failure = journal.record_failure(REF, refusal.value)
     assert failure.type == type(refusal.value).__name__
     return refusal.value, not failure.non_retryable
@@ -67,11 +67,11 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
     impatient = Store(store.path, busy_seconds=0.02)
     journal = Journal(impatient, lambda: RULES)
     for _ in range(RULES.crashes + 1):
-        begun = journal.begin(REF, "build_context")
+        begun = journal.begin_attempt(REF, "build_context")
         assert isinstance(begun, OwnAttempt)
         with use_attempt(begun), locked(store.path), pytest.raises(StoreBusy):
             journal.record_failure(REF, StoreBusy("the disk is full"))
-    assert isinstance(journal.begin(REF, "build_context"), OwnAttempt)
+    assert isinstance(journal.begin_attempt(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
         assert {(step.state, step.error) for step in tx.jobs.steps.list_of_job("job")[:-1]} == {("failed", "StoreBusy")}
     failure = journal.record_failure(REF, StoreBusy("the disk is full"))
@@ -92,13 +92,13 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     with store.begin() as tx:
         tx.jobs.resume_due()
         assert "old" in [job.id for job in tx.jobs.claim_jobs(10, tx.now)], "it has the earlier turn"
-    assert isinstance(journal.begin(new, "choose_agent"), OwnAttempt)
+    assert isinstance(journal.begin_attempt(new, "choose_agent"), OwnAttempt)
     with pytest.raises(LaneTaken) as refusal:
-        journal.begin(old, "choose_agent")
+        journal.begin_attempt(old, "choose_agent")
     assert not journal.record_failure(old, refusal.value).non_retryable
     with store.begin() as tx:
         tx.jobs.close_job("new", JobEnding(status=JobStatus.COMPLETED))
-    assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
+    assert isinstance(journal.begin_attempt(old, "choose_agent"), OwnAttempt)
 
 
 def test_a_failed_attempt_is_one_line_with_its_job_and_a_fault_has_its_traceback(store: Store) -> None:
@@ -108,7 +108,7 @@ def test_a_failed_attempt_is_one_line_with_its_job_and_a_fault_has_its_traceback
     errors = (ProviderUnavailable("down"), AccountsExhausted("limited"), Stopped("by a person"), fault.value)
     with structlog.testing.capture_logs() as lines:
         for error in errors:
-            journal.begin(REF, "build_context")
+            journal.begin_attempt(REF, "build_context")
             journal.record_failure(REF, error)
     assert [(line["event"], line["error"], line.get("exc_info") is not None) for line in lines] == [
         ("step.failed", "ProviderUnavailable", False),
@@ -129,7 +129,7 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
         failure.instead.wake_at = tx.now + soon
     told = []
     for _ in range(RULES.provider_attempts):
-        journal.begin(step, "call_model")
+        journal.begin_attempt(step, "call_model")
         told.append(journal.record_failure(step, failure))
     assert [(one.type, one.non_retryable) for one in told] == [
         ("ProviderUnavailable", False),
@@ -141,7 +141,7 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
         for _ in range(MOST_FAILURES - RULES.provider_attempts):
             tx.jobs.steps.start_attempt(step, "call_model", 2)
             tx.jobs.steps.fail_attempt(step, "ProviderUnavailable", "")
-    journal.begin(step, "call_model")
+    journal.begin_attempt(step, "call_model")
     assert journal.record_failure(step, failure).type == "ProviderUnavailable", "not for ever"
     with store.view() as tx:
         assert tx.jobs.steps.list_waits("job", ["model-1"]) == [
@@ -174,7 +174,7 @@ def begun(journal: Journal, tried: TemporalAttempt) -> OwnAttempt:
 def begun_or_held(journal: Journal, tried: TemporalAttempt) -> str | OwnAttempt:
     """Begin an attempt at a model call, or return what the finished step returned."""
     Temporal.tried = tried
-    return journal.begin(MODEL, "call_model")
+    return journal.begin_attempt(MODEL, "call_model")
 
 
 def answer(text: str) -> LLMResponse:
@@ -240,7 +240,7 @@ def test_an_attempt_that_begins_too_late_is_refused(store: Store) -> None:
 def test_an_attempt_of_an_earlier_run_of_the_job_is_refused(store: Store) -> None:
     journal = Journal(store, lambda: RULES, lambda: Temporal.tried)
     Temporal.tried = FIRST
-    journal.begin(REF, "build_context")
+    journal.begin_attempt(REF, "build_context")
     with store.begin() as tx:
         tx.jobs.restart_workflow(tx.jobs.get("job"))
     resumed = begun(journal, TemporalAttempt("resumed", 1))

@@ -69,7 +69,7 @@ async def test_where_nobody_asked_nobody_hears_that_it_gave_up(tmp_path: Path) -
     with rows.store.begin() as tx:
         for job_id in (asked, beat):
             tx.jobs.update_job(job_id, status=JobStatus.RUNNING, recoveries=RECOVERIES)
-    await Reconciler(rows.store, lambda: 1, lambda: None).reconcile(cast(Client, Failed()))
+    await Reconciler(rows.store, lambda: 1, lambda: None).reconcile_jobs(cast(Client, Failed()))
     with rows.store.view() as tx:
         assert [tx.jobs.read_status(job_id) for job_id in (asked, beat)] == [JobStatus.FAILED] * 2
         notices = [tx.jobs.read(one.id) for one in tx.jobs.list_claimable_jobs(9, tx.now)]

@@ -43,7 +43,7 @@ from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
 from temporal.endpoint import Endpoint
 from temporal.schedule_keeper import ScheduleKeeper
-from temporal.schedules import temporal_spec
+from temporal.schedules import schedule_spec
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
 
@@ -132,7 +132,7 @@ def place(tmp_path: Path, client: Client, request: pytest.FixtureRequest) -> Ite
 
 async def test_it_is_created_as_it_is_written(place: Place) -> None:
     ref = place.plan("*/15 9-17 * * 1-5", zone=AMSTERDAM)
-    assert await place.keeper().follow(place.client)
+    assert await place.keeper().update_schedules(place.client)
     described = await place.handle(ref).describe()
     action = described.schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)
@@ -147,30 +147,30 @@ async def test_it_is_created_as_it_is_written(place: Place) -> None:
     assert described.info.next_action_times[:3] == list(islice(ours, 3))
     assert place.row(ref).followed
     assert place.row(ref).follow_error == ""
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     assert (await place.handle(ref).describe()).info.last_updated_at is None, "compared, and left alone"
 
 
 async def test_whatever_is_done_to_the_row_is_followed(place: Place) -> None:
     ref, beat = place.plan(), place.plan("every 1h", Heartbeat)
     keeper = place.keeper()
-    await keeper.follow(place.client)
+    await keeper.update_schedules(place.client)
     place.change(ref, enabled=False)
     place.change(beat, paused_reason="it failed 10 times in a row", jitter_seconds=60)
-    await keeper.follow(place.client)
+    await keeper.update_schedules(place.client)
     one, two = [(await place.handle(name).describe()).schedule for name in (ref, beat)]
     assert (one.state.paused, one.state.note) == (True, "the schedule is paused")
     assert (two.state.paused, two.state.note) == (True, "the schedule is paused: it failed 10 times in a row")
     assert two.spec.jitter == timedelta(seconds=60)
     place.change(ref, enabled=True, schedule="30 10 * * *")
     place.change(beat, ended_at=NOW, paused_reason="")
-    await keeper.follow(place.client)
+    await keeper.update_schedules(place.client)
     one, two = [(await place.handle(name).describe()).schedule for name in (ref, beat)]
     assert not one.state.paused
     assert one.spec.calendars[0].hour[0].start == 10
     assert two.state.note == "the schedule has ended"
     place.delete(ref)
-    await keeper.follow(place.client)
+    await keeper.update_schedules(place.client)
     assert not await place.there(ref)
     assert await place.there(beat)
 
@@ -178,20 +178,20 @@ async def test_whatever_is_done_to_the_row_is_followed(place: Place) -> None:
 async def test_a_paused_agent_pauses_its_schedules(place: Place) -> None:
     ref = place.plan()
     keeper = place.keeper()
-    await keeper.follow(place.client)
+    await keeper.update_schedules(place.client)
     for status, paused in ((AgentStatus.PAUSED, True), (AgentStatus.ACTIVE, False)):
         with place.store.begin() as tx:
             agent = tx.agents.find_by_slug("ada")
             assert agent is not None
             tx.agents.change(agent, AgentChange(status=status), "operator")
-        await keeper.follow(place.client)
+        await keeper.update_schedules(place.client)
         assert (await place.handle(ref).describe()).schedule.state.paused is paused
 
 
 async def test_what_changed_in_temporal_is_put_right_and_strays_go(place: Place) -> None:
     """At the start and hourly everything is compared, so that whatever was lost or done meanwhile heals."""
     ref, lost, shifted = place.plan(), place.plan("0 8 * * *"), place.plan("0 7 * * *")
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     await place.handle(ref).pause(note="by hand")
     await place.handle(lost).delete()
     changed = (await place.handle(shifted).describe()).schedule
@@ -214,7 +214,7 @@ async def test_what_changed_in_temporal_is_put_right_and_strays_go(place: Place)
         for name in (f"{place.queue}-cron-98", f"{place.queue}-backup", f"other-{place.queue}-cron-1")
     ]
     await listed(place.client, stray.id, *(other.id for other in others))
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     assert not (await place.handle(ref).describe()).schedule.state.paused
     assert await place.there(lost)
     assert (await place.handle(shifted).describe()).schedule.spec.calendars[0].hour[0].start == 7
@@ -226,11 +226,11 @@ async def test_what_changed_in_temporal_is_put_right_and_strays_go(place: Place)
 async def test_a_kill_between_row_and_schedule_heals_at_the_next_start(place: Place) -> None:
     """Told, but not noted; and deleted here, but not there."""
     told, gone = place.plan(), place.plan("0 8 * * *")
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     place.change(told, followed="")
     place.delete(gone)
     await listed(place.client, f"{place.queue}-{gone}")
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     assert place.row(told).followed
     assert not await place.there(gone)
 
@@ -238,10 +238,10 @@ async def test_a_kill_between_row_and_schedule_heals_at_the_next_start(place: Pl
 async def test_two_keepers_at_once_do_no_harm(place: Place) -> None:
     refs = [place.plan(f"{minute} 9 * * *") for minute in range(10)]
     keepers = [place.keeper(), place.keeper()]
-    await asyncio.gather(*(keeper.follow(place.client) for keeper in keepers))
+    await asyncio.gather(*(keeper.update_schedules(place.client) for keeper in keepers))
     place.change(refs[0], enabled=False)
     place.delete(refs[1])
-    await asyncio.gather(*(keeper.follow(place.client) for keeper in keepers))
+    await asyncio.gather(*(keeper.update_schedules(place.client) for keeper in keepers))
     assert [await place.there(ref) for ref in refs] == [True, False] + [True] * 8
     assert (await place.handle(refs[0]).describe()).schedule.state.paused
     assert all(place.row(ref).followed for ref in refs if ref != refs[1])
@@ -250,11 +250,11 @@ async def test_two_keepers_at_once_do_no_harm(place: Place) -> None:
 async def test_what_nobody_can_read_any_more_says_so_and_holds_up_nothing(place: Place) -> None:
     broken, fine = place.plan(), place.plan("0 8 * * *")
     place.change(broken, zone="Mars/Olympus")
-    assert await place.keeper().follow(place.client)
+    assert await place.keeper().update_schedules(place.client)
     assert "this time zone is unknown" in place.row(broken).follow_error
     assert await place.there(fine)
     place.change(broken, zone="UTC")
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     assert place.row(broken).follow_error == ""
 
 
@@ -264,10 +264,10 @@ async def test_what_temporal_does_not_let_us_do_is_said_and_tried_again(place: P
         gate.denied = frozenset({"CreateSchedule"})
         place.client = await connect(Endpoint(gate.address, "default", api_key=KEY))
         keeper = place.keeper()
-        assert not await keeper.follow(place.client)
+        assert not await keeper.update_schedules(place.client)
         assert place.row(ref).follow_error.startswith("Temporal refused: ")
         gate.denied = frozenset()
-        assert await keeper.follow(place.client)
+        assert await keeper.update_schedules(place.client)
         assert await place.there(ref)
     assert place.row(ref).follow_error == ""
 
@@ -300,7 +300,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
     for number, written in enumerate(CRONS):
         schedule = read_stored_schedule(written, zone, NOW)
         its_id = f"{place.queue}-{number}"
-        await hold(place.client, its_id, temporal_spec(schedule, where, NOW, NOW))
+        await hold(place.client, its_id, schedule_spec(schedule, where, NOW, NOW))
         for night in nights:
             start = datetime.combine(night, time(), UTC) - timedelta(days=1)
             end = start + timedelta(days=3)
@@ -310,7 +310,7 @@ async def test_temporal_comes_when_we_say(place: Place, zone: str) -> None:
 async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place) -> None:
     for written, offsets in (("30 9 * * *", (1, 2)), ("30 1 * * *", (1, 2))):
         schedule = read_stored_schedule(written, AMSTERDAM, NOW)
-        await hold(place.client, f"{place.queue}-{written}", temporal_spec(schedule, ZoneInfo(AMSTERDAM), NOW, NOW))
+        await hold(place.client, f"{place.queue}-{written}", schedule_spec(schedule, ZoneInfo(AMSTERDAM), NOW, NOW))
         for sunday in (date(2027, 3, 28), date(2027, 10, 31)):
             start = datetime.combine(sunday, time(), ZoneInfo(AMSTERDAM)) - timedelta(days=4)
             found = await matching(place.client, f"{place.queue}-{written}", start, start + timedelta(days=8))
@@ -323,7 +323,7 @@ async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place)
 async def test_a_time_that_the_clocks_pass_over_comes_at_the_first_moment_after_the_gap(place: Place) -> None:
     where = ZoneInfo(AMSTERDAM)
     schedule = read_schedule("30 2 * * *", AMSTERDAM, NOW)
-    await hold(place.client, f"{place.queue}-gap", temporal_spec(schedule, where, NOW, NOW))
+    await hold(place.client, f"{place.queue}-gap", schedule_spec(schedule, where, NOW, NOW))
     start = datetime(2027, 3, 27, tzinfo=where)
     found = await matching(place.client, f"{place.queue}-gap", start, start + timedelta(days=3))
     local = [f"{moment.astimezone(where):%d %H:%M}" for moment in found]
@@ -334,7 +334,7 @@ async def test_an_interval_keeps_its_anchor_and_a_moment_comes_once(place: Place
     utc, anchor = ZoneInfo("UTC"), NOW + timedelta(seconds=17, microseconds=5)
     for number, written in enumerate(("every 7m", "every 36h", "at 2026-11-23 09:00", "in 20m")):
         schedule = read_stored_schedule(written, "UTC", anchor)
-        await hold(place.client, f"{place.queue}-{number}", temporal_spec(schedule, utc, anchor, NOW))
+        await hold(place.client, f"{place.queue}-{number}", schedule_spec(schedule, utc, anchor, NOW))
         end = NOW + timedelta(days=4)
         ours = said(schedule, utc, NOW, end, anchor)
         assert await matching(place.client, f"{place.queue}-{number}", NOW, end) == ours
@@ -382,11 +382,11 @@ async def test_a_reminder_of_which_temporal_hears_too_late_comes_all_the_same(pl
     ref = place.plan("in 20m")
     planned = place.row(ref).anchored_at - timedelta(hours=1)
     place.change(ref, anchored_at=planned)
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     with place.store.view() as tx:
         job = tx.jobs.get(f"{place.queue}-{ref}-{planned + timedelta(minutes=20):%Y-%m-%dT%H:%M:%SZ}")
     assert (job.schedule, job.status) == (ref, JobStatus.PENDING)
     assert place.row(ref).ended_at is not None
-    await place.keeper().follow(place.client)
+    await place.keeper().update_schedules(place.client)
     assert place.row(ref).runs == 1
     assert (await place.handle(ref).describe()).schedule.state.paused

@@ -27,14 +27,14 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from maestro.domain.errors import ConfigurationError, MaestroError, PortTaken, TemporalUnavailable
 from maestro.installation.data_folder import DataFolder
 from temporal.namespace import SEARCH_ATTRIBUTES
-from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, until_ready
+from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, wait_until_ready
 from temporal.server_process import (
     ServerRecord,
     find_binary,
-    find_in_proc,
     find_process,
-    find_with_ps,
     open_log,
+    read_process_from_proc,
+    read_process_with_ps,
     read_record,
 )
 from tests.support.instance import until
@@ -130,8 +130,8 @@ def free_port() -> int:
 def servers_of(config: ServerConfig) -> list[int]:
     """Return the process ids of all servers that use this database."""
     listing = subprocess.run(["/bin/ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
-    pids = [int(line.split()[0]) for line in listing.stdout.splitlines() if f"--db-filename {config.database}" in line]
-    return [pid for pid in pids if find_process(pid)]
+    lines = (line for line in listing.stdout.splitlines() if f"--db-filename {config.database_path}" in line)
+    return [pid for pid in (int(line.split()[0]) for line in lines) if find_process(pid)]
 
 
 def owner(config: ServerConfig) -> tuple[subprocess.Popen[str], int]:
@@ -181,7 +181,7 @@ async def fails(config: ServerConfig, kind: type[MaestroError]) -> str:
         await EmbeddedServer(config, Reports()).start()
     assert time.monotonic() - before < 15
     assert servers_of(config) == []
-    assert not config.record.exists()
+    assert not config.record_path.exists()
     return str(refused.value)
 
 
@@ -218,13 +218,13 @@ async def test_a_database_of_an_older_release_gets_the_new_search_attributes(
     config.data_dir.mkdir()
     ports = ("--port", str(config.port), "--ui-port", str(config.ui_port))
     older = await asyncio.create_subprocess_exec(
-        *(str(find_binary()), "server", "start-dev", "--db-filename", str(config.database), *ports),
+        *(str(find_binary()), "server", "start-dev", "--db-filename", str(config.database_path), *ports),
         *("--search-attribute", "Platform=Keyword"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     async with asyncio.timeout(20):
-        await until_ready(f"127.0.0.1:{config.port}", f"http://127.0.0.1:{config.ui_port}")
+        await wait_until_ready(f"127.0.0.1:{config.port}", f"http://127.0.0.1:{config.ui_port}")
     older.terminate()
     await older.wait()
 
@@ -235,8 +235,8 @@ async def test_a_database_of_an_older_release_gets_the_new_search_attributes(
 
 async def test_the_database_is_in_wal_mode(start: Start, config: ServerConfig) -> None:
     await start(config)
-    assert config.database.with_name("temporal.db-wal").exists()
-    with sqlite3.connect(f"file:{config.database}?mode=ro", uri=True) as database:
+    assert config.database_path.with_name("temporal.db-wal").exists()
+    with sqlite3.connect(f"file:{config.database_path}?mode=ro", uri=True) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
@@ -251,11 +251,11 @@ async def test_the_server_sees_nothing_of_our_environment(
 
 
 async def test_a_log_grown_too_large_is_set_aside(config: ServerConfig) -> None:
-    config.log.parent.mkdir(parents=True)
-    config.log.write_bytes(b"x" * (10 * 1024 * 1024 + 1))
-    open_log(config.log).close()
-    assert config.log.stat().st_size == 0
-    assert config.log.with_name("temporal.log.1").stat().st_size > 10 * 1024 * 1024
+    config.log_path.parent.mkdir(parents=True)
+    config.log_path.write_bytes(b"x" * (10 * 1024 * 1024 + 1))
+    open_log(config.log_path).close()
+    assert config.log_path.stat().st_size == 0
+    assert config.log_path.with_name("temporal.log.1").stat().st_size > 10 * 1024 * 1024
 
 
 # Stop
@@ -264,11 +264,11 @@ async def test_a_log_grown_too_large_is_set_aside(config: ServerConfig) -> None:
 async def test_stop_leaves_no_process_and_no_record(start: Start, config: ServerConfig) -> None:
     started = await start(config)
     pid = started.pid
-    assert json.loads(config.record.read_text())["pid"] == pid
+    assert json.loads(config.record_path.read_text())["pid"] == pid
     await started.server.stop()
     assert find_process(pid) is None
     assert servers_of(config) == []
-    assert not config.record.exists()
+    assert not config.record_path.exists()
     assert started.server.pid is None
 
 
@@ -356,7 +356,7 @@ async def test_a_server_whose_maestro_and_data_folder_are_gone_is_ended(config: 
     pid = await left_behind(config)
     await asyncio.sleep(1.0)  # some looks of its watch, while the folder is there
     assert servers_of(config) == [pid]
-    record = read_record(config.record)
+    record = read_record(config.record_path)
     assert record is not None
     shutil.rmtree(config.data_dir)
     config.data_dir.mkdir()  # another Maestro may begin anew in the same place
@@ -367,10 +367,10 @@ async def test_a_server_whose_maestro_and_data_folder_are_gone_is_ended(config: 
 async def test_a_server_in_use_lives_on_without_its_data_folder(start: Start, config: ServerConfig) -> None:
     """The process that adopts a server watches over it, and the watch that its first one left is dismissed."""
     first = await left_behind(config)
-    old = read_record(config.record)
+    old = read_record(config.record_path)
     assert old is not None
     started = await start(dataclasses.replace(config, timing=Timing(grace=5.0, orphaned=0.1)))
-    new = read_record(config.record)
+    new = read_record(config.record_path)
     assert new is not None
     assert old.watch != new.watch
     await gone(old.watch)
@@ -430,7 +430,7 @@ async def test_a_record_of_another_process_is_not_believed(
     config.data_dir.mkdir()
     facts = {"program": "", "port": config.port, "ui_port": config.ui_port}
     started = seen.started if same_start else "another time"
-    ServerRecord(pid=bystander.pid, started=started, command=("other",), **facts).save(config.record)
+    ServerRecord(pid=bystander.pid, started=started, command=("other",), **facts).write_to(config.record_path)
     try:
         await start(dataclasses.replace(config, timing=Timing(adopted_ready=0.5, grace=5.0)))
         assert find_process(bystander.pid) is not None
@@ -441,12 +441,12 @@ async def test_a_record_of_another_process_is_not_believed(
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="needs ps")
 def test_both_ways_to_recognise_a_process_agree() -> None:
-    by_ps = find_with_ps(os.getpid())
-    assert by_ps == find_with_ps(os.getpid())
+    by_ps = read_process_with_ps(os.getpid())
+    assert by_ps == read_process_with_ps(os.getpid())
     assert by_ps is not None
-    assert find_with_ps(2**22) is None
+    assert read_process_with_ps(2**22) is None
     if Path("/proc/self/stat").exists():
-        by_proc = find_in_proc(os.getpid())
+        by_proc = read_process_from_proc(os.getpid())
         assert by_proc is not None
         assert by_ps.command == by_proc.command.rstrip()
 
@@ -482,17 +482,17 @@ def test_one_port_for_both_is_refused(tmp_path: Path) -> None:
 
 async def test_a_damaged_database_is_named_with_the_fix(config: ServerConfig) -> None:
     config.data_dir.mkdir()
-    config.database.write_bytes(b"not a database" * 500)
+    config.database_path.write_bytes(b"not a database" * 500)
     message = await fails(config, TemporalUnavailable)
     assert "file is not a database" in message
-    assert f"If {config.database} is damaged or unreadable, move it away" in message
+    assert f"If {config.database_path} is damaged or unreadable, move it away" in message
 
 
 async def test_a_server_that_never_gets_healthy_is_given_up(config: ServerConfig) -> None:
     slow = dataclasses.replace(config, extra_args=("--headless",), timing=Timing(ready=1.0))
     message = await fails(slow, TemporalUnavailable)
     assert "within 1 seconds" in message
-    assert str(config.log) in message
+    assert str(config.log_path) in message
 
 
 def test_a_missing_program_is_named_with_the_fix(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from temporal.server_process import ServerProcess, ServerRecord, find_process, read_record, watch_over
+from temporal.server_process import ServerProcess, ServerRecord, find_process, read_record, start_watch_process
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,8 +30,8 @@ async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path:
     database, file = tmp_path / "temporal.db", tmp_path / "temporal.json"
     command = ("/bin/sh", "-c", "read _", "server", str(database))
     server = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
-    ServerRecord(pid=server.pid, started="", command=(), program="", port=1, ui_port=2).save(file)
-    watch = await watch_over(server.pid, database, file, orphaned=0.02, grace=0.1)
+    ServerRecord(pid=server.pid, started="", command=(), program="", port=1, ui_port=2).write_to(file)
+    watch = await start_watch_process(server.pid, database, file, orphaned=0.02, grace=0.1)
     assert watch.stdin is not None
     watch.stdin.close()  # as when its Maestro is gone
     with pytest.raises(TimeoutError):
@@ -55,4 +55,4 @@ async def test_a_death_before_the_record_is_written_leaves_no_server() -> None:
     seen = find_process(pid := int(dead.stdout))
     if seen is not None:
         record = ServerRecord(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
-        await asyncio.wait_for(ServerProcess(record).wait(), 10)
+        await asyncio.wait_for(ServerProcess(record).wait_for_end(), 10)

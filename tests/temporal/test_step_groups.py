@@ -50,7 +50,7 @@ class Worker:
     def prepare(self, job: str) -> list[MediaOutcome]:
         """Do all steps of a job together."""
         refs = [StepRef(job_id=job, step=name) for name in STEPS]
-        return self.journal.run_together(job, lambda: [self.journal.run(self.step, ref) for ref in refs])
+        return self.journal.run_together(job, lambda: [self.journal.run_store_step(self.step, ref) for ref in refs])
 
 
 def kept(rows: JobRows, job: str) -> list[tuple[str, str]]:
@@ -103,18 +103,18 @@ def test_a_call_that_is_put_on_record_ahead_is_adopted_by_the_first_attempt_alon
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
         tx.jobs.mark_started(ref.job_id)
-        worker.journal.begin_ahead(ref, "call_model")
+        worker.journal.record_next_attempt(ref, "call_model")
     worker.tried = TemporalAttempt("run", 1)
     with rows.store.view() as tx:
-        assert worker.journal.adopt(tx, ref) == OwnAttempt(ref, 1)
+        assert worker.journal.adopt_recorded_attempt(tx, ref) == OwnAttempt(ref, 1)
     worker.tried = TemporalAttempt("run", 2)
     with rows.store.view() as tx:
-        assert worker.journal.adopt(tx, ref) is None
-    assert isinstance(worker.journal.begin(ref, "call_model"), OwnAttempt)
+        assert worker.journal.adopt_recorded_attempt(tx, ref) is None
+    assert isinstance(worker.journal.begin_attempt(ref, "call_model"), OwnAttempt)
     assert kept(rows, ref.job_id) == [("model-1", "interrupted"), ("model-1", "running")]
     worker.tried = TemporalAttempt("run", 1)
     with pytest.raises(StepTaken):
-        worker.journal.begin(ref, "call_model")
+        worker.journal.begin_attempt(ref, "call_model")
 
 
 def test_a_stale_attempt_does_not_start_the_next_run_of_an_older_job(rows: JobRows) -> None:
@@ -122,7 +122,7 @@ def test_a_stale_attempt_does_not_start_the_next_run_of_an_older_job(rows: JobRo
     rows.clock.go(seconds=1)
     worker = Worker(rows)
     worker.tried = TemporalAttempt("first run", 1)
-    worker.journal.begin(StepRef(job_id=job, step="route"), "choose_agent")
+    worker.journal.begin_attempt(StepRef(job_id=job, step="route"), "choose_agent")
     with rows.store.begin() as tx:
         row = tx.jobs.get(job)
         row.status, row.run = JobStatus.PENDING, 2

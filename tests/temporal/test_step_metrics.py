@@ -7,12 +7,12 @@ from temporalio.exceptions import CancelledError
 
 from maestro.domain.errors import JobEnded, Stopped
 from maestro.domain.llm.calls import RateLimited
-from temporal.attempts import StepFailure, attempt_timer, outcome_of
+from temporal.attempts import StepFailure, attempt_outcome, time_attempt
 
 
 def test_a_step_that_is_done_is_told_with_its_time() -> None:
     observed: list[tuple[str, str, float]] = []
-    with attempt_timer("call_model", lambda *what: observed.append(what)):
+    with time_attempt("call_model", lambda *what: observed.append(what)):
         pass
     [(name, outcome, seconds)] = observed
     assert (name, outcome) == ("call_model", "done")
@@ -22,7 +22,7 @@ def test_a_step_that_is_done_is_told_with_its_time() -> None:
 def test_a_step_that_fails_is_told_and_fails() -> None:
     observed: list[tuple[str, str, float]] = []
     failure = StepFailure(RateLimited("later"), None)
-    with pytest.raises(StepFailure), attempt_timer("call_model", lambda *what: observed.append(what)):
+    with pytest.raises(StepFailure), time_attempt("call_model", lambda *what: observed.append(what)):
         raise failure
     assert [outcome for _, outcome, _ in observed] == ["failed"]
 
@@ -37,4 +37,4 @@ def test_a_step_that_fails_is_told_and_fails() -> None:
     ],
 )
 def test_what_nobody_wants_any_more_is_no_failure(error: BaseException) -> None:
-    assert outcome_of(error) == "cancelled"
+    assert attempt_outcome(error) == "cancelled"

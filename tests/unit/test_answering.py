@@ -32,9 +32,9 @@ def test_a_chunk_of_a_transaction_that_was_taken_back_is_not_sent(rows: JobRows)
     job_id = rows.add()
     attempt = OwnAttempt(StepRef(job_id=job_id, step="deliver"), 1, "deliver", started_at=rows.clock())
     steps = SimpleNamespace(
-        llm=SimpleNamespace(finish=lambda *_: CALL),
-        tags=SimpleNamespace(needs_scan=lambda _: False, record_answer=None),
-        journal=SimpleNamespace(run=lambda *_: RECORDED, begin=lambda *_, **__: attempt),
+        llm=SimpleNamespace(store_answer=lambda *_: CALL),
+        tags=SimpleNamespace(needs_secret_scan=lambda _: False, record_answer=None),
+        journal=SimpleNamespace(run_store_step=lambda *_: RECORDED, begin_attempt=lambda *_, **__: attempt),
         delivery=SimpleNamespace(prepare_at_once=lambda *_: "a chunk"),
     )
     call = _AnswerAttempt(

@@ -42,7 +42,7 @@ class Door:
             reply_to=reply_to,
             attachments=tuple(Attachment(id=str(number)) for number in range(files)),
         )
-        return self.job(self.intake.accept(message).job_id)
+        return self.job(self.intake.accept_message(message).job_id)
 
     def job(self, job_id: str) -> Job:
         """Return a job as it is now."""
@@ -172,8 +172,8 @@ def test_an_answer_that_comes_twice_counts_once(door: Door) -> None:
         content="blue",
         sent_at=door.rows.clock.now,
     )
-    accepted = door.intake.accept(message)
-    assert door.intake.accept(message) == accepted.model_copy(update={"duplicate": True})
+    accepted = door.intake.accept_message(message)
+    assert door.intake.accept_message(message) == accepted.model_copy(update={"duplicate": True})
     assert [door.question(one).status for one in (first, second)] == ["answered", "open"]
 
 

@@ -53,14 +53,14 @@ def chat(rows: JobRows, rules: Rules) -> ChatService:
 
 
 def texts(chat: ChatService) -> list[str]:
-    return [post.text for post in chat.timeline()]
+    return [post.text for post in chat.list_posts()]
 
 
 def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has_read(
     rows: JobRows, chat: ChatService
 ) -> None:
-    assert chat.post(HUMAN, "hello") == 1
-    assert chat.post("@ada", "hello back") == 2
+    assert chat.add_post(HUMAN, "hello") == 1
+    assert chat.add_post("@ada", "hello back") == 2
     with rows.store.begin() as tx:
         assert [post.author for post in tx.chat.list_unread("ada").messages] == [HUMAN, "@ada"], "its own posts too"
         assert tx.chat.list_unread("ada").new_pointer == 2
@@ -73,10 +73,10 @@ def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has
 def test_a_secret_is_taken_out_and_a_long_post_is_cut_by_the_rules_of_the_moment(
     chat: ChatService, rules: Rules
 ) -> None:
-    chat.post(HUMAN, f"it is {SECRET}")
+    chat.add_post(HUMAN, f"it is {SECRET}")
     rules.now = ChatSettings(limits=ChatLimits(max_message_chars=64), scanner=ScannerSettings(enabled=False))
-    chat.post(HUMAN, f"it is {SECRET}")
-    chat.post(HUMAN, "x" * 65)
+    chat.add_post(HUMAN, f"it is {SECRET}")
+    chat.add_post(HUMAN, "x" * 65)
     first, second, third = texts(chat)
     assert (first, second) == (f"it is {REDACTED}{NOTE}", f"it is {SECRET}")
     assert third == "x" * (64 - len(TRUNCATED)) + TRUNCATED
@@ -85,18 +85,18 @@ def test_a_secret_is_taken_out_and_a_long_post_is_cut_by_the_rules_of_the_moment
 @pytest.mark.parametrize("text", ["", " \n\t ", "\0", "\u2028"])
 def test_a_post_without_text_is_refused(chat: ChatService, text: str) -> None:
     with pytest.raises(InvalidEdit, match="give it a text"):
-        chat.post(HUMAN, text)
+        chat.add_post(HUMAN, text)
     assert texts(chat) == []
 
 
 def test_text_that_no_store_takes_is_made_storable(chat: ChatService) -> None:
-    chat.post(HUMAN, "half \ud83c a\0 balloon")
+    chat.add_post(HUMAN, "half \ud83c a\0 balloon")
     assert texts(chat) == ["half \ufffd a balloon"]
 
 
 def test_who_takes_no_part_cannot_post(chat: ChatService) -> None:
     with pytest.raises(Forbidden, match="@architect"):
-        chat.post("@architect", "hello")
+        chat.add_post("@architect", "hello")
 
 
 def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(rows: JobRows) -> None:

@@ -26,7 +26,7 @@ CODE = Address(platform="web", channel="code")
 class Silent(NoTyping):
     """Shows no indicator."""
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         del job_id, address
         return False
 

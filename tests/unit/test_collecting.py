@@ -41,9 +41,9 @@ class Silent(NoTyping):
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         del job_id, address
-        self.seen += seen
+        self.seen += message_ids
         return True
 
 
@@ -75,7 +75,7 @@ class Room:
             sent_at=self.clock(),
             attachments=tuple(Attachment(id=name, filename=name) for name in files),
         )
-        return Intake(self.store, lambda: rules, lambda: None).accept(message).job_id
+        return Intake(self.store, lambda: rules, lambda: None).accept_message(message).job_id
 
     def route(self, job_id: str) -> RouteOutcome:
         """Do the first step of a job."""

@@ -39,7 +39,7 @@ class Door:
 
     def accept(self, content: str, channel: str = GROUP, user: str = "grace", **more: Any) -> AcceptedMessage:
         """Have somebody say something."""
-        return self.intake.accept(
+        return self.intake.accept_message(
             IncomingMessage(
                 id=f"m-{next(self.numbers)}",
                 address=Address(platform="web", channel=channel, thread=more.pop("thread", "")),

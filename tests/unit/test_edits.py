@@ -35,7 +35,7 @@ class Desk:
         message = IncomingMessage(
             id=number, address=HERE, user_id=user, content=content, sent_at=sent, is_direct=True, edit_of=edit_of
         )
-        return self._intake.accept(message)
+        return self._intake.accept_message(message)
 
     def row(self) -> InboxRow:
         """Return the one message there is."""

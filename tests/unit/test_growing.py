@@ -128,7 +128,7 @@ class Bench:
     @asynccontextmanager
     async def showing(self) -> AsyncIterator[None]:
         """Show for the length of a block."""
-        task = asyncio.create_task(self.answers.run())
+        task = asyncio.create_task(self.answers.stream_until_cancelled())
         try:
             yield
         finally:
@@ -263,7 +263,7 @@ async def test_what_a_crash_left_in_doubt_is_settled_by_its_key(bench: Bench) ->
     bench.write("one")
     with bench.rows.store.begin() as tx:
         assert tx.deliveries.drafts.mark_sending(bench.job_id)
-    await bench.answers.settle(bench.job_id, bench.screen)
+    await bench.answers.settle_draft(bench.job_id, bench.screen)
     [chunk] = bench.deliver("the answer")
     assert chunk.edits == "p-1"
     assert bench.screen.texts == {"p-1": PLACEHOLDER}
@@ -275,7 +275,7 @@ async def test_an_answer_says_so_while_the_platform_does_not_say_whether_it_is_t
         assert tx.deliveries.drafts.mark_sending(bench.job_id)
     bench.screen.script.append(AmbiguousSend("cut"))
     with pytest.raises(AmbiguousSend, match="does not say"):
-        await bench.answers.settle(bench.job_id, bench.screen)
+        await bench.answers.settle_draft(bench.job_id, bench.screen)
 
 
 async def test_an_edit_that_hangs_does_not_keep_the_answer_waiting(bench: Bench) -> None:

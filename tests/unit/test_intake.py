@@ -71,13 +71,13 @@ def waiting(store: Store) -> int:
 
 
 def fill(intake: Intake, channel: str = CHANNEL) -> list[AcceptedMessage]:
-    return [intake.accept(said(f"m-{number}", "hello", channel)) for number in range(LIMIT)]
+    return [intake.accept_message(said(f"m-{number}", "hello", channel)) for number in range(LIMIT)]
 
 
 def test_text_that_no_store_takes_comes_in_with_marks_in_its_place(store: Store, intake: Intake) -> None:
     odd = said("odd", "half \ud83d of an emoji\0").model_copy(update={"user_name": "Gr\ud83dace"})
     files = (Attachment(id="f", filename="a\udc00.txt"),)
-    accepted = intake.accept(odd.model_copy(update={"attachments": files}))
+    accepted = intake.accept_message(odd.model_copy(update={"attachments": files}))
     with store.view() as tx:
         row = tx.inbox.get(job(store, accepted).inbox_id or 0)
     assert row is not None
@@ -91,7 +91,7 @@ def test_text_that_no_store_takes_comes_in_with_marks_in_its_place(store: Store,
 def test_at_the_limit_control_words_are_refused_like_any_message(store: Store, intake: Intake, content: str) -> None:
     fill(intake)
     with pytest.raises(Backlogged):
-        intake.accept(said("one more", content))
+        intake.accept_message(said("one more", content))
     assert waiting(store) == LIMIT
 
 
@@ -110,20 +110,20 @@ def test_work_of_machines_keeps_nobody_out(store: Store, intake: Intake) -> None
             )
     fill(intake)
     with pytest.raises(Backlogged):
-        intake.accept(said("one more", "hello"))
+        intake.accept_message(said("one more", "hello"))
 
 
 def test_a_control_word_in_a_loop_stays_within_the_limit(store: Store, intake: Intake) -> None:
     for number in range(LIMIT):
-        intake.accept(said(f"status-{number}", "/status"))
+        intake.accept_message(said(f"status-{number}", "/status"))
     with pytest.raises(Backlogged):
-        intake.accept(said("status", "/status"))
+        intake.accept_message(said("status", "/status"))
     assert waiting(store) == LIMIT
 
 
 def test_a_stop_takes_effect_at_the_limit_and_only_its_reply_is_left_out(store: Store, intake: Intake) -> None:
     first, *_ = fill(intake)
-    stop = intake.accept(said("stop", "/stop"))
+    stop = intake.accept_message(said("stop", "/stop"))
     assert job(store, first).status is JobStatus.CANCELLED
     assert (job(store, stop).status, job(store, stop).reason) == (JobStatus.COMPLETED, UNSAID)
     assert waiting(store) == LIMIT - 1
@@ -131,25 +131,25 @@ def test_a_stop_takes_effect_at_the_limit_and_only_its_reply_is_left_out(store: 
 
 def test_a_stop_that_came_before_stops_nothing_else(store: Store, intake: Intake) -> None:
     _, second, _ = fill(intake)
-    stop = intake.accept(said("stop", "/stop"))
-    assert intake.accept(said("stop", "/stop")) == stop.model_copy(update={"duplicate": True})
+    stop = intake.accept_message(said("stop", "/stop"))
+    assert intake.accept_message(said("stop", "/stop")) == stop.model_copy(update={"duplicate": True})
     assert job(store, second).status is JobStatus.PENDING
 
 
 def test_a_stop_that_has_nothing_to_stop_is_refused_at_the_limit(intake: Intake) -> None:
     fill(intake, "elsewhere")
     with pytest.raises(Backlogged):
-        intake.accept(said("stop", "/stop"))
+        intake.accept_message(said("stop", "/stop"))
 
 
 def test_a_stop_of_what_is_stopping_already_is_refused_at_the_limit(store: Store, intake: Intake) -> None:
     first, *_ = fill(intake)
     with store.begin() as tx:
         tx.jobs.update_job(first.job_id, status=JobStatus.RUNNING)
-    intake.accept(said("m", "hello"))
-    intake.accept(said("stop", "/stop"))
+    intake.accept_message(said("m", "hello"))
+    intake.accept_message(said("stop", "/stop"))
     with pytest.raises(Backlogged):
-        intake.accept(said("stop again", "/stop"))
+        intake.accept_message(said("stop again", "/stop"))
 
 
 # Permission
@@ -157,16 +157,16 @@ def test_a_stop_of_what_is_stopping_already_is_refused_at_the_limit(store: Store
 
 @pytest.mark.parametrize("content", ["/stop", "/new", "/status"])
 def test_who_may_not_talk_here_is_not_obeyed(store: Store, intake: Intake, content: str) -> None:
-    owners = intake.accept(said("first", "hello", ANNOUNCEMENTS, "boss"))
-    refused = job(store, intake.accept(said("word", content, ANNOUNCEMENTS)))
+    owners = intake.accept_message(said("first", "hello", ANNOUNCEMENTS, "boss"))
+    refused = job(store, intake.accept_message(said("word", content, ANNOUNCEMENTS)))
     assert (refused.status, refused.reason) == (JobStatus.DROPPED, "the channel's permission is read_only")
     assert refused.notice == ""
     assert job(store, owners).status is JobStatus.PENDING
 
 
 def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
-    question = intake.accept(said("first", "hello", ANNOUNCEMENTS, "boss"))
-    intake.accept(said("word", "/stop", ANNOUNCEMENTS, "boss"))
+    question = intake.accept_message(said("first", "hello", ANNOUNCEMENTS, "boss"))
+    intake.accept_message(said("word", "/stop", ANNOUNCEMENTS, "boss"))
     assert job(store, question).status is JobStatus.CANCELLED
 
 
@@ -176,9 +176,9 @@ def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
 def test_who_is_made_an_owner_is_one_with_the_next_message(intake: Intake, store: Store) -> None:
     with store.begin() as tx:
         tx.users.owners.add(PersonId("web", "guest"), "operator")
-    accepted = intake.accept(said("as owner", "hello", user="guest"))
+    accepted = intake.accept_message(said("as owner", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.OWNER
     with store.begin() as tx:
         tx.users.owners.remove(PersonId("web", "guest"))
-    accepted = intake.accept(said("as anybody", "hello", user="guest"))
+    accepted = intake.accept_message(said("as anybody", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.MESSAGE

@@ -86,29 +86,29 @@ def statements(rows: JobRows, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_plain_message_is_one_transaction_of_few_statements(rows: JobRows, statements: list[str]) -> None:
     intake = Intake(rows.store, lambda: RULES, lambda: None)
-    intake.accept(said(rows, "first"))
+    intake.accept_message(said(rows, "first"))
     assert [line.split()[0] for line in statements] == [
         *("BEGIN", "SELECT", "INSERT", "INSERT"),
         "INSERT",  # when the account's connector brought something
         "COMMIT",
     ]
     statements.clear()
-    intake.accept(said(rows, "second"))
+    intake.accept_message(said(rows, "second"))
     assert [line.split()[0] for line in statements] == ["BEGIN", "SELECT", "INSERT", "INSERT", "COMMIT"]
 
 
 def test_a_message_that_came_before_is_found_by_the_first_statement(rows: JobRows, statements: list[str]) -> None:
     intake = Intake(rows.store, lambda: RULES, lambda: None)
-    first = intake.accept(said(rows, "again"))
+    first = intake.accept_message(said(rows, "again"))
     statements.clear()
-    assert intake.accept(said(rows, "again")) == first.model_copy(update={"duplicate": True})
+    assert intake.accept_message(said(rows, "again")) == first.model_copy(update={"duplicate": True})
     assert [line.split()[0] for line in statements] == ["BEGIN", "SELECT", "COMMIT"]
 
 
 def test_a_job_with_nothing_before_it_is_claimed_with_its_message(
     rows: JobRows, intake: Intake, starter: Starter
 ) -> None:
-    accepted = intake.accept(said(rows, "m"))
+    accepted = intake.accept_message(said(rows, "m"))
     assert (starter.started, starter.wakes) == ([accepted.job_id], 0)
     with rows.store.begin() as tx:
         assert tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES) == [], "nobody else starts it"
@@ -118,7 +118,7 @@ def test_a_job_with_nothing_before_it_is_claimed_with_its_message(
 
 
 def test_a_claim_that_led_to_nothing_lapses(rows: JobRows, intake: Intake) -> None:
-    accepted = intake.accept(said(rows, "m"))
+    accepted = intake.accept_message(said(rows, "m"))
     rows.clock.now += CLAIM_LAPSES + timedelta(seconds=1)
     with rows.store.begin() as tx:
         assert [one.id for one in tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES)] == [accepted.job_id]
@@ -129,7 +129,7 @@ def nobody_is_ready(_: JobRows, intake: Intake, starter: Starter) -> None:
 
 
 def one_is_before_it(rows: JobRows, intake: Intake, _: Starter) -> None:
-    intake.accept(said(rows, "before"))
+    intake.accept_message(said(rows, "before"))
 
 
 def another_waits_for_a_dispatcher(rows: JobRows, _: Intake, __: Starter) -> None:
@@ -164,20 +164,20 @@ def test_a_dispatcher_decides_where_there_is_something_to_decide(
 ) -> None:
     before(rows, intake, starter)
     starter.started.clear()
-    accepted = intake.accept(said(rows, "m"))
+    accepted = intake.accept_message(said(rows, "m"))
     assert (starter.started, starter.wakes) == ([], 1)
     with rows.store.view() as tx:
         assert tx.jobs.read(accepted.job_id).claimed_at is None
 
 
 def test_a_control_word_is_left_to_the_dispatcher(rows: JobRows, intake: Intake, starter: Starter) -> None:
-    intake.accept(said(rows, "m", content="/status"))
+    intake.accept_message(said(rows, "m", content="/status"))
     assert (starter.started, starter.wakes) == ([], 1)
 
 
 def test_a_job_that_is_entered_is_as_one_that_is_added(rows: JobRows, intake: Intake) -> None:
-    intake.accept(said(rows, "first"))
-    accepted = intake.accept(said(rows, "m"))
+    intake.accept_message(said(rows, "first"))
+    accepted = intake.accept_message(said(rows, "m"))
     with rows.store.begin() as tx:
         entered = tx.jobs.get(accepted.job_id).model_dump(exclude={"id", "inbox_id", "turn"})
         added = tx.jobs.add(

@@ -62,7 +62,7 @@ def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
 def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
     """Start a process."""
     models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store, LiteLLMLibrary())
-    models.book.read()
+    models.book.read_roster()
     return models
 
 

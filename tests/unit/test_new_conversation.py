@@ -41,7 +41,7 @@ def say(store: Store) -> Say:
     numbers = iter(range(100))
 
     def accept(content: str, user: str = "grace", channel: str = "general") -> str:
-        return intake.accept(
+        return intake.accept_message(
             IncomingMessage(
                 id=str(next(numbers)),
                 address=Address(platform="web", channel=channel),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.conversations import final_answer
+from activities.conversations import get_final_answer
 from activities.questions import AskingRules
-from activities.tags import ActingRules, outside_tools
+from activities.tags import ActingRules, find_outside_tools
 from maestro.domain.agents.agent import CONDUCTOR, MemoryScope
 from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.flow import AnswerStep
@@ -38,7 +38,7 @@ def spoken(tmp_path: Path) -> Iterator[Spoken]:
 def is_quoted(spoken: Spoken, job_id: str) -> bool:
     """Say whether the fact in a job's answer is a quotation."""
     with spoken.rows.store.view() as tx:
-        [tag] = final_answer(tx, AnswerStep(job_id=job_id, step="tags", number=1)).tags
+        [tag] = get_final_answer(tx, AnswerStep(job_id=job_id, step="tags", number=1)).tags
     return tag.quoted
 
 
@@ -113,10 +113,10 @@ def test_a_task_carries_on_what_was_read_from_outside(spoken: Spoken) -> None:
         )
     read_by(spoken, one, "calculate", "5")
     with spoken.rows.store.view() as tx:
-        assert list(outside_tools(tx, tx.jobs.read(other))) == []
+        assert list(find_outside_tools(tx, tx.jobs.read(other))) == []
     read_by(spoken, other, "mcp_x", "5")
     with spoken.rows.store.view() as tx:
-        assert [list(outside_tools(tx, tx.jobs.read(name))) for name in (by, one, other)] == [["mcp_x"]] * 3
+        assert [list(find_outside_tools(tx, tx.jobs.read(name))) for name in (by, one, other)] == [["mcp_x"]] * 3
 
 
 def is_created(tx: Transaction) -> bool:

@@ -154,5 +154,5 @@ def test_neither_a_text_nor_what_is_said_below_a_file_goes_out_with_a_secret(row
 
 def test_a_button_that_shows_a_secret_is_left_out() -> None:
     fine = Button(label="Blue", value="Blue #7")
-    words = OutgoingContent("which?", (), (Button(label=SECRET, value=f"{SECRET} #7"), fine)).without_secrets(without)
+    words = OutgoingContent("which?", (), (Button(label=SECRET, value=f"{SECRET} #7"), fine)).redact_secrets(without)
     assert words.buttons == [fine]

@@ -28,7 +28,7 @@ class Silent(NoTyping):
     def __init__(self) -> None:
         self.shown: list[str] = []
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         """Note it."""
         del address
         self.shown.append(job_id)

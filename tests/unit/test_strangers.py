@@ -49,7 +49,7 @@ class Door:
 
     def accept(self, content: str, user: str, channel: str = MINE, platform: str = "slack") -> AcceptedMessage:
         """Have somebody write in a direct channel."""
-        return self.intake.accept(
+        return self.intake.accept_message(
             IncomingMessage(
                 id=f"m-{next(self.numbers)}",
                 address=Address(platform=platform, channel=channel),
@@ -88,12 +88,12 @@ class Door:
 
     def approve(self, which: str, *, as_owner: bool = False) -> None:
         """Let somebody in."""
-        self.decide(lambda tx: pairing.approve(tx, which, "operator", as_owner=as_owner))
+        self.decide(lambda tx: pairing.approve_pairing(tx, which, "operator", as_owner=as_owner))
 
     def invite(self, *, as_owner: bool = False) -> str:
         """Return the code of an invitation."""
         with self.rows.store.begin() as tx:
-            return pairing.invite(tx, PairingSettings(), "operator", as_owner=as_owner)[0]
+            return pairing.create_invitation(tx, PairingSettings(), "operator", as_owner=as_owner)[0]
 
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
@@ -237,24 +237,24 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
 
 def test_who_is_refused_is_told_nothing_any_more_until_an_operator_thinks_better_of_it(door: Door) -> None:
     door.say("hello")
-    door.decide(lambda tx: pairing.refuse(tx, "1", "operator"))
+    door.decide(lambda tx: pairing.refuse_pairing(tx, "1", "operator"))
     door.rows.clock.go(hours=2)
     assert door.say("hello?").reason == REFUSED
     assert len(door.told()) == 1
     door.approve("1")
     assert door.say("thanks").status is JobStatus.PENDING
     with pytest.raises(Conflict, match="people remove slack:grace"):
-        door.decide(lambda tx: pairing.refuse(tx, "1", "operator"))
+        door.decide(lambda tx: pairing.refuse_pairing(tx, "1", "operator"))
 
 
 def test_who_is_forgotten_is_a_stranger_again(door: Door) -> None:
     door.say("hello")
     door.approve("1")
-    door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "grace"), "operator"))
+    door.decide(lambda tx: pairing.revoke_access(tx, PersonId("slack", "grace"), "operator"))
     assert door.say("hello?").status is JobStatus.DROPPED
     assert len(set(door.codes())) == 2
     with pytest.raises(NotFound, match="has no access to remove"):
-        door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "alan"), "operator"))
+        door.decide(lambda tx: pairing.revoke_access(tx, PersonId("slack", "alan"), "operator"))
 
 
 def test_a_pairing_that_does_not_exist_is_not_found(door: Door) -> None:

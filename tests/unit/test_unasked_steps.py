@@ -24,7 +24,7 @@ from tests.support.spoken import NoTyping, Spoken
 class Typing(NoTyping):
     """Shows typing wherever it is asked to."""
 
-    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
+    def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         return True
 
 

@@ -31,8 +31,8 @@ from maestro.domain.llm.calls import (
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BreakerSettings
-from maestro.llm.accounts import COUNTED_FAILURES, AccountBook, Roster, WindowOf, context_window_check
-from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
+from maestro.llm.accounts import COUNTED_FAILURES, AccountBook, Roster, WindowOf, build_context_window_check
+from maestro.llm.middleware.replay import CallReader, CallSnapshot, remove_snapshot
 from maestro.llm.protocols import Account, AccountDirectory, LLMClient
 from maestro.supervision import uninterrupted
 
@@ -69,7 +69,7 @@ class Circuit:
     opened_at: float | None = None
     probing: bool = False
 
-    def seconds_until_request(self, rules: BreakerSettings, now: float) -> float:
+    def seconds_until_next_request(self, rules: BreakerSettings, now: float) -> float:
         """Return the seconds until a request may pass; 0 when a request may pass now."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
@@ -131,7 +131,7 @@ class CircuitBreaker:
             return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
         key = (account.type, account.provider, account.base_url)
         circuit = self.circuits.get(key) or self.circuits.setdefault(key, Circuit())
-        if circuit.probing or circuit.seconds_until_request(self.rules(), self.now()):
+        if circuit.probing or circuit.seconds_until_next_request(self.rules(), self.now()):
             raise self._circuit_open(circuit, account, request)
         round_at_start, probe = circuit.round, circuit.opened_at is not None
         circuit.probing = probe
@@ -161,7 +161,7 @@ class CircuitBreaker:
 
     def _circuit_open(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
         rules = self.rules()
-        seconds = circuit.seconds_until_request(rules, self.now())
+        seconds = circuit.seconds_until_next_request(rules, self.now())
         wait = f"for another {seconds:.0f} s" if seconds else "while one test request is under way"
         failure = CircuitOpen(f"{account.provider} failed several times in a row and is not called {wait}")
         failure.site = CallSite(account.provider, account.name, request.model)
@@ -191,9 +191,9 @@ class FailoverProgress:
 
     def may_call_another(self, now: float) -> bool:
         """Return whether another account may be called, by the elapsed time and the number of timeouts."""
-        return now < self.until and len(self.failures_of(ModelTimeout)) < MOST_TIMEOUTS
+        return now < self.until and len(self.list_failures(ModelTimeout)) < MOST_TIMEOUTS
 
-    def failures_of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
+    def list_failures(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
         """Return the failures of these classes."""
         return [failure for failure in self.failures if isinstance(failure, kinds)]
 
@@ -204,16 +204,16 @@ class FailoverProgress:
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
-    def open_circuit(self) -> CircuitOpen | None:
+    def find_open_circuit(self) -> CircuitOpen | None:
         """The error of the open circuit that admits a request first; circuits that this attempt opened count."""
         errors = (error for failure in self.failures for error in (failure, failure.instead))
         circuits = (error for error in errors if isinstance(error, CircuitOpen))
         return min(circuits, key=lambda error: error.retry_after, default=None)
 
     @property
-    def limiter_wait(self) -> timedelta | None:
+    def shortest_limiter_wait(self) -> timedelta | None:
         """The time until Maestro's own rate limits admit a request; None if these limits refused no request."""
-        return min((failure.retry_after or timedelta() for failure in self.failures_of(LimiterBusy)), default=None)
+        return min((failure.retry_after or timedelta() for failure in self.list_failures(LimiterBusy)), default=None)
 
 
 @dataclass(slots=True)
@@ -239,10 +239,10 @@ class Failover:
         """
         clock, models = asyncio.get_running_loop(), (request.model, *request.fallbacks)
         until = clock.time() + REQUESTS * self.request_time().total_seconds()
-        progress = FailoverProgress(models, until, request.exact, context_window_check(request, self.window))
+        progress = FailoverProgress(models, until, request.exact, build_context_window_check(request, self.window))
         while not progress.failures or progress.may_call_another(clock.time()):
-            snapshot = request.snapshot or await self.reader.read(request)
-            choice = _suitable_roster(snapshot, progress).choose_account(models, progress.tried, self._underway)
+            snapshot = request.snapshot or await self.reader.read_snapshot(request)
+            choice = choose_suitable_roster(snapshot, progress).choose_account(models, progress.tried, self._underway)
             if choice is None:
                 break
             account, model = choice.account, choice.model
@@ -256,25 +256,27 @@ class Failover:
             finally:
                 self._underway[account.id or 0] -= 1
             await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, progress.failures[-1]))
-            request = without_snapshot(request)
-        raise _final_failure(progress, _suitable_roster(request.snapshot or await self.reader.read(request), progress))
+            request = remove_snapshot(request)
+        raise choose_final_failure(
+            progress, choose_suitable_roster(request.snapshot or await self.reader.read_snapshot(request), progress)
+        )
 
 
-def _suitable_roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
+def choose_suitable_roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
     """Return the roster with unfit models marked; for an exact request, only accounts that offer a requested model."""
-    roster = snapshot.roster.with_models(progress.models) if progress.exact else snapshot.roster
-    return roster.with_unfit_models(progress.models, progress.fits)
+    roster = snapshot.roster.restrict_to_models(progress.models) if progress.exact else snapshot.roster
+    return roster.restrict_to_unfit_models(progress.models, progress.fits)
 
 
-def _final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
+def choose_final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     """Return the error to raise when the attempt calls no further account."""
-    unavailable = roster.unavailable_error(
-        progress.models, limited=bool(progress.failures_of(*LIMITS)), wait=progress.limiter_wait
+    unavailable = roster.build_unavailable_error(
+        progress.models, limited=bool(progress.list_failures(*LIMITS)), wait=progress.shortest_limiter_wait
     )
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
-    if progress.open_circuit is not None:
-        progress.open_circuit.wake_at = roster.now + progress.open_circuit.retry_after
-        waits.append(progress.open_circuit)
+    if progress.find_open_circuit is not None:
+        progress.find_open_circuit.wake_at = roster.now + progress.find_open_circuit.retry_after
+        waits.append(progress.find_open_circuit)
     wait = min(waits, key=lambda error: error.wake_at or roster.now, default=None)
     if progress.retryable_failures:
         failure = progress.retryable_failures[-1]
@@ -283,4 +285,4 @@ def _final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     if wait is not None:
         log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
         return wait
-    return next(reversed(progress.failures_of(AuthenticationFailed) or progress.failures), unavailable)
+    return next(reversed(progress.list_failures(AuthenticationFailed) or progress.failures), unavailable)

@@ -13,7 +13,7 @@ from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairQueue, Precedence, is_background_priority
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import LlmSettings
-from maestro.llm.middleware.replay import without_snapshot
+from maestro.llm.middleware.replay import remove_snapshot
 from maestro.llm.protocols import Account, AccountDirectory, LLMClient
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
@@ -46,7 +46,7 @@ class LeakyBucket:
         lacking = self._used + amount - bucket_capacity(per_minute)
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
-    def add(self, amount: float) -> None:
+    def add_amount(self, amount: float) -> None:
         """Add this amount to the used part; the caller has checked that the amount fits."""
         self._used += amount
 
@@ -71,7 +71,7 @@ class LimiterSlot:
     admitted: "asyncio.Future[None] | None" = None
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether the request was cancelled while it waited."""
         return self.admitted is not None and self.admitted.cancelled()
 
@@ -101,7 +101,7 @@ class AccountLimiter:
         if wait > seconds:
             return None
         if not wait and self._has_free_slot(slot) and not any(self._queues.values()):
-            self._occupy(slot)  # no request waits, so no queue has to choose
+            self._occupy_slot(slot)  # no request waits, so no queue has to choose
             return slot
         slot.admitted = admitted = asyncio.get_running_loop().create_future()
         self._queues.setdefault(precedence.priority, FairQueue()).add(precedence.key, precedence.weight, slot)
@@ -113,7 +113,7 @@ class AccountLimiter:
             async with asyncio.timeout(seconds):
                 await admitted
         except (TimeoutError, asyncio.CancelledError) as error:
-            if slot.cancelled:
+            if slot.is_cancelled:
                 self._admit_waiting()  # the requests behind the cancelled one may fit now
             else:
                 self.free_slot(slot)  # the request was admitted just before the cancellation
@@ -133,19 +133,19 @@ class AccountLimiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while (queue := self._first_queue()) is not None and (slot := queue.first()) is not None:
+        while (queue := self._find_first_queue()) is not None and (slot := queue.first()) is not None:
             if not self._has_free_slot(slot):
                 return
             if seconds := self._seconds_until_room(slot.tokens):
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._admit_waiting)
                 return
             queue.serve()
-            self._occupy(slot)
+            self._occupy_slot(slot)
 
-    def _first_queue(self) -> FairQueue[LimiterSlot] | None:
+    def _find_first_queue(self) -> FairQueue[LimiterSlot] | None:
         """Return the queue with the highest priority that has a waiting request."""
         for _, queue in sorted(self._queues.items()):
-            while (slot := queue.first()) is not None and slot.cancelled:
+            while (slot := queue.first()) is not None and slot.is_cancelled:
                 queue.skip()
             if slot is not None:
                 return queue
@@ -164,9 +164,9 @@ class AccountLimiter:
             self._tokens.seconds_until_room(tokens, account.tokens_per_minute, now),
         )
 
-    def _occupy(self, slot: LimiterSlot) -> None:
-        self._requests.add(1)
-        self._tokens.add(slot.tokens)
+    def _occupy_slot(self, slot: LimiterSlot) -> None:
+        self._requests.add_amount(1)
+        self._tokens.add_amount(slot.tokens)
         self._inside += 1
         self._background_inside += slot.background
         if slot.admitted is not None:
@@ -192,7 +192,7 @@ class RateLimit:
         account = self.directory.find(request.account)
         if account is None:
             return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
-        tokens, rules = _needed_tokens(account, request), self.llm()
+        tokens, rules = count_needed_tokens(account, request), self.llm()
         limiter = self._limiters.get(account.name)
         if limiter is None:
             limiter = self._limiters[account.name] = AccountLimiter(account, rules)
@@ -208,12 +208,12 @@ class RateLimit:
             busy.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
             raise busy
         try:
-            return await self.inner.complete(without_snapshot(request) if slot.waited else request)
+            return await self.inner.complete(remove_snapshot(request) if slot.waited else request)
         finally:
             limiter.free_slot(slot)
 
 
-def _needed_tokens(account: Account, request: LLMRequest) -> int:
+def count_needed_tokens(account: Account, request: LLMRequest) -> int:
     """Return the most tokens a request may use, 0 for an account without that limit; raises ``RequestTooLarge``."""
     if not account.tokens_per_minute:
         return 0
@@ -245,25 +245,25 @@ class StopMonitor:
         A job may have several tasks at once. When the caller is cancelled, its task is cancelled as well.
         """
         task = asyncio.create_task(work)
-        self.watch_task(job_id, task)
+        self.watch_job_task(job_id, task)
         try:
             return await task
         except asyncio.CancelledError:
-            if not self.forget_task(job_id, task):
+            if not self.unwatch_job_task(job_id, task):
                 raise Stopped("a person stopped this job") from None
             task.cancel()
             raise
         finally:
-            self.forget_task(job_id, task)
+            self.unwatch_job_task(job_id, task)
 
-    def watch_task(self, job_id: str, task: asyncio.Task[Any]) -> None:
+    def watch_job_task(self, job_id: str, task: asyncio.Task[Any]) -> None:
         """Cancel this task when its job is stopped or ends."""
         self._tasks.setdefault(job_id, set()).add(task)
         self.store.changes.watch_job(job_id)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._cancel_tasks_of_stopped_jobs())
 
-    def forget_task(self, job_id: str, task: asyncio.Task[Any]) -> bool:
+    def unwatch_job_task(self, job_id: str, task: asyncio.Task[Any]) -> bool:
         """Stop watching a task; return false if the task was cancelled because its job was stopped or ended."""
         tasks = self._tasks.get(job_id, set())
         watched = task in tasks

@@ -24,9 +24,9 @@ from maestro.domain.tags.grammar import visible_so_far
 from maestro.domain.texts import storable
 from maestro.llm.accounts import Estimates, Roster
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, PayerBudgets
-from maestro.llm.middleware.request_changes import checked_answer
+from maestro.llm.middleware.request_changes import require_content
 from maestro.llm.protocols import LLMClient
-from maestro.llm.wire import streamed_to
+from maestro.llm.wire import stream_to
 from maestro.store.llm.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -59,7 +59,7 @@ class CallReservation:
     cheaper_usd: float | None = None
     reserved: bool = False
 
-    def reserve(self, tx: Transaction) -> None:
+    def reserve_cost(self, tx: Transaction) -> None:
         """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
             if (
@@ -90,14 +90,14 @@ class Budget:
 
         Raises ``BudgetExceeded`` otherwise, with the time at which the budget is available again.
         """
-        snapshot = request.snapshot or await self.reader.read(request)
+        snapshot = request.snapshot or await self.reader.read_snapshot(request)
         if not snapshot.budgets.limits:
             return await self.inner.complete(request)
         call, response = self._plan_reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
                 with suppress(ReservationRefused):  # a refused reservation is handled below this block
-                    reserve = call.reserve if call.usd else None
+                    reserve = call.reserve_cost if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
                 admitted = await uninterrupted(asyncio.to_thread(self._admit_call, request, call))
@@ -112,14 +112,14 @@ class Budget:
         """Return the reservation for a call: its highest cost, and that of the cheaper model."""
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
-        usual = self._highest_cost(request, roster, usable, (request.model, *request.fallbacks))
+        usual = self._estimate_highest_cost(request, roster, usable, (request.model, *request.fallbacks))
         cheap = accounts_for_models(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
         if not cheap:
             return CallReservation(request.key, budgets, usual)
-        cheaper_usd = self._highest_cost(request, roster, cheap, (budgets.cheaper_model,))
+        cheaper_usd = self._estimate_highest_cost(request, roster, cheap, (budgets.cheaper_model,))
         return CallReservation(request.key, budgets, usual, budgets.cheaper_model, cheaper_usd)
 
-    def _highest_cost(
+    def _estimate_highest_cost(
         self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], models: Sequence[str]
     ) -> float | None:
         """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
@@ -140,7 +140,7 @@ class Budget:
         if used_up is None:
             return request
         if used_up.scope is BudgetScope.DAY or not call.cheaper:
-            raise self._budget_failure(used_up)
+            raise self._build_budget_failure(used_up)
         # The cheaper model gets no fallbacks: a fallback may cost more than the model that used up the budget.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
@@ -164,7 +164,7 @@ class Budget:
                 call.reserved = True
             return used_up
 
-    def _budget_failure(self, limit: BudgetLimit) -> BudgetExceeded:
+    def _build_budget_failure(self, limit: BudgetLimit) -> BudgetExceeded:
         """Return the failure, which lasts until the next day or until calls under way settle their reservations."""
         with self.store.view() as tx:
             spent = tx.llm.budgets.read_level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
@@ -226,7 +226,7 @@ class Recorder:
             newPointer=request.chat_upto,
         )
         try:
-            response = checked_answer(request, await self.inner.complete(request))
+            response = require_content(request, await self.inner.complete(request))
         except asyncio.CancelledError:
             await uninterrupted(asyncio.to_thread(self._record_interruption, attempt))
             raise
@@ -235,7 +235,7 @@ class Recorder:
             await uninterrupted(asyncio.to_thread(self._record_failure, attempt, error))
             raise
         payer = request.snapshot.budgets.payer if request.snapshot is not None else None
-        await self.answers.commit(attempt.number, request, response, payer)
+        await self.answers.commit_answer(attempt.number, request, response, payer)
         return response
 
     async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
@@ -258,7 +258,7 @@ class Recorder:
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
-        estimate, packed = self.estimates.minimum(request), packed_request(request)
+        estimate, packed = self.estimates.min_usd(request), packed_request(request)
         with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
@@ -267,9 +267,9 @@ class Recorder:
             if cut_off is None:
                 digest = tx.llm.prompts.store_request(packed, stored)
             else:
-                request = _restored_request(tx, request, cut_off)
+                request = restore_request(tx, request, cut_off)
                 estimate, digest = (
-                    self.estimates.minimum(request),
+                    self.estimates.min_usd(request),
                     tx.llm.prompts.store_request(packed_request(request)),
                 )
             chat_range = (request.chat_after, request.chat_upto)
@@ -293,7 +293,7 @@ class Recorder:
             tx.llm.calls.record_failure(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
-def _restored_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
+def restore_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request stored under the digest, with the account and model of the new request."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.read_text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
@@ -323,7 +323,7 @@ class DraftStreaming:
                 draft.write(piece)
                 grown.set()
 
-        with streamed_to(append_to_draft):
+        with stream_to(append_to_draft):
             writer = asyncio.create_task(self._write_drafts(request, draft, grown))
             try:
                 return await self.inner.complete(request)

@@ -71,7 +71,7 @@ class AnswerSpool:
         self._keep = keep
         self._folder = store.path.with_name(FOLDER)
 
-    async def commit(
+    async def commit_answer(
         self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
     ) -> None:
         """Return once the answer is committed; on a cancellation the answer may remain in its spool file.
@@ -83,16 +83,16 @@ class AnswerSpool:
         name = f"{quote(request.key.job_id, safe='')}.{request.key.purpose}.{request.key.number}.{attempt}.json"
         file = self._folder / name
         await commit_persistently(
-            self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file)
+            self._store, partial(self._commit_file, held, file), partial(self._write_file, held, file)
         )
 
     def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
-        return bool(self._spool_files())
+        return bool(self._list_files())
 
     def commit_files(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` if the store cannot be written."""
-        for file in self._spool_files():
+        for file in self._list_files():
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
@@ -102,46 +102,46 @@ class AnswerSpool:
                 with suppress(FileNotFoundError):
                     file.rename(file.with_suffix(".unreadable"))
                 continue
-            self._commit_held(held, file)
+            self._commit_file(held, file)
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
-    def _commit_held(self, held: SpooledAnswer, file: Path) -> None:
+    def _commit_file(self, answer: SpooledAnswer, file: Path) -> None:
         """Commit an answer with the rows of its callback and remove its file; if the callback fails, commit it alone.
 
         The answer is paid for, so no error of the callback may keep it out of the store.
         """
         try:
-            self._commit(held, held.request.on_answer)
+            self._commit_to_store(answer, answer.request.on_answer)
         except _OnAnswerFailed as failed:
-            key, error = held.request.key, type(failed.__cause__).__name__
+            key, error = answer.request.key, type(failed.__cause__).__name__
             log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
-            self._commit(held, None)
+            self._commit_to_store(answer, None)
         file.unlink(missing_ok=True)
 
-    def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
-        request = held.request
+    def _commit_to_store(self, answer: SpooledAnswer, on_answer: OnAnswer | None) -> None:
+        request = answer.request
         with self._store.begin() as tx:
             # The cost is None if another process has committed this answer, or a restored backup lacks the call.
-            cost = tx.llm.calls.store_answer(request.key, held.attempt, held.response, held.payer)
+            cost = tx.llm.calls.store_answer(request.key, answer.attempt, answer.response, answer.payer)
             if cost is None:
                 return
             tx.llm.accounts.record_success(request.account, request.model, cost)
-            self._keep(tx, request, held.response)
+            self._keep(tx, request, answer.response)
             if on_answer is not None:
                 try:
-                    on_answer(tx, held.response)
+                    on_answer(tx, answer.response)
                     tx.flush()
                 # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
                 except Exception as error:
                     raise _OnAnswerFailed from error
 
-    def _write_file(self, held: SpooledAnswer, file: Path) -> None:
+    def _write_file(self, answer: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         fresh = file.with_suffix(f".{os.getpid()}")
         try:
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
-                writing.write(held.model_dump_json().encode())
+                writing.write(answer.model_dump_json().encode())
                 writing.flush()
                 os.fsync(writing.fileno())
             fresh.replace(file)
@@ -153,9 +153,9 @@ class AnswerSpool:
             os.fsync(descriptor)  # flushes the directory entry of the new file
         finally:
             os.close(descriptor)
-        log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
+        log.warning("answer.spooled", job=answer.request.key.job_id, call=answer.request.key.number, file=str(file))
 
-    def _spool_files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         """Return the spool files, oldest attempts first; usually there are none, and no folder."""
         try:
             names = os.listdir(self._folder)
@@ -182,7 +182,7 @@ class CallSnapshot:
     """The rows by which the middleware decides: accounts, budgets, and unread posts of #maestro.
 
     The snapshot travels with the request, and holds for one attempt that neither waits nor follows another one.
-    Middleware that waits or calls again passes the request on without it (``without_snapshot``), and inner middleware
+    Middleware that waits or calls again passes the request on without it (``remove_snapshot``), and inner middleware
     reads the rows again.
     """
 
@@ -192,7 +192,7 @@ class CallSnapshot:
     unread: UnreadPosts = NOTHING_UNREAD
 
 
-def without_snapshot(request: LLMRequest) -> LLMRequest:
+def remove_snapshot(request: LLMRequest) -> LLMRequest:
     """Return the request without its snapshot, so that inner middleware reads the store again."""
     return request.model_copy(update={"snapshot": None})
 
@@ -207,15 +207,15 @@ class CallReader:
     _: KW_ONLY
     chat: bool
 
-    async def read(self, request: LLMRequest) -> CallSnapshot:
+    async def read_snapshot(self, request: LLMRequest) -> CallSnapshot:
         """Read a snapshot for a request that has none."""
-        return await asyncio.to_thread(self._read, request)
+        return await asyncio.to_thread(self._read_in_view, request)
 
-    def _read(self, request: LLMRequest) -> CallSnapshot:
+    def _read_in_view(self, request: LLMRequest) -> CallSnapshot:
         with self.store.view() as tx:
             return self._read_snapshot(tx, request)
 
-    def answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
+    def read_answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call; without one, return a snapshot."""
         call = tx.llm.calls.find_answer(request.key)
         if call is None:
@@ -223,13 +223,13 @@ class CallReader:
         values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
         return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
 
-    def unread_posts(self, agent: str, limit: int) -> UnreadPosts:
+    def list_unread_posts(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read; their number is limited to save memory."""
         with self.store.view() as tx:
             return tx.chat.list_unread(agent, limit)
 
     def _read_snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
-        roster = self.book.roster(tx)
+        roster = self.book.read_roster_in(tx)
         job_id, budgets = request.key.job_id, self.budgets()
         payer = tx.jobs.callers.read_payer(job_id)
         limits = limits_of(payer, budgets)
@@ -252,19 +252,19 @@ class RequestTransaction:
     reader: CallReader
     spooled: bool
 
-    def with_snapshot(self, request: LLMRequest) -> LLMRequest:
+    def add_snapshot(self, request: LLMRequest) -> LLMRequest:
         """Return the request with the stored answer to its call; without one, with a snapshot."""
         if self.spooled:
             return request
-        return request.model_copy(update={"snapshot": self.reader.answer_or_snapshot(self.tx, request)})
+        return request.model_copy(update={"snapshot": self.reader.read_answer_or_snapshot(self.tx, request)})
 
 
 @dataclass(slots=True)
 class ReplayGuard:
     """Returns the stored answer of a call instead of calling again; the outermost middleware.
 
-    A request that was built in its ``view`` has the stored answer or the snapshot; for any other, the store is read
-    first.
+    A request that was built in its ``open_view`` has the stored answer or the snapshot; for any other, the store is
+    read first.
 
     See docs/invariants.md: no answer bought twice.
     """
@@ -277,19 +277,19 @@ class ReplayGuard:
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Return the stored answer of an earlier attempt; without one, pass the request on with its snapshot."""
         if request.snapshot is None:
-            request = await asyncio.to_thread(self._read, request)
+            request = await asyncio.to_thread(self._read_answer_or_snapshot, request)
         if isinstance(request.snapshot, LLMResponse):
             return request.snapshot
         return await self.inner.complete(request)
 
     @contextmanager
-    def view(self) -> Iterator[RequestTransaction]:
+    def open_view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
         spooled = self.answers.has_files()  # read before the view opens: a view does not see later commits
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 
-    def _read(self, request: LLMRequest) -> LLMRequest:
+    def _read_answer_or_snapshot(self, request: LLMRequest) -> LLMRequest:
         self.answers.commit_files()
         with self.store.view() as tx:
-            return RequestTransaction(tx, self.reader, spooled=False).with_snapshot(request)
+            return RequestTransaction(tx, self.reader, spooled=False).add_snapshot(request)

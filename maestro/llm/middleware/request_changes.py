@@ -13,7 +13,7 @@ from maestro.domain.llm.calls import BadRequest, CallSite, EmptyResponse, LLMFai
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, keep_text
 from maestro.llm.accounts import WindowOf, free_tokens
-from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, without_snapshot
+from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, remove_snapshot
 from maestro.llm.protocols import AccountDirectory, LLMClient
 from maestro.store.transaction import Transaction
 
@@ -80,10 +80,10 @@ class CacheMarkers:
         account = self.directory.find(request.account) if self.enabled() else None
         if account is None or (account.provider, account.type) != (ANTHROPIC, AccountType.API_KEY):
             return request
-        return request.model_copy(update={"messages": with_cache_marks(request.messages)})
+        return request.model_copy(update={"messages": mark_cacheable_prefix(request.messages)})
 
 
-def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+def mark_cacheable_prefix(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Mark the system message and the end of the history: the last message before the user's newest one.
 
     Both stay at the same position in every tool round, and in the request for the next user message. Messages without
@@ -118,7 +118,7 @@ class SecondAttempt:
         request is sent again with its tools, and rebuilt without them if the model refuses.
         """
         target = (request.account, request.model)
-        known, tried = self._known_changes(request, target), set[RequestChange]()
+        known, tried = self._list_known_changes(request, target), set[RequestChange]()
         changed = _apply_changes(request, known)
         while True:
             try:
@@ -126,41 +126,41 @@ class SecondAttempt:
             except (EmptyResponse, ToolsUnsupported, BadRequest) as failure:
                 change = _CHANGES[type(failure)]
                 pictures = any(message.images for message in request.messages if message.role is Role.TOOL)
-                if change in tried or (change is _without_pictures and (change in known or not pictures)):
+                if change in tried or (change is remove_images and (change in known or not pictures)):
                     raise
-                if change is _without_tools:
+                if change is remove_tools:
                     self._without_tools.add(target)
             else:
-                if _without_pictures in tried:
+                if remove_images in tried:
                     self._without_pictures.add(target)
                 return response
             # The change is outside of the handler, so that the second failure is not chained to the first.
             tried.add(change)
-            changed = without_snapshot(_apply_changes(request, known | tried))
+            changed = remove_snapshot(_apply_changes(request, known | tried))
 
-    def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
+    def _list_known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
-        tools = {_without_tools} if target in self._without_tools and request.tools else set()
-        return tools | ({_without_pictures} if target in self._without_pictures else set())
+        tools = {remove_tools} if target in self._without_tools and request.tools else set()
+        return tools | ({remove_images} if target in self._without_pictures else set())
 
 
 def _apply_changes(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
     """Return the changed request; pictures are removed first, because a tool message becomes a user message."""
-    for change in (_without_pictures, _without_tools, _with_guidance):
+    for change in (remove_images, remove_tools, add_guidance):
         if change in changes:
             request = change(request)
     return request
 
 
-def _without_tools(request: LLMRequest) -> LLMRequest:
+def remove_tools(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
 
 
-def _without_pictures(request: LLMRequest) -> LLMRequest:
+def remove_images(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"messages": without_pictures(request.messages)})
 
 
-def _with_guidance(request: LLMRequest) -> LLMRequest:
+def add_guidance(request: LLMRequest) -> LLMRequest:
     """Return the request with a final message that says what was wrong with the empty answer.
 
     The empty answer itself is left out, because several providers refuse a message without content. After a second
@@ -172,13 +172,13 @@ def _with_guidance(request: LLMRequest) -> LLMRequest:
 
 
 _CHANGES: Mapping[type[LLMFailure], RequestChange] = {
-    EmptyResponse: _with_guidance,
-    ToolsUnsupported: _without_tools,
-    BadRequest: _without_pictures,
+    EmptyResponse: add_guidance,
+    ToolsUnsupported: remove_tools,
+    BadRequest: remove_images,
 }
 
 
-def checked_answer(request: LLMRequest, response: LLMResponse) -> LLMResponse:
+def require_content(request: LLMRequest, response: LLMResponse) -> LLMResponse:
     """Return the answer as it is stored; raises ``EmptyResponse`` for one with neither text nor tool calls.
 
     Tool calls in the answer to a final call are removed. With ``never_empty``, a fixed sentence replaces an empty
@@ -231,9 +231,9 @@ class ChatFeed:
         """Return the request with unread posts, and with a reminder if one is due."""
         if not receives_feed(request):
             return request
-        snapshot = request.snapshot or await self.reader.read(request)
+        snapshot = request.snapshot or await self.reader.read_snapshot(request)
         if snapshot.reminder_due:
-            request = with_reminder(request)
+            request = add_reminder(request)
         unread = snapshot.unread
         feed = Feed("", unread.after)
         if unread.messages:
@@ -241,7 +241,7 @@ class ChatFeed:
             provider = account.provider if account is not None else ""
             tokens = free_tokens(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self.reader.unread_posts, request.agent, max_posts(tokens))
+                unread = await asyncio.to_thread(self.reader.list_unread_posts, request.agent, max_posts(tokens))
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
@@ -257,7 +257,7 @@ class ChatFeed:
         return request.model_copy(update={"messages": messages, "chat_after": unread.after, "chat_upto": feed.upto})
 
 
-def with_reminder(request: LLMRequest) -> LLMRequest:
+def add_reminder(request: LLMRequest) -> LLMRequest:
     """Return the request with the reminder as the first line of its system message.
 
     The provider's cache does not apply to this request, because its system message begins differently.

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.limits import Deadline
-from maestro.llm.protocols import LLMClient, chain
+from maestro.llm.protocols import LLMClient, chain_middleware
 from tests.support.llm_fakes import Checked
 from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at
 from tests.support.llm_server import LLMServer
@@ -34,7 +34,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 async def litellm() -> AsyncIterator[LiteLLMClient]:
     client = LiteLLMClient(lambda _: PICTURE)
     yield client
-    await client.library.close()
+    await client.library.close_connections()
 
 
 @pytest.fixture
@@ -44,4 +44,4 @@ def transport(litellm: LiteLLMClient, server: LLMServer, provider: str) -> LLMCl
 
 @pytest.fixture
 def client(transport: LLMClient) -> LLMClient:
-    return chain(transport, Checked, lambda inner: Deadline(inner, lambda: timedelta(seconds=30)))
+    return chain_middleware(transport, Checked, lambda inner: Deadline(inner, lambda: timedelta(seconds=30)))

@@ -90,7 +90,7 @@ async def test_every_image_arrives_in_its_place(server: LLMServer, provider: str
     [request] = server.requests
     assert request.images == [pictures["b"], pictures["a"]]
     assert request.last_user == SAID
-    await client.library.close()
+    await client.library.close_connections()
 
 
 async def test_an_empty_turn_of_the_assistant_is_left_out(client: LLMClient, server: LLMServer) -> None:
@@ -236,7 +236,7 @@ async def test_ollama_is_told_the_window_it_would_cut_to_otherwise(
     client = LiteLLMClient(lambda _: PICTURE, ModelTable(known))
     await client.ask(account_at(server, "ollama"), request_of())
     assert body_of(server)["options"]["num_ctx"] == tokens
-    await client.library.close()
+    await client.library.close_connections()
 
 
 async def test_a_gemini_that_the_library_does_not_know_gets_its_system_message(

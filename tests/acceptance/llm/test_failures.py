@@ -24,8 +24,8 @@ from maestro.domain.llm.calls import (
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.middleware.limits import Deadline
-from maestro.llm.protocols import Account, LLMClient, chain
-from maestro.llm.wire import streamed_to
+from maestro.llm.protocols import Account, LLMClient, chain_middleware
+from maestro.llm.wire import stream_to
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of
 from tests.support.llm_server import Failure, LLMServer
 
@@ -140,7 +140,7 @@ async def test_the_deadline_is_for_the_whole_answer(transport: LLMClient, server
     server.reset()
     server.script(failure=failure)
     began = asyncio.get_running_loop().time()
-    error = await failing(chain(transport, lambda inner: Deadline(inner, lambda: LIMIT)))
+    error = await failing(chain_middleware(transport, lambda inner: Deadline(inner, lambda: LIMIT)))
     assert isinstance(error, ModelTimeout)
     assert asyncio.get_running_loop().time() - began < 3
     assert len(server.requests) == 1
@@ -154,7 +154,7 @@ async def test_silence_ends_without_a_deadline_too(server: LLMServer, provider: 
     assert isinstance(error, ModelTimeout)
     assert len(server.requests) == 1
     assert leaks(error) == []
-    await client.library.close()
+    await client.library.close_connections()
 
 
 async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provider: str) -> None:
@@ -162,7 +162,7 @@ async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provide
     limited = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary(lambda: 100_000))
     client = OneAccount(limited, account_at(server, provider))
     at_once = await failing(client)
-    with streamed_to(lambda _: None):
+    with stream_to(lambda _: None):
         streamed = await failing(client)
     for failure in (at_once, streamed):
         assert type(failure) is AnswerTooLarge

@@ -112,7 +112,7 @@ def test_tokens_are_counted_by_an_encoding_that_is_read_then() -> None:
     """litellm reads one of a hundred thousand tokens as it is imported; Maestro's import leaves that for later."""
     script = (
         "import asyncio, importlib, os\nfrom maestro.llm.litellm_client import LiteLLMLibrary\n"
-        "asyncio.run(LiteLLMLibrary().load())\nimport litellm, tiktoken\n"
+        "asyncio.run(LiteLLMLibrary().load_litellm())\nimport litellm, tiktoken\n"
         "encoding = importlib.import_module('litellm.litellm_core_utils.default_encoding').encoding\n"
         "print(isinstance(encoding, tiktoken.Encoding), '_core_bpe' in vars(encoding), flush=True)\n"
         "same = encoding.encode('hello you') == tiktoken.get_encoding('cl100k_base').encode('hello you')\n"

@@ -10,8 +10,8 @@ from maestro.domain.llm.calls import LLMFailure, ModelTimeout, ProviderUnavailab
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.limits import Deadline
-from maestro.llm.protocols import LLMClient, chain
-from maestro.llm.wire import streamed_to
+from maestro.llm.protocols import LLMClient, chain_middleware
+from maestro.llm.wire import stream_to
 from tests.support.llm_requests import SEARCH, TIME, account_at, leaks, request_of
 from tests.support.llm_server import Failure, LLMServer
 
@@ -34,7 +34,7 @@ SAME: dict[str, dict[str, Any]] = {
 async def heard(client: LLMClient, request: LLMRequest) -> tuple[Any, list[str]]:
     """Return what the answer is, how long it took apart, and the pieces in which it was heard."""
     pieces: list[str] = []
-    with streamed_to(pieces.append):
+    with stream_to(pieces.append):
         response = await client.complete(request)
     return response.model_copy(update={"duration_ms": 0}), pieces
 
@@ -67,7 +67,7 @@ async def test_it_is_heard_piece_by_piece(transport: LLMClient, server: LLMServe
         pieces.append(piece)
         news.set()
 
-    with streamed_to(hear):
+    with stream_to(hear):
         call = asyncio.create_task(transport.complete(request_of()))
         await asyncio.wait_for(news.wait(), 60)
     assert "seven" not in "".join(pieces)
@@ -85,7 +85,7 @@ async def test_a_stream_that_breaks_is_no_answer(
 ) -> None:
     server.script(reply="one two three four five six seven", failure=failure)
     pieces: list[str] = []
-    with streamed_to(pieces.append), pytest.raises(LLMFailure) as caught:
+    with stream_to(pieces.append), pytest.raises(LLMFailure) as caught:
         await client.complete(request_of())
     assert type(caught.value) is ProviderUnavailable
     assert caught.value.status in (200, None)
@@ -98,7 +98,7 @@ async def test_a_stream_that_breaks_is_no_answer(
 )
 async def test_what_is_no_stream_of_a_provider_is_no_answer(client: LLMClient, server: LLMServer, broken: str) -> None:
     server.script(failure=Failure("raw", headers={"content-type": "text/event-stream"}, body=broken))
-    with streamed_to(lambda _: None), pytest.raises(LLMFailure) as caught:
+    with stream_to(lambda _: None), pytest.raises(LLMFailure) as caught:
         await client.complete(request_of())
     assert type(caught.value) is ProviderUnavailable
     assert leaks(caught.value) == []
@@ -106,7 +106,7 @@ async def test_what_is_no_stream_of_a_provider_is_no_answer(client: LLMClient, s
 
 async def test_a_refusal_says_the_same_to_who_wants_a_stream(client: LLMClient, server: LLMServer) -> None:
     server.script(failure=Failure.limited(7))
-    with streamed_to(lambda _: None), pytest.raises(RateLimited) as caught:
+    with stream_to(lambda _: None), pytest.raises(RateLimited) as caught:
         await client.complete(request_of())
     assert caught.value.retry_after == timedelta(seconds=7)
     assert len(server.requests) == 1
@@ -118,7 +118,7 @@ async def test_who_cannot_stream_answers_at_once(client: LLMClient, server: LLMS
     [request] = server.requests
     server.script(failure=Failure.dribble(0.0))
     pieces: list[str] = []
-    with streamed_to(pieces.append):
+    with stream_to(pieces.append):
         response = await client.complete(request_of())
     assert (response.content, pieces) == (f"answer to: {request.last_user}", [])
 
@@ -127,8 +127,10 @@ async def test_the_deadline_is_for_the_whole_stream(transport: LLMClient, server
     await transport.complete(request_of("wake the library up"))
     server.reset()
     server.script(reply="one two three four five", failure=Failure.stalled(4))
-    with streamed_to(lambda _: None), pytest.raises(ModelTimeout) as caught:
-        await chain(transport, lambda inner: Deadline(inner, lambda: timedelta(seconds=0.5))).complete(request_of())
+    with stream_to(lambda _: None), pytest.raises(ModelTimeout) as caught:
+        await chain_middleware(transport, lambda inner: Deadline(inner, lambda: timedelta(seconds=0.5))).complete(
+            request_of()
+        )
     [gone] = await asyncio.to_thread(server.wait_for, lambda requests: requests[0].outcome == "gone")
     assert gone.answered is not None
     assert leaks(caught.value) == []
@@ -137,7 +139,7 @@ async def test_the_deadline_is_for_the_whole_stream(transport: LLMClient, server
 async def test_a_stopped_call_hangs_up_in_the_middle(client: LLMClient, server: LLMServer) -> None:
     server.script(reply="one two three four five", failure=Failure.stalled(4))
     news = asyncio.Event()
-    with streamed_to(lambda _: news.set()):
+    with stream_to(lambda _: news.set()):
         call = asyncio.create_task(client.complete(request_of()))
         await asyncio.wait_for(news.wait(), 60)
     call.cancel()
@@ -148,6 +150,6 @@ async def test_a_stopped_call_hangs_up_in_the_middle(client: LLMClient, server: 
 
 async def test_arguments_that_break_off_stay_as_the_model_wrote_them(litellm: LiteLLMClient, server: LLMServer) -> None:
     server.script(calls=[("web_search", '{"query": "SOL')])
-    with streamed_to(lambda _: None):
+    with stream_to(lambda _: None):
         response = await litellm.ask(account_at(server, "openai"), request_of().model_copy(update={"tools": (SEARCH,)}))
     assert [call.arguments for call in response.tool_calls] == ['{"query": "SOL']

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
-from maestro.llm.translation import PROVIDERS, ChatRequest, Translator, translator_of
+from maestro.llm.translation import PROVIDERS, ChatRequest, Translator, build_translator
 from tests.support.llm_requests import PICTURE, SAID, SEARCH, account_at, request_of
 from tests.support.llm_server import LLMServer
 
@@ -68,7 +68,7 @@ NOT_OURS = (
 @pytest.fixture
 async def modules(litellm: LiteLLMClient) -> Any:
     """The imported library."""
-    await litellm.library.load()
+    await litellm.library.load_litellm()
     return importlib.import_module("litellm")
 
 
@@ -101,11 +101,11 @@ async def test_the_description_of_a_provider_takes_what_maestro_gives(modules: A
 
 async def test_every_provider_that_maestro_names_is_translated(modules: Any) -> None:
     with capture_logs() as logs:
-        translator = translator_of(modules)
+        translator = build_translator(modules)
     assert translator is not None, f"litellm has moved: {logs}"
     assert logs == []
     for prefix, provider in PROVIDERS.items():
-        translation = translator.translation_of(chat(prefix, "model"))
+        translation = translator.find_translation(chat(prefix, "model"))
         assert translation is not None, f"litellm has moved: {prefix} is not translated"
         assert translation._url.startswith(provider.base_url)
 
@@ -126,7 +126,7 @@ async def test_what_only_its_entry_point_can_do_is_left_to_it(
     modules: Any, name: str, model: str, base_url: str | None, tools: bool, translated: bool
 ) -> None:
     """OpenAI answers some models on ``/responses`` alone, some with tools; of others litellm alone has the address."""
-    found = Translator(modules).translation_of(chat(name, model, base_url, tools=tools))
+    found = Translator(modules).find_translation(chat(name, model, base_url, tools=tools))
     assert (found is not None) is translated
 
 
@@ -212,7 +212,7 @@ async def test_a_litellm_that_has_moved_still_answers_and_says_so(
     client = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary())
     with capture_logs() as logs:
         response = await client.ask(account_at(server, "anthropic"), request_of())
-    await client.library.close()
+    await client.library.close_connections()
     assert response.content == f"answer to: {SAID}"
     [line] = logs
     assert (line["event"], line["error"]) == ("llm.translation_unavailable", "AttributeError")

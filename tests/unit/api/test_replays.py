@@ -32,7 +32,7 @@ async def work(rows: JobRows) -> None:
 
     async def interrupt(_: str) -> None: ...
 
-    while await BatchWork(rows.store, interrupt, wake=lambda: None).advance():
+    while await BatchWork(rows.store, interrupt, wake=lambda: None).process_due_items():
         pass
 
 

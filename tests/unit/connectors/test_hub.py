@@ -38,32 +38,32 @@ async def until_typed(bot: Bot, times: int) -> None:
 
 def test_a_connector_is_found_only_while_it_runs() -> None:
     hub, bot = ConnectorHub(), Bot("slack")
-    with hub.running(bot):
-        assert hub.holding(PLACE) is bot
+    with hub.register_while_running(bot):
+        assert hub.get_connector(PLACE) is bot
     with pytest.raises(NotDispatched, match="slack/default"):
-        hub.holding(PLACE)
+        hub.get_connector(PLACE)
 
 
 async def test_an_indicator_ends_with_its_job_wherever_that_ended() -> None:
     hub, bot, open_jobs = ConnectorHub(), Bot("slack"), {"job"}
     typing = TypingIndicators(hub, asyncio.get_running_loop(), open_jobs.__contains__)
-    with hub.running(bot):
-        assert typing.start("job", PLACE)
+    with hub.register_while_running(bot):
+        assert typing.start_indicator("job", PLACE)
         await until_typed(bot, 3)
         open_jobs.clear()
         await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], timeout=10)
         shown = len(bot.typed)
         open_jobs.add("job")
-        assert typing.start("job", PLACE)
+        assert typing.start_indicator("job", PLACE)
         await until_typed(bot, shown + 2)
-        typing.stop("job")
+        typing.stop_indicator("job")
 
 
 async def test_every_message_is_acknowledged_whatever_becomes_of_another() -> None:
     hub, bot, seen = ConnectorHub(), Seeing("slack"), ["1", "gone", "2"]
     typing = TypingIndicators(hub, asyncio.get_running_loop(), lambda _: False)
-    with hub.running(bot):
-        assert typing.start("job", PLACE, seen)
+    with hub.register_while_running(bot):
+        assert typing.start_indicator("job", PLACE, seen)
         async with asyncio.timeout(10):
             await bot.all_seen.wait()
     assert bot.seen == seen
@@ -71,4 +71,4 @@ async def test_every_message_is_acknowledged_whatever_becomes_of_another() -> No
 
 async def test_no_indicator_is_begun_for_a_connector_elsewhere() -> None:
     typing = TypingIndicators(ConnectorHub(), asyncio.get_running_loop(), lambda _: True)
-    assert not typing.start("job", PLACE)
+    assert not typing.start_indicator("job", PLACE)

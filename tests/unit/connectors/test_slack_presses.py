@@ -3,7 +3,7 @@
 import pytest
 
 from connectors.slack.api import MAX_BUTTONS, button_blocks
-from connectors.slack.inbound import press_in
+from connectors.slack.inbound import parse_button_press
 from connectors.slack.receive import SlackBot
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Addressing, Button
@@ -112,5 +112,5 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else() -> None:
 def test_what_is_no_press_of_a_button_of_ours_is_nothing(change: Json) -> None:
     post = {"ts": "1.2", "blocks": button_blocks(chunk("?", buttons=COLOURS))}
     payload = told(Workspace(), "C1", "U1", post)
-    assert press_in(payload, US) is not None
-    assert press_in({**payload, **change}, US) is None
+    assert parse_button_press(payload, US) is not None
+    assert parse_button_press({**payload, **change}, US) is None

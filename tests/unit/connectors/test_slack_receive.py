@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectors.slack.receive import SlackBot, command_in, message_in
+from connectors.slack.receive import SlackBot, parse_message_event, parse_slash_command
 from maestro.domain.messages import Addressing
 
 US = SlackBot("default", "T1", "U0BOT", "B0BOT", "maestro")
@@ -19,7 +19,7 @@ def event(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_message_in_a_channel_begins_a_thread() -> None:
-    message = message_in(event(), US, NAMES)
+    message = parse_message_event(event(), US, NAMES)
     assert message is not None
     assert (message.id, message.address.thread, message.reply_to) == ("1700000000.000100", "1700000000.000100", "")
     assert message.sent_at == datetime(2023, 11, 14, 22, 13, 20, 100, UTC)
@@ -27,7 +27,7 @@ def test_a_message_in_a_channel_begins_a_thread() -> None:
 
 
 def test_a_reply_belongs_to_its_thread() -> None:
-    message = message_in(event(thread_ts="1600000000.000001"), US, NAMES)
+    message = parse_message_event(event(thread_ts="1600000000.000001"), US, NAMES)
     assert message is not None
     assert (message.address.thread, message.reply_to) == ("1600000000.000001", "1600000000.000001")
 
@@ -45,16 +45,16 @@ def test_a_reply_belongs_to_its_thread() -> None:
     ],
 )
 def test_what_is_said_to_us_is_told_apart(fields: dict[str, str], every_line: bool, addressing: Addressing) -> None:
-    message = message_in(event(**fields), replace(US, every_line=every_line), NAMES)
+    message = parse_message_event(event(**fields), replace(US, every_line=every_line), NAMES)
     assert message is not None
     assert message.addressing is addressing
 
 
 def test_a_direct_conversation_is_flat() -> None:
-    message = message_in(event(channel="D1"), US, NAMES)
+    message = parse_message_event(event(channel="D1"), US, NAMES)
     assert message is not None
     assert (message.is_direct, message.address.thread) == (True, "")
-    reply = message_in(event(channel="D1", thread_ts="1600000000.000001"), US, NAMES)
+    reply = parse_message_event(event(channel="D1", thread_ts="1600000000.000001"), US, NAMES)
     assert reply is not None
     assert reply.address.thread == "1600000000.000001"
 
@@ -77,23 +77,23 @@ def test_a_direct_conversation_is_flat() -> None:
     ],
 )
 def test_what_says_nothing_to_us_is_no_message(fields: dict[str, Any]) -> None:
-    assert message_in(event(**fields), US, NAMES) is None
+    assert parse_message_event(event(**fields), US, NAMES) is None
 
 
 def test_another_bot_is_known_as_one() -> None:
-    message = message_in(event(user="", bot_id="B9", subtype="bot_message", username="weather"), US, NAMES)
+    message = parse_message_event(event(user="", bot_id="B9", subtype="bot_message", username="weather"), US, NAMES)
     assert message is not None
     assert (message.from_bot, message.user_id, message.user_name) == (True, "B9", "weather")
 
 
 @pytest.mark.parametrize("subtype", ["file_share", "thread_broadcast", "me_message"])
 def test_these_subtypes_are_messages(subtype: str) -> None:
-    assert message_in(event(subtype=subtype), US, NAMES) is not None
+    assert parse_message_event(event(subtype=subtype), US, NAMES) is not None
 
 
 def test_files_come_by_reference() -> None:
     file = {"id": "F1", "name": "cat.png", "mimetype": "image/png", "size": 12, "url_private": "https://secret.example"}
-    message = message_in(event(text="", subtype="file_share", files=[file, {"id": ""}]), US, NAMES)
+    message = parse_message_event(event(text="", subtype="file_share", files=[file, {"id": ""}]), US, NAMES)
     assert message is not None
     assert [(one.id, one.filename, one.content_type, one.size) for one in message.attachments] == [
         ("F1", "cat.png", "image/png", 12)
@@ -103,14 +103,16 @@ def test_files_come_by_reference() -> None:
 
 def test_a_change_that_slack_made_by_itself_is_no_edit() -> None:
     changed: dict[str, Any] = {"subtype": "message_changed", "message": event(), "previous_message": event()}
-    assert message_in(event(**changed), US, NAMES) is None
+    assert parse_message_event(event(**changed), US, NAMES) is None
     edited = {**changed, "message": event(text="new", edited={"ts": "1700000009.000000"})}
-    message = message_in(event(**edited), US, NAMES)
+    message = parse_message_event(event(**edited), US, NAMES)
     assert message is not None
     assert (message.content, message.edit_of) == ("new", "1700000000.000100")
     assert message.id == "1700000000.000100:1700000009.000000"
-    assert message_in(event(**{**edited, "previous_message": event(text="new")}), US, NAMES) is None
-    assert message_in(event(**{**edited, "message": {**edited["message"], "user": "U0BOT"}}), US, NAMES) is None
+    assert parse_message_event(event(**{**edited, "previous_message": event(text="new")}), US, NAMES) is None
+    assert (
+        parse_message_event(event(**{**edited, "message": {**edited["message"], "user": "U0BOT"}}), US, NAMES) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_change_that_slack_made_by_itself_is_no_edit() -> None:
     ],
 )
 def test_codes_of_slack_become_what_people_see(text: str, said: str) -> None:
-    message = message_in(event(text=text), US, NAMES)
+    message = parse_message_event(event(text=text), US, NAMES)
     assert message is not None
     assert message.content == said
 
@@ -140,4 +142,4 @@ def test_codes_of_slack_become_what_people_see(text: str, said: str) -> None:
 @pytest.mark.parametrize("fields", [{"command": "/dance"}, {"trigger_id": ""}, {"channel_id": ""}])
 def test_a_command_that_nobody_knows_is_no_message(fields: dict[str, str]) -> None:
     command = {"command": "/stop", "trigger_id": "1.2", "channel_id": "D1", "user_id": "U1", **fields}
-    assert command_in(command, US, datetime.now(UTC)) is None
+    assert parse_slash_command(command, US, datetime.now(UTC)) is None

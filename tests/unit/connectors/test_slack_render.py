@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.markdown import split
-from connectors.slack.api import mrkdwn
+from connectors.markdown import split_markdown
+from connectors.slack.api import render_mrkdwn
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)
 
@@ -39,12 +39,12 @@ MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=12
     ],
 )
 def test_markdown_is_shown_as_slack_writes_it(markdown: str, shown: str) -> None:
-    assert mrkdwn(markdown) == shown
+    assert render_mrkdwn(markdown) == shown
 
 
 @given(MARKDOWN)
 def test_nothing_mentions_anybody_and_every_line_stays_a_line(text: str) -> None:
-    shown = mrkdwn(text)
+    shown = render_mrkdwn(text)
     assert shown.count("\n") == text.count("\n")
     assert all(re.match(r"https?://|mailto:", link) for link in re.findall(r"<([^>]*)>?", shown))
 
@@ -54,7 +54,7 @@ def test_nothing_mentions_anybody_and_every_line_stays_a_line(text: str) -> None
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
-    mrkdwn("a" + piece * (60_000 // len(piece)))
+    render_mrkdwn("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5
 
 
@@ -65,7 +65,7 @@ FENCED = st.lists(
 
 @given(FENCED)
 def test_chunks_fit_as_they_are_shown_and_close_their_code(text: str) -> None:
-    shown = [mrkdwn(chunk) for chunk in split(text, 120, lambda chunk: len(mrkdwn(chunk)))]
+    shown = [render_mrkdwn(chunk) for chunk in split_markdown(text, 120, lambda chunk: len(render_mrkdwn(chunk)))]
     assert all(len(chunk) <= 120 for chunk in shown)
     if len(shown) > 1:
         assert all(sum(line.startswith("```") for line in chunk.split("\n")) % 2 == 0 for chunk in shown)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from connectors.base import LengthUnit
-from connectors.markdown import MINIMUM, length
-from connectors.markdown import split as split_measured
+from connectors.markdown import MINIMUM, split_markdown, text_length
 
 UNITS = tuple(LengthUnit)
 EMOJI = (
@@ -36,7 +35,7 @@ FENCE_LINE = re.compile(r"\s*(`{3,}[^`]*|~{3,}.*)$")
 
 def split(text: str, limit: int, unit: LengthUnit) -> tuple[str, ...]:
     """Split for a platform that takes Markdown as it is."""
-    return split_measured(text, limit, lambda part: length(part, unit))
+    return split_markdown(text, limit, lambda part: text_length(part, unit))
 
 
 def test_text_that_fits_is_left_alone() -> None:
@@ -117,7 +116,7 @@ def test_utf16_counts_an_emoji_twice() -> None:
 
 def test_flags_are_cut_between_pairs() -> None:
     text = "🇩🇪🇫🇷" * 40
-    assert all(length(chunk, LengthUnit.CODE_POINTS) % 2 == 0 for chunk in split(text, 65, LengthUnit.CODE_POINTS))
+    assert all(text_length(chunk, LengthUnit.CODE_POINTS) % 2 == 0 for chunk in split(text, 65, LengthUnit.CODE_POINTS))
 
 
 def test_a_character_longer_than_a_chunk_is_cut_all_the_same() -> None:
@@ -134,7 +133,7 @@ def test_any_document_keeps_every_promise(limit: int, unit: LengthUnit) -> None:
         text = document(random.Random(seed * 10_000 + limit))
         chunks = split(text, limit, unit)
         assert all(chunk.strip() for chunk in chunks), seed
-        assert max(length(chunk, unit) for chunk in chunks) <= limit, seed
+        assert max(text_length(chunk, unit) for chunk in chunks) <= limit, seed
         assert [mark for chunk in chunks for mark in marks(chunk)] == list(marks(text)), seed
         assert all(balanced(chunk) for chunk in chunks) or len(chunks) == 1, seed
         for emoji in EMOJI:

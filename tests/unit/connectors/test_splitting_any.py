@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.base import LengthUnit
-from connectors.markdown import Measure, length, split
+from connectors.markdown import Measure, split_markdown, text_length
 from tests.unit.connectors.test_splitting import balanced, marks
 
 graphemes = regex.compile(r"\X")
@@ -27,7 +27,7 @@ LONG = re.compile(r"^([ \t]*(?:`{3,}|~{3,}).{12})(?=.)", re.MULTILINE)
 
 MEASURES: dict[str, Measure] = {
     "plain": len,
-    "utf16": lambda text: length(text, LengthUnit.UTF16),
+    "utf16": lambda text: text_length(text, LengthUnit.UTF16),
     "escaped": lambda text: len(html.escape(text)),
     "shorter": lambda text: len(text.replace("**", "*").replace("  ", " ")),
 }
@@ -72,7 +72,7 @@ DOCUMENTS = st.lists(REPEATED, min_size=10, max_size=60).map("".join).map(shorte
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=DOCUMENTS, limit=st.integers(100, 300))
 def test_any_text_keeps_every_promise(measure: Callable[[str], int], text: str, limit: int) -> None:
-    chunks = split(text, limit, measure)
+    chunks = split_markdown(text, limit, measure)
     assert all(measure(chunk) <= limit for chunk in chunks), "a chunk is over the limit"
     assert len(chunks) <= 1 or all(balanced(chunk) for chunk in chunks), "a fence is left open"
     assert [mark for chunk in chunks for mark in marks(chunk)] == list(marks(text)), "something is lost"

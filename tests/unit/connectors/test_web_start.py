@@ -25,6 +25,6 @@ async def test_why_the_port_cannot_be_had_is_on_record_before_anybody_hears_of_i
         connector = WebConnector(WebConfig(signing_key=SIGNING_KEY, port=port, local_owner=True), context)
         running = asyncio.create_task(connector.run())
         with pytest.raises(PortTaken) as told:
-            await connector.started()
+            await connector.wait_until_started()
         assert context.states[-1] == (ConnectorState.FAILED, str(told.value))
         await asyncio.gather(running, return_exceptions=True)

@@ -33,14 +33,14 @@ def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, 
     with store.begin() as tx:
         tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="first", base_url="http://here:1"))
     assert accounts.find("mine") is None
-    accounts.read()
+    accounts.read_roster()
     mine = accounts.find("mine")
     assert mine is not None
     assert (mine.api_key.get_secret_value(), mine.base_url) == ("first", "http://here:1")
     clock.now += timedelta(seconds=1)
     with store.begin() as tx:
         tx.llm.accounts.change("mine", {"secret": "second"})
-    accounts.read()
+    accounts.read_roster()
     changed = accounts.find("mine")
     assert changed is not None
     assert changed.api_key.get_secret_value() == "second"
@@ -61,17 +61,17 @@ def test_a_key_that_could_not_be_read_is_found_soon_after_it_is_mended(store: St
     with store.begin() as tx:
         tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="file:key"))
     with structlog.testing.capture_logs() as lines:
-        accounts.read()
+        accounts.read_roster()
         seconds[0] += REREAD_SECONDS
-        assert accounts.read().usable == []
+        assert accounts.read_roster().usable == []
     assert len(lines) == 1, "the same reason is told once"
     keys["file:key"] = "sk-3"
     seconds[0] += REREAD_SECONDS - 1
-    assert accounts.read().usable == []
+    assert accounts.read_roster().usable == []
     seconds[0] += 1
-    assert [account.name for account in accounts.read().usable] == ["mine"]
+    assert [account.name for account in accounts.read_roster().usable] == ["mine"]
     seconds[0] += 10 * REREAD_SECONDS
-    accounts.read()
+    accounts.read_roster()
     mine = accounts.find("mine")
     assert mine is not None
     assert mine.api_key.get_secret_value() == "sk-3"
@@ -86,6 +86,6 @@ def test_a_key_that_cannot_be_read_leaves_its_account_out_and_is_told_once(store
     with store.begin() as tx:
         tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="env:MY_KEY"))
     with structlog.testing.capture_logs() as lines:
-        assert accounts.read().usable == []
-        accounts.read()
+        assert accounts.read_roster().usable == []
+        accounts.read_roster()
     assert [(line["event"], line["account"]) for line in lines] == [("account left out", "mine")]

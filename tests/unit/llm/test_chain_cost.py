@@ -182,9 +182,9 @@ async def test_a_request_that_is_built_from_the_store_shares_its_view(process: P
     client, request = process.chain(Scripted(ANSWER), **LIMITED), process.request()
 
     def built() -> LLMRequest:
-        with client.view() as view:
+        with client.open_view() as view:
             agent = view.tx.jobs.callers.read_payer(request.key.job_id).agent
-            return view.with_snapshot(request.model_copy(update={"agent": agent}))
+            return view.add_snapshot(request.model_copy(update={"agent": agent}))
 
     assert await client.complete(built()) == ANSWER
     assert process.costs.take() == (1, 2, 2)

@@ -23,7 +23,7 @@ from maestro.llm.middleware.request_changes import (
     SecondAttempt,
     advance_chat_cursor,
 )
-from maestro.llm.protocols import Account, LLMClient, chain
+from maestro.llm.protocols import Account, LLMClient, chain_middleware
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import reader
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -44,7 +44,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
     """The part of the chain that has to do with the chat, around a model."""
-    return chain(
+    return chain_middleware(
         model,
         SecondAttempt,
         lambda inner: RequestChanges(

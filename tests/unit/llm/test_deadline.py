@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.llm.calls import BadRequest, ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.limits import Deadline
-from maestro.llm.protocols import chain
+from maestro.llm.protocols import chain_middleware
 from tests.support.llm_fakes import Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
 from tests.support.virtual_time import in_virtual_time, seconds
@@ -39,7 +39,9 @@ def limit(length: float) -> timedelta:
 def test_an_answer_in_time_passes() -> None:
     answer = response_of("hello")
     assert (
-        in_virtual_time(chain(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of()))
+        in_virtual_time(
+            chain_middleware(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
+        )
         is answer
     )
 
@@ -49,7 +51,7 @@ def test_a_late_answer_is_given_up() -> None:
 
     async def scenario() -> None:
         with pytest.raises(ModelTimeout, match="No whole answer within 5 s") as caught:
-            await chain(model, lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
+            await chain_middleware(model, lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
         assert caught.value.__context__ is None
 
     in_virtual_time(scenario())
@@ -59,7 +61,9 @@ def test_a_late_answer_is_given_up() -> None:
 def test_bytes_that_keep_dribbling_in_do_not_stretch_the_limit() -> None:
     async def scenario() -> float:
         with pytest.raises(ModelTimeout):
-            await chain(Slow(1000, 0.3), lambda inner: Deadline(inner, lambda: limit(2))).complete(request_of())
+            await chain_middleware(Slow(1000, 0.3), lambda inner: Deadline(inner, lambda: limit(2))).complete(
+                request_of()
+            )
         return seconds()
 
     assert in_virtual_time(scenario()) == pytest.approx(2)
@@ -67,7 +71,7 @@ def test_bytes_that_keep_dribbling_in_do_not_stretch_the_limit() -> None:
 
 def test_the_limit_is_asked_for_at_each_call() -> None:
     limits = iter([limit(5), limit(0.5)])
-    client = chain(Slow(1, 1), lambda inner: Deadline(inner, lambda: next(limits)))
+    client = chain_middleware(Slow(1, 1), lambda inner: Deadline(inner, lambda: next(limits)))
 
     async def scenario() -> None:
         await client.complete(request_of())
@@ -80,12 +84,16 @@ def test_the_limit_is_asked_for_at_each_call() -> None:
 async def test_other_failures_pass_the_deadline_unchanged() -> None:
     failure = BadRequest("no")
     with pytest.raises(BadRequest) as caught:
-        await chain(Scripted(failure), lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
+        await chain_middleware(Scripted(failure), lambda inner: Deadline(inner, lambda: limit(5))).complete(
+            request_of()
+        )
     assert caught.value is failure
 
 
 async def test_being_cancelled_is_not_a_timeout() -> None:
-    call = asyncio.create_task(chain(Held(), lambda inner: Deadline(inner, lambda: limit(60))).complete(request_of()))
+    call = asyncio.create_task(
+        chain_middleware(Held(), lambda inner: Deadline(inner, lambda: limit(60))).complete(request_of())
+    )
     await settled()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -99,13 +107,17 @@ def test_the_clock_starts_when_the_request_can_be_sent() -> None:
     answer = response_of("hello")
     assert (
         in_virtual_time(
-            chain(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(request_of())
+            chain_middleware(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(
+                request_of()
+            )
         )
         is answer
     )
     assert (
         in_virtual_time(
-            chain(Slow(1, 4), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(request_of())
+            chain_middleware(Slow(1, 4), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(
+                request_of()
+            )
         ).content
         == "late"
     )

@@ -10,7 +10,7 @@ from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.memory.memory import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
-from maestro.llm.wire import streamed_to
+from maestro.llm.wire import stream_to
 from tests.support.llm_requests import request_of
 
 
@@ -77,7 +77,7 @@ async def test_an_answer_takes_its_time_and_is_streamed_word_by_word() -> None:
     heard: list[str] = []
     client = DemoClient(lambda: timedelta(seconds=0.1), loopback=True)
     started = time.monotonic()
-    with streamed_to(heard.append):
+    with stream_to(heard.append):
         response = await client.ask(DEMO_ACCOUNT, request_of())
     assert time.monotonic() - started >= 0.1
     assert len(heard) > 20

@@ -10,7 +10,7 @@ from maestro.llm.middleware.request_changes import (
     NOTHING_TO_SAY,
     SecondAttempt,
 )
-from maestro.llm.protocols import chain
+from maestro.llm.protocols import chain_middleware
 from tests.support.llm_fakes import Checked, Scripted
 from tests.support.llm_requests import leaks, request_of, response_of
 
@@ -21,27 +21,27 @@ SEARCH = ToolSpec(name="search", description="Search.", parameters="{}")
 
 async def test_an_answer_is_asked_for_once() -> None:
     model, answer = Scripted(response_of("hello")), response_of("hello")
-    assert await chain(model, SecondAttempt, Checked).complete(request_of()) == answer
+    assert await chain_middleware(model, SecondAttempt, Checked).complete(request_of()) == answer
     assert model.asked == [request_of()]
 
 
 async def test_after_an_empty_answer_the_model_is_told_so_and_asked_once_more() -> None:
     model, request = Scripted(EMPTY, response_of("hello")), request_of()
-    assert (await chain(model, SecondAttempt, Checked).complete(request)).content == "hello"
+    assert (await chain_middleware(model, SecondAttempt, Checked).complete(request)).content == "hello"
     guided = (*request.messages, PromptMessage(role=Role.USER, content=GUIDANCE))
     assert model.asked == [request, request.model_copy(update={"messages": guided})]
 
 
 async def test_a_model_that_has_tools_is_reminded_of_them() -> None:
     model = Scripted(EMPTY, response_of("hello"))
-    await chain(model, SecondAttempt, Checked).complete(request_of().model_copy(update={"tools": (SEARCH,)}))
+    await chain_middleware(model, SecondAttempt, Checked).complete(request_of().model_copy(update={"tools": (SEARCH,)}))
     assert model.asked[1].messages[-1].content == GUIDANCE_WITH_TOOLS
 
 
 async def test_nothing_twice_is_the_typed_failure() -> None:
     model = Scripted(EMPTY, EMPTY)
     with pytest.raises(EmptyResponse) as caught:
-        await chain(model, SecondAttempt, Checked).complete(request_of())
+        await chain_middleware(model, SecondAttempt, Checked).complete(request_of())
     assert not caught.value.retryable
     assert caught.value.__context__ is None
     assert len(model.asked) == 2
@@ -50,7 +50,7 @@ async def test_nothing_twice_is_the_typed_failure() -> None:
 async def test_a_final_answer_is_never_empty() -> None:
     model = Scripted(EMPTY, EMPTY)
     request = request_of().model_copy(update={"final": True, "tools": (SEARCH,)})
-    answer = await chain(model, SecondAttempt, Checked).complete(request)
+    answer = await chain_middleware(model, SecondAttempt, Checked).complete(request)
     assert answer.content == NOTHING_TO_SAY
     assert [asked.never_empty for asked in model.asked] == [False, True]
     assert model.asked[1].messages[-1].content == GUIDANCE
@@ -59,7 +59,7 @@ async def test_a_final_answer_is_never_empty() -> None:
 async def test_other_failures_are_not_repeated() -> None:
     model = Scripted(ProviderUnavailable("down"))
     with pytest.raises(ProviderUnavailable):
-        await chain(model, SecondAttempt, Checked).complete(request_of())
+        await chain_middleware(model, SecondAttempt, Checked).complete(request_of())
     assert len(model.asked) == 1
 
 

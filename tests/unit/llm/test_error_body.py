@@ -62,5 +62,5 @@ def test_of_json_that_breaks_off_nothing_counts(body: str) -> None:
 
 def test_a_sentence_cannot_pass_for_a_field_and_is_read_as_far_as_providers_speak() -> None:
     said = error_sentence('quoted "retryDelay": "999s"' + "x" * SENTENCE_LIMIT)
-    assert said.text.startswith("\nquoted 'retryDelay': '999s'")
+    assert said.whole_text.startswith("\nquoted 'retryDelay': '999s'")
     assert len(said.sentences[0]) == SENTENCE_LIMIT

@@ -124,8 +124,8 @@ async def test_a_request_that_is_read_while_its_answer_is_in_a_file_is_answered_
     await killed_while_locked(process, request_)
     nobody = Scripted()
     client = process.client(nobody)
-    with client.view() as view:
-        request = view.with_snapshot(request_)
+    with client.open_view() as view:
+        request = view.add_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
 
@@ -136,10 +136,10 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
     await killed_while_locked(process, request_)
     nobody = Scripted()
     client = process.client(nobody)
-    with client.view() as view:
+    with client.open_view() as view:
         assert view.tx.llm.calls.find_answer(request_.key) is None
         await asyncio.to_thread(AnswerSpool(process.store, process.keep).commit_files)
-        request = view.with_snapshot(request_)
+        request = view.add_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
 
@@ -173,7 +173,7 @@ async def test_an_answer_that_another_process_committed_from_its_file_counts_onc
 ) -> None:
     held = SpooledAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
     AnswerSpool(process.store, process.keep).commit_files()
-    await AnswerSpool(process.store, process.keep).commit(held.attempt, held.request, held.response)
+    await AnswerSpool(process.store, process.keep).commit_answer(held.attempt, held.request, held.response)
     assert process.kept == [request_.key.job_id]
 
 

@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import Usage
 from maestro.domain.settings.llm import ModelSettings
-from maestro.llm.accounts import library_facts, model_table
+from maestro.llm.accounts import build_model_table, litellm_model_facts
 
 
 @pytest.mark.parametrize(
@@ -22,29 +22,29 @@ from maestro.llm.accounts import library_facts, model_table
     ],
 )
 def test_windows(model: str, tokens: int) -> None:
-    assert model_table().context_window(model) == tokens
+    assert build_model_table().context_window(model) == tokens
 
 
 def test_the_library_knows_what_we_do_not() -> None:
-    assert model_table().context_window("mistral/mistral-large-latest") > 30_000
-    known = model_table().price("groq/llama-3.3-70b-versatile")
+    assert build_model_table().context_window("mistral/mistral-large-latest") > 30_000
+    known = build_model_table().price("groq/llama-3.3-70b-versatile")
     assert known is not None
     assert 0 < known.input_usd < known.output_usd < 10
 
 
 def test_a_price_of_nothing_is_an_unknown_price() -> None:
-    assert library_facts("gemini/gemini-exp-1206").window
-    assert model_table().price("gemini/gemini-exp-1206") is None
-    assert model_table().price("ollama/llama3.1") is None
-    assert model_table().price("nobody/knows-this") is None
+    assert litellm_model_facts("gemini/gemini-exp-1206").window
+    assert build_model_table().price("gemini/gemini-exp-1206") is None
+    assert build_model_table().price("ollama/llama3.1") is None
+    assert build_model_table().price("nobody/knows-this") is None
 
 
 def test_what_is_paid_otherwise_has_no_price_by_the_token() -> None:
-    assert model_table().price("openai/whisper-1") is None
+    assert build_model_table().price("openai/whisper-1") is None
 
 
 def test_the_configured_figures_win() -> None:
-    table = model_table(
+    table = build_model_table(
         [
             ModelSettings(name="llama3.1", window=32_768),
             ModelSettings(name="gpt-4o", input_usd=1.0, output_usd=2.0),
@@ -58,8 +58,8 @@ def test_the_configured_figures_win() -> None:
 
 def test_the_library_is_not_imported_for_it() -> None:
     script = (
-        "import sys\nfrom maestro.llm.accounts import model_table\n"
-        "print(model_table().price('groq/llama-3.3-70b-versatile') is not None, 'litellm' in sys.modules)"
+        "import sys\nfrom maestro.llm.accounts import build_model_table\n"
+        "print(build_model_table().price('groq/llama-3.3-70b-versatile') is not None, 'litellm' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout == "True False\n"

@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from maestro.llm.protocols import Account
-from maestro.llm.translation import NO_KEY, base_url, key_to_send, model_name
+from maestro.llm.translation import NO_KEY, base_url, choose_key_to_send, model_name
 
 
 def account(provider: str, model: str = "m", url: str = "", secret: str = "") -> Account:
@@ -44,5 +44,5 @@ def test_the_address_has_the_form_litellm_expects(provider: str, url: str, expec
 
 
 def test_a_missing_key_is_never_left_to_the_environment() -> None:
-    assert key_to_send(account("openai")) == NO_KEY
-    assert key_to_send(account("openai", secret="sk-1")) == "sk-1"
+    assert choose_key_to_send(account("openai")) == NO_KEY
+    assert choose_key_to_send(account("openai", secret="sk-1")) == "sk-1"

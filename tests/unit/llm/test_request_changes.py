@@ -4,7 +4,7 @@ import pytest
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.llm.middleware.request_changes import CacheMarkers, RequestChanges, with_cache_marks
+from maestro.llm.middleware.request_changes import CacheMarkers, RequestChanges, mark_cacheable_prefix
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of
@@ -35,7 +35,7 @@ def tool(content: str) -> PromptMessage:
 
 def marks(*messages: PromptMessage) -> list[str]:
     """The texts that are marked for the cache."""
-    return [message.content for message in with_cache_marks(messages) if message.cache]
+    return [message.content for message in mark_cacheable_prefix(messages) if message.cache]
 
 
 def test_the_system_message_and_the_end_of_the_history_are_marked() -> None:
@@ -64,8 +64,8 @@ def test_a_turn_without_text_is_passed_over() -> None:
 
 def test_nothing_but_marks_changes_and_they_are_always_the_same() -> None:
     messages = (SYSTEM, user("one"), assistant("two"), user("three"))
-    once = with_cache_marks(messages)
-    assert with_cache_marks(once) == once
+    once = mark_cacheable_prefix(messages)
+    assert mark_cacheable_prefix(once) == once
     assert tuple(message.model_copy(update={"cache": False}) for message in once) == messages
 
 

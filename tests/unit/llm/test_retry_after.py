@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.failures import LONGEST, waiting_time
+from maestro.llm.failures import LONGEST, requested_wait
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GEMINI = '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}]}}'
@@ -37,7 +37,7 @@ ANTHROPIC = "You have reached your specified API usage limits. You will regain a
     ],
 )
 def test_every_form_is_read(headers: dict[str, str], text: str, seconds: float) -> None:
-    assert waiting_time(headers, text, NOW) == timedelta(seconds=seconds)
+    assert requested_wait(headers, text, NOW) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_every_form_is_read(headers: dict[str, str], text: str, seconds: float) 
     ],
 )
 def test_what_cannot_be_read_is_no_answer(value: str) -> None:
-    assert waiting_time({"retry-after": value}, value, NOW) is None
-    assert waiting_time({"retry-after-ms": value}, "", NOW) is None
+    assert requested_wait({"retry-after": value}, value, NOW) is None
+    assert requested_wait({"retry-after-ms": value}, "", NOW) is None

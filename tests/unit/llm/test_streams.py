@@ -12,19 +12,19 @@ from maestro.llm.streams import (
     OpenAIAnswer,
     StreamBroken,
     StreamedAnswer,
-    assemble,
-    format_of,
+    assemble_answer,
+    stream_format,
 )
-from maestro.llm.wire import current_listener, streamed_to
+from maestro.llm.wire import current_listener, stream_to
 
 Json = dict[str, Any]
 
 
 def whole(answer: StreamedAnswer, *events: Json) -> Json:
     for event in events:
-        answer.add(event)
+        answer.add_event(event)
     assert answer.complete
-    return answer.body()
+    return answer.assemble_body()
 
 
 async def split(text: str, size: int) -> AsyncIterator[bytes]:
@@ -39,14 +39,14 @@ async def test_a_stream_may_be_cut_anywhere(size: int, end: str) -> None:
     said: list[str] = []
     line = '{"message": {"content": "ä\u2028\x85"}, "done": %s}'
     text = f": a comment{end}{line % 'false'}{end}event: x{end}data: {line % 'true'}"
-    body = await assemble(split(text, size), OllamaAnswer(), said.append)
+    body = await assemble_answer(split(text, size), OllamaAnswer(), said.append)
     assert said == ["ä\u2028\x85"] * 2
     assert body["message"]["content"] == "ä\u2028\x85" * 2
 
 
 async def test_an_error_in_a_stream_is_no_answer() -> None:
     with pytest.raises(StreamBroken, match="reported an error"):
-        await assemble(split('data: {"error": {"message": "x"}, "choices": []}\n', 9), OpenAIAnswer(), print)
+        await assemble_answer(split('data: {"error": {"message": "x"}, "choices": []}\n', 9), OpenAIAnswer(), print)
 
 
 def test_the_usage_comes_after_the_end_and_counts() -> None:
@@ -98,10 +98,10 @@ def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "yes"}},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5, "other": None}},
     ]
-    assert "".join(map(answer.add, events)) == "yes"
+    assert "".join(map(answer.add_event, events)) == "yes"
     assert not answer.complete
-    assert answer.add({"type": "message_stop"}) == ""
-    body = answer.body()
+    assert answer.add_event({"type": "message_stop"}) == ""
+    body = answer.assemble_body()
     assert body["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "text", "text": "yes", "citations": [{"n": 1}]},
@@ -112,9 +112,9 @@ def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
 def test_a_piece_that_is_no_text_breaks_the_stream_at_once() -> None:
     """Another block with the same number would otherwise replace what is wrong, and the rest count as an answer."""
     answer = AnthropicAnswer()
-    answer.add({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    answer.add_event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
     with pytest.raises(TypeError):
-        answer.add({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": {"a": 1}}})
+        answer.add_event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": {"a": 1}}})
 
 
 def test_arguments_that_break_off_are_put_into_an_object() -> None:
@@ -137,10 +137,10 @@ def test_thoughts_and_signatures_of_gemini_stay_apart() -> None:
         return {"candidates": [{"content": {"parts": list(found)}, **more}]}
 
     thought, more = {"text": "a", "thought": True}, {"text": "b", "thought": True}
-    heard = answer.add(parts(thought, more)) + answer.add(parts({"text": "c"}, {"text": "d"}))
-    heard += answer.add(parts({"text": "e", "thoughtSignature": "s"}, finishReason="STOP"))
+    heard = answer.add_event(parts(thought, more)) + answer.add_event(parts({"text": "c"}, {"text": "d"}))
+    heard += answer.add_event(parts({"text": "e", "thoughtSignature": "s"}, finishReason="STOP"))
     assert heard == "cde"
-    [candidate] = answer.body()["candidates"]
+    [candidate] = answer.assemble_body()["candidates"]
     assert candidate["content"]["parts"] == [
         {"text": "ab", "thought": True},
         {"text": "cd"},
@@ -154,14 +154,14 @@ def test_a_prompt_that_google_refuses_is_a_whole_answer() -> None:
 
 
 def test_only_calls_that_can_be_streamed_are_known() -> None:
-    assert [format_of(path) is not None for path in ("/v1/chat/completions", "/v1/messages", "/x/api/chat")] == [
+    assert [stream_format(path) is not None for path in ("/v1/chat/completions", "/v1/messages", "/x/api/chat")] == [
         True
     ] * 3
-    assert format_of("/v1/audio/transcriptions") is None
+    assert stream_format("/v1/audio/transcriptions") is None
 
 
 def test_nobody_hears_outside() -> None:
     assert current_listener() is None
-    with streamed_to(print):
+    with stream_to(print):
         assert current_listener() is print
     assert current_listener() is None

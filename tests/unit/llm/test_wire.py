@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observe_exchange, streamed_to
+from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observe_exchange, stream_to
 
 
 def client_that_gets(answer: httpx.Response, sent: list[str]) -> httpx.AsyncClient:
@@ -49,7 +49,7 @@ async def test_half_of_a_character_finds_its_other_half() -> None:
     answer = httpx.Response(200, headers={"content-type": "application/x-ndjson"}, content=stream)
     client = client_that_gets(answer, [])
     heard: list[str] = []
-    with streamed_to(heard.append), observe_exchange():
+    with stream_to(heard.append), observe_exchange():
         response = await client.post("/api/chat", content='{"messages": ["\\ud83d"]}')
     assert response.json()["message"]["content"] == "\U0001f600"
 
@@ -72,7 +72,7 @@ async def test_what_may_not_be_streamed_is_asked_for_at_once(status: int, refusa
     heard: list[str] = []
     client = httpx.AsyncClient(transport=ObservedTransport(httpx.MockTransport(respond)), base_url="http://model")
     for _ in range(2):
-        with streamed_to(heard.append), observe_exchange() as exchange:
+        with stream_to(heard.append), observe_exchange() as exchange:
             assert (await client.post("/chat/completions", json={"model": "m"})).text == "an answer"
         assert (exchange.requests, exchange.status, exchange.body) == (1, 200, "")
     assert (streamed, heard) == ([True, False, False], [])
@@ -91,7 +91,7 @@ async def test_what_is_refused_for_another_reason_is_asked_for_once(status: int,
     sent: list[str] = []
     client = client_that_gets(httpx.Response(status, text=refusal), sent)
     heard: list[str] = []
-    with streamed_to(heard.append), observe_exchange() as exchange:
+    with stream_to(heard.append), observe_exchange() as exchange:
         assert (await client.post("/chat/completions", json={"model": "m"})).text == refusal
     assert (len(sent), exchange.status, exchange.body) == (1, status, refusal)
 

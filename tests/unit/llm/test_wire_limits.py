@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from maestro.llm.wire import BODY_LIMIT, PIECE, ObservedTransport, OversizedBody, observe_exchange, streamed_to
+from maestro.llm.wire import BODY_LIMIT, PIECE, ObservedTransport, OversizedBody, observe_exchange, stream_to
 
 LIMIT = 200_000
 JSON = {"content-type": "application/json"}
@@ -103,7 +103,7 @@ async def test_a_stream_may_have_more_bytes_than_its_answer_but_not_without_end(
     body = Sent([line] * (100 * LIMIT // len(line)))
     client = client_that_gets(body, {"content-type": "application/x-ndjson"})
     heard: list[str] = []
-    with streamed_to(heard.append), observe_exchange(LIMIT), pytest.raises(OversizedBody):
+    with stream_to(heard.append), observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client.post("/api/chat", content='{"messages": []}')
     assert body.read * len(line) <= 4 * LIMIT + 2 * len(line)
 
@@ -112,5 +112,5 @@ async def test_the_answer_of_a_stream_has_the_limit_of_any_other() -> None:
     lines = [{"message": {"content": "x" * 60_000}, "done": last} for last in (False, False, False, True)]
     body = Sent([json.dumps(line).encode() + b"\n" for line in lines])
     client = client_that_gets(body, {"content-type": "application/x-ndjson"})
-    with streamed_to(lambda _: None), observe_exchange(LIMIT), pytest.raises(OversizedBody):
+    with stream_to(lambda _: None), observe_exchange(LIMIT), pytest.raises(OversizedBody):
         await client.post("/api/chat", content='{"messages": []}')

@@ -79,9 +79,9 @@ def test_a_text_without_a_secret_stays_as_it_is(rules: ShippedRules) -> None:
 
 def test_places_lead_back_to_the_original() -> None:
     text = "a\u200bé\\_Я%41"
-    plain, unescaped = TextFolder().folded_forms(text)
+    plain, unescaped = TextFolder().list_folded_forms(text)
     assert plain.data == b"ae\\_\xff%41"
-    assert [plain.span(n, n + 1).start for n in range(4)] == [0, 2, 3, 4]
+    assert [plain.original_range(n, n + 1).start for n in range(4)] == [0, 2, 3, 4]
     assert unescaped.data == b"ae_\xffA"
-    assert (unescaped.span(2, 3).start, unescaped.span(2, 3).end) == (3, 5)
-    assert (unescaped.span(4, 5).start, unescaped.span(4, 5).end) == (6, 9)
+    assert (unescaped.original_range(2, 3).start, unescaped.original_range(2, 3).end) == (3, 5)
+    assert (unescaped.original_range(4, 5).start, unescaped.original_range(4, 5).end) == (6, 9)

@@ -25,7 +25,7 @@ STAFF = r"EMP-\d{6}"
 def scanner() -> Iterator[DetectSecretsScanner]:
     made = DetectSecretsScanner()
     yield made
-    made.close()
+    made.end_processes()
 
 
 def token() -> str:

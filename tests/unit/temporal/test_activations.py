@@ -108,12 +108,12 @@ def test_what_takes_less_than_the_limit_is_left_alone() -> None:
 
     def activation() -> str:
         now[0] += LIMIT - 0.1
-        watchdog.check()
+        watchdog.check_activations()
         return "done"
 
     assert watchdog.run(activation) == "done"
     now[0] += LIMIT
-    watchdog.check()
+    watchdog.check_activations()
     assert watchdog.hangs == 0
     watchdog.stop()
 
@@ -123,7 +123,7 @@ def test_each_activation_has_the_whole_limit() -> None:
     watchdog = watchdog_at(now)
     for _ in range(5):
         watchdog.run(lambda: now.__setitem__(0, now[0] + LIMIT / 2))
-        watchdog.check()
+        watchdog.check_activations()
     assert watchdog.hangs == 0
     watchdog.stop()
 
@@ -135,7 +135,7 @@ def test_an_interruption_that_an_activation_survives_is_a_timeout_all_the_same()
     def activation() -> str:
         now[0] += LIMIT
         try:
-            watchdog.check()
+            watchdog.check_activations()
             threading.get_ident()
         except BaseException:  # noqa: BLE001 - a workflow that takes everything for its own
             return "survived"

@@ -131,7 +131,7 @@ async def test_a_thousand_failed_jobs_are_resumed_each_once_and_few_at_a_time(ro
     assert (batch.total, batch.waiting, batch.ended_at) == (MANY, MANY, None)
     most, rounds = 0, 0
     while now(rows, batch).ended_at is None:
-        while await work.advance():
+        while await work.process_due_items():
             pass
         most = max(most, finish_open(rows))
         rounds += 1
@@ -147,14 +147,14 @@ async def test_a_thousand_failed_jobs_are_resumed_each_once_and_few_at_a_time(ro
 async def test_in_one_lane_few_wait_so_that_a_person_is_soon_next(rows: JobRows, work: BatchWork) -> None:
     first = many_failed(rows, 10, lanes=1)
     begin(rows, BatchAction.RESUME)
-    assert await work.advance()
-    assert not await work.advance()
+    assert await work.process_due_items()
+    assert not await work.process_due_items()
     assert [one for one in first if job(rows, one).status is JobStatus.PENDING] == first[:IN_A_LANE]
     newer = rows.add("somebody writes")
     with rows.store.begin() as tx:
         tx.jobs.update_job(newer, lane="c-0")
         tx.jobs.close_job(first[0], JobEnding(status=JobStatus.COMPLETED))
-    assert await work.advance()
+    assert await work.process_due_items()
     assert job(rows, first[2]).status is JobStatus.PENDING
     with rows.store.view() as tx:
         turns = {one: tx.jobs.read(one).turn or 0 for one in (first[1], newer, first[2])}
@@ -167,7 +167,7 @@ async def test_two_processes_work_on_one_batch_and_begin_each_job_once(rows: Job
     other = Store(tmp_path / "maestro.db", rows.clock)
     try:
         both = (worker(rows.store, []), worker(other, []))
-        await asyncio.gather(*(one.advance() for one in both for _ in range(2)))
+        await asyncio.gather(*(one.process_due_items() for one in both for _ in range(2)))
     finally:
         other.close()
     began = [item.began for item in items(rows, batch)]
@@ -198,7 +198,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
 
     batch = begin(rows, BatchAction.RESUME, EVERY)
     rows.end(pending, JobStatus.COMPLETED)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     states = {item.job_id: item.state for item in items(rows, batch)}
     assert states == {
@@ -221,7 +221,7 @@ async def test_a_restart_of_two_jobs_of_one_message_is_one_restart(rows: JobRows
     told = BatchOperations(rows.store).forecast(BatchRequest(action=BatchAction.RESTART, filter=FAILED))
     assert (told.matching, told.possible) == (2, 1)
     batch = begin(rows, BatchAction.RESTART)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert [item.state for item in items(rows, batch)] == [ItemState.BEGUN, ItemState.REFUSED]
     with rows.store.view() as tx:
@@ -235,7 +235,7 @@ async def test_a_job_that_somebody_else_replayed_meanwhile_is_refused_with_the_r
     batch = begin(rows, BatchAction.RESUME)
     control = JobOperations(rows.store, no_temporal)
     await control.replay(taken, ReplayMode.RESUME, "grace")
-    while await work.advance():
+    while await work.process_due_items():
         pass
     refused, begun = items(rows, batch)
     assert (refused.state, refused.began, refused.status) == (ItemState.REFUSED, "", None)
@@ -247,7 +247,7 @@ async def test_a_job_that_somebody_else_replayed_meanwhile_is_refused_with_the_r
 async def test_jobs_may_be_chosen_by_their_ids(rows: JobRows, work: BatchWork) -> None:
     wanted, other = rows.failed(), rows.failed()
     batch = begin(rows, BatchAction.RESUME, None, ids=(wanted, "nobody", wanted))
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert [(item.job_id, item.state) for item in items(rows, batch)] == [
         (wanted, ItemState.BEGUN),
@@ -269,7 +269,7 @@ async def test_a_batch_with_nothing_to_do_has_ended(rows: JobRows, work: BatchWo
     assert begin(rows, BatchAction.RESUME, FAILED).ended_at is not None
     refused = begin(rows, BatchAction.RESUME, EVERY)
     assert (refused.refused, refused.ended_at is not None) == (1, True)
-    assert not await work.advance()
+    assert not await work.process_due_items()
 
 
 # Edits
@@ -278,7 +278,7 @@ async def test_a_batch_with_nothing_to_do_has_ended(rows: JobRows, work: BatchWo
 async def test_edits_are_those_of_every_restart(rows: JobRows, work: BatchWork) -> None:
     failed = rows.failed()
     batch = begin(rows, BatchAction.RESTART, edits=JobEdits(model="claude-other"))
-    while await work.advance():
+    while await work.process_due_items():
         pass
     (item,) = items(rows, batch)
     assert item.began != failed
@@ -311,7 +311,7 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
         ["agent: bob, chosen for the last restart, is not active"],
     )
     batch = begin(rows, BatchAction.RESTART, chosen)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert [item.state for item in items(rows, batch)] == [ItemState.REFUSED]
 
@@ -326,7 +326,7 @@ async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRo
         )
     assert [(group.count, group.example) for group in told.refused] == [(1, shown)]
     batch = begin(rows, BatchAction.RESUME)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert {one.job_id: one.state for one in items(rows, batch)} == {
         failed: ItemState.BEGUN,
@@ -340,7 +340,7 @@ async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRo
 async def test_a_what_if_is_cancelled_with_the_others(rows: JobRows, work: BatchWork) -> None:
     shown = await asked(rows)
     begin(rows, BatchAction.CANCEL, JobFilter(status=(JobStatus.PENDING,)))
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert job(rows, shown).status is JobStatus.CANCELLED
 
@@ -349,7 +349,7 @@ async def test_every_open_job_is_cancelled(rows: JobRows, work: BatchWork, told:
     ended, pending, running = rows.failed(), rows.add(), rows.add()
     rows.worked(running)
     batch = begin(rows, BatchAction.CANCEL, EVERY)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     assert [item.state for item in items(rows, batch)] == [ItemState.REFUSED, ItemState.BEGUN, ItemState.BEGUN]
     assert (job(rows, ended).status, job(rows, pending).status) == (JobStatus.FAILED, JobStatus.CANCELLED)
@@ -364,8 +364,8 @@ async def test_a_crowd_is_cancelled_without_waiting_for_a_place(rows: JobRows, w
         for number in range(2 * AT_ONCE):
             tx.jobs.update_job(f"message-{number:05}", status=JobStatus.PENDING)
     batch = begin(rows, BatchAction.CANCEL, EVERY)
-    assert await work.advance()
-    assert await work.advance()
+    assert await work.process_due_items()
+    assert await work.process_due_items()
     assert now(rows, batch).ended_at is not None
     with rows.store.view() as tx:
         assert tx.jobs.counts.count_by_status(EVERY) == {JobStatus.CANCELLED: 2 * AT_ONCE}
@@ -374,12 +374,12 @@ async def test_a_crowd_is_cancelled_without_waiting_for_a_place(rows: JobRows, w
 async def test_a_stopped_batch_begins_no_more_and_what_it_began_goes_on(rows: JobRows, work: BatchWork) -> None:
     ids = many_failed(rows, 5, lanes=1)
     batch = begin(rows, BatchAction.RESUME)
-    await work.advance()
+    await work.process_due_items()
     control = BatchOperations(rows.store)
     stopped = control.stop(batch.id, "ada")
     assert (stopped.stopped, stopped.begun, stopped.skipped, stopped.waiting) == (True, IN_A_LANE, 3, 0)
     finish_open(rows)
-    assert not await work.advance()
+    assert not await work.process_due_items()
     assert [job(rows, one).run for one in ids] == [2, 2, 1, 1, 1]
     with pytest.raises(Conflict, match="has ended"):
         control.stop(batch.id, "ada")
@@ -394,7 +394,7 @@ async def test_the_audit_log_says_who_from_where_for_the_batch_and_each_job(rows
     failed = rows.failed()
     with set_origin("203.0.113.9"):
         batch = begin(rows, BatchAction.RESUME)
-    await work.advance()
+    await work.process_due_items()
     with rows.store.view() as tx:
         entries = [
             (one.actor, one.action, one.subject, one.origin) for one in reversed(tx.system.audit.list_latest(10))
@@ -418,7 +418,7 @@ async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_t
 
     batch = begin(rows, BatchAction.RESUME)
     monkeypatch.setattr(replays, "_replay_or_stop", breaking)
-    while await work.advance():
+    while await work.process_due_items():
         pass
     refused, begun = items(rows, batch)
     assert (refused.state, refused.problem) == (ItemState.REFUSED, f"{replays.BROKE} (KeyError)")
@@ -460,9 +460,9 @@ async def test_who_works_on_batches_wakes_a_dispatcher_only_when_there_is_someth
 
     wake: Callable[[], None] = lambda: woken.append(1)  # noqa: E731 - a name for a type
     work = BatchWork(rows.store, interrupt, wake)
-    assert not await work.advance()
+    assert not await work.process_due_items()
     rows.failed()
     begin(rows, BatchAction.RESUME)
-    assert await work.advance()
-    assert not await work.advance()
+    assert await work.process_due_items()
+    assert not await work.process_due_items()
     assert woken == [1]

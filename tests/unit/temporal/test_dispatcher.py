@@ -56,9 +56,9 @@ class CountingDispatcher(Dispatcher):
         self.looks += 1
         return look
 
-    def _claim(self) -> Sequence[ClaimedJob]:
+    def _claim_jobs(self) -> Sequence[ClaimedJob]:
         self.claims += 1
-        return super()._claim()
+        return super()._claim_jobs()
 
 
 class Desk:
@@ -69,7 +69,7 @@ class Desk:
         self.temporal = Temporal()
         self.said: list[str] = []
         self.dispatcher = CountingDispatcher(rows.store, lambda: PACE, self.said.append)
-        self.intake = Intake(rows.store, lambda: RULES, self.dispatcher.wake, self.dispatcher)
+        self.intake = Intake(rows.store, lambda: RULES, self.dispatcher.check_soon, self.dispatcher)
 
     async def take(self, name: str, channel: str) -> AcceptedMessage:
         """Take a message in, as a connector does."""
@@ -81,7 +81,7 @@ class Desk:
             sent_at=self.rows.clock.now,
             is_direct=True,
         )
-        return await asyncio.to_thread(self.intake.accept, message)
+        return await asyncio.to_thread(self.intake.accept_message, message)
 
     def run_job(self, job_id: str) -> None:
         """Begin a job, as its workflow does."""
@@ -123,7 +123,7 @@ async def test_what_waits_behind_another_is_started_when_its_place_is_free(rows:
         first, second = await desk.take("first", "one"), await desk.take("second", "one")
         assert await desk.temporal.next() == first.job_id
         await asyncio.to_thread(rows.end, first.job_id, JobStatus.COMPLETED)
-        desk.dispatcher.released()
+        desk.dispatcher.check_after_release()
         assert await desk.temporal.next() == second.job_id
 
 
@@ -134,7 +134,7 @@ async def test_the_end_of_a_job_with_nothing_behind_it_makes_nobody_look(rows: J
         await asyncio.to_thread(desk.run_job, accepted.job_id)
         looks = desk.dispatcher.looks
         await asyncio.to_thread(rows.end, accepted.job_id, JobStatus.COMPLETED)
-        desk.dispatcher.released()
+        desk.dispatcher.check_after_release()
         await rows.store.changes.notify_of_changes()
         await asyncio.sleep(0)
         assert desk.dispatcher.looks == looks
@@ -172,7 +172,7 @@ async def test_while_temporal_is_away_messages_are_taken_in_and_told_once(rows: 
 
 async def test_after_a_pause_nothing_is_started(rows: JobRows) -> None:
     async with running(Desk(rows)) as desk:
-        desk.dispatcher.pause()
+        desk.dispatcher.pause_claims()
         assert not desk.dispatcher.ready
         await desk.take("m", "one")
         await asyncio.sleep(0)

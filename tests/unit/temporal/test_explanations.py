@@ -7,7 +7,7 @@ import trustme
 
 from maestro.settings import load
 from maestro.settings.addresses import endpoint_of
-from temporal.endpoint import Cause, Endpoint, cause_of, explain
+from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
 
 KEY = "the-right-key"
 
@@ -27,14 +27,16 @@ KEY = "the-right-key"
 )
 def test_the_cause_is_read_from_the_text_and_told_in_one_line_without_the_key(text: str, cause: Cause) -> None:
     endpoint = Endpoint("t.example.org:7233", "default", api_key=KEY)
-    assert cause_of(RuntimeError(text)) is cause
-    said = explain(RuntimeError(f"{text} {KEY}\nand a second line"), endpoint)
+    assert root_cause(RuntimeError(text)) is cause
+    said = explain_error(RuntimeError(f"{text} {KEY}\nand a second line"), endpoint)
     assert "\n" not in said
     assert KEY not in said
 
 
 def test_no_answer_in_time_is_told_too() -> None:
-    assert "Nothing answers at t.example.org:7233" in explain(TimeoutError(), Endpoint("t.example.org:7233", "default"))
+    assert "Nothing answers at t.example.org:7233" in explain_error(
+        TimeoutError(), Endpoint("t.example.org:7233", "default")
+    )
 
 
 def test_the_settings_become_the_endpoint(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_the_settings_become_the_endpoint(tmp_path: Path) -> None:
     )
     endpoint = endpoint_of(load(tmp_path / "maestro.json", {}, {}).settings)
     assert endpoint.tls is not None
-    config = endpoint.tls.config()
+    config = endpoint.tls.build_config()
     assert config.server_root_ca_cert == authority.cert_pem.bytes().rstrip()
     assert (config.domain, endpoint.namespace, endpoint.api_key) == ("inner", "prod", "secret-key")
     assert config.client_private_key == pair.private_key_pem.bytes().rstrip()

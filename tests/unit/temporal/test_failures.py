@@ -16,7 +16,7 @@ import connectors
 import maestro
 import temporal
 from maestro.domain.errors import MaestroError, Stopped
-from temporal.attempts import UNEXPECTED, ExpectedEndFilter, SafeFailureConverter, StepFailure, sentence_for
+from temporal.attempts import UNEXPECTED, ExpectedEndFilter, SafeFailureConverter, StepFailure, sentence_of_error
 
 SECRET = "what a person wrote"
 
@@ -58,8 +58,8 @@ def test_every_expected_failure_enters_the_history_by_its_class_and_its_own_sent
 
 
 def test_what_temporal_says_itself_has_a_sentence_too() -> None:
-    assert "did not end in its time" in sentence_for("TimeoutError")
-    assert sentence_for("KeyError") == UNEXPECTED
+    assert "did not end in its time" in sentence_of_error("TimeoutError")
+    assert sentence_of_error("KeyError") == UNEXPECTED
 
 
 @pytest.mark.parametrize(

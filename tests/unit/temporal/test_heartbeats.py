@@ -27,11 +27,11 @@ class Machine:
         self.runnable = runnable
         for _ in range(round(seconds)):
             self.now += 1
-            self.gauge.lengthened(BASE)
+            self.gauge.lengthen_timeout(BASE)
         return self.factor()
 
     def factor(self) -> float:
-        return self.gauge.lengthened(BASE) / BASE
+        return self.gauge.lengthen_timeout(BASE) / BASE
 
 
 @pytest.fixture(autouse=True)
@@ -72,11 +72,11 @@ def test_what_was_read_long_ago_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["", "0.1 0.2", "no numbers at all here"])
 def test_a_machine_that_does_not_say_counts_as_quiet(text: str) -> None:
-    assert LoadGauge(lambda: text).lengthened(BASE) == BASE
+    assert LoadGauge(lambda: text).lengthen_timeout(BASE) == BASE
 
 
 def test_a_machine_without_the_file_counts_as_quiet() -> None:
     def read() -> str:
         raise FileNotFoundError
 
-    assert LoadGauge(read).lengthened(BASE) == BASE
+    assert LoadGauge(read).lengthen_timeout(BASE) == BASE

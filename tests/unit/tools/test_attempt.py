@@ -46,7 +46,7 @@ class Broken:
 class OneTransaction:
     """Has a savepoint and nothing else."""
 
-    _link = SimpleNamespace(savepoint=nullcontext)
+    _link = SimpleNamespace(open_savepoint=nullcontext)
 
 
 def raising(error: BaseException) -> Callable[[], Awaitable[None]]:

@@ -37,7 +37,7 @@ class WebBench:
         self.connector = WebConnector(config, self.context)
         self._running = asyncio.create_task(self.connector.run())
         self._stack.push_async_callback(self._stop)
-        await self.connector.started()
+        await self.connector.wait_until_started()
         last_id = max(self._shown, default=0)
         self._client: WebClient = await self._stack.enter_async_context(
             web_client(self.connector.port, channelId=PLACE.channel, lastId=last_id)

@@ -409,7 +409,7 @@ async def test_what_breaks_in_an_event_is_told_without_what_was_said(
     def broken(_: object) -> None:
         raise ValueError(secret)
 
-    monkeypatch.setattr("connectors.discord.gateway.channel_of_event", broken)
+    monkeypatch.setattr("connectors.discord.gateway.event_channel", broken)
     with structlog.testing.capture_logs() as lines:
         async with connected(discord, context):
             discord.say(ann, square, "hello")

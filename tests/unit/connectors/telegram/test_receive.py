@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from telegram import Update
 
-from connectors.telegram.receive import TelegramBot, join_album, message_in, migration_in, press_in
+from connectors.telegram.receive import (
+    TelegramBot,
+    join_album,
+    parse_button_press,
+    parse_message_update,
+    parse_migration,
+)
 from maestro.domain.messages import Addressing, IncomingMessage
 from tests.support.telegram_server import ADA
 from tests.support.telegram_server.chats import Chats
@@ -20,7 +26,7 @@ US_SHOWN = {"id": US.id, "is_bot": True, "first_name": "Maestro", "username": US
 
 def told(chat: int, text: str, us: TelegramBot = US, kind: str = "message", **extra: Any) -> IncomingMessage | None:
     """Return what is heard when Ada writes."""
-    return message_in(update(chat, text, kind, **extra), us)
+    return parse_message_update(update(chat, text, kind, **extra), us)
 
 
 def update(chat: int, text: str, kind: str = "message", **extra: Any) -> Update:
@@ -177,7 +183,7 @@ def test_what_telegram_copies_from_a_channel_nobody_said_here() -> None:
 def test_a_post_in_a_channel() -> None:
     channel: Json = {"id": GROUP, "type": "channel", "title": "News"}
     post = {"message_id": 3, "date": 1, "chat": channel, "sender_chat": channel, "text": "hi"}
-    message = message_in(Update.de_json({"update_id": 1, "channel_post": post}, None), US)
+    message = parse_message_update(Update.de_json({"update_id": 1, "channel_post": post}, None), US)
     assert message is not None
     assert (message.user_id, message.user_name, message.is_direct) == (str(GROUP), "News", False)
 
@@ -245,8 +251,8 @@ def test_an_album_is_one_message() -> None:
 )
 def test_a_group_that_moves(chat: int, service: Json) -> None:
     told_of = update(chat, "", **service)
-    assert migration_in(told_of) == ("-5", str(GROUP))
-    assert message_in(told_of, US) is None
+    assert parse_migration(told_of) == ("-5", str(GROUP))
+    assert parse_message_update(told_of, US) is None
 
 
 @pytest.mark.parametrize(
@@ -256,7 +262,7 @@ def test_a_group_that_moves(chat: int, service: Json) -> None:
 def test_a_press(data: str, expected: tuple[str, int]) -> None:
     message = Chats().write(GROUP, ADA, "pick", message_thread_id=4, is_topic_message=True)
     query = {"id": "77", "from": Chats().person(ADA), "chat_instance": "1", "data": data, "message": message}
-    found = press_in(Update.de_json({"update_id": 1, "callback_query": query}, None), US, datetime.now(UTC))
+    found = parse_button_press(Update.de_json({"update_id": 1, "callback_query": query}, None), US, datetime.now(UTC))
     assert found is not None
     assert (found.key, found.number) == expected
     assert (found.message.address.channel, found.message.address.thread) == (str(GROUP), "4")

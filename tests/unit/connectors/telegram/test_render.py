@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.markdown import split
-from connectors.telegram.send import MAX_LENGTH, html_length, render, without_mentions
+from connectors.markdown import split_markdown
+from connectors.telegram.send import MAX_LENGTH, disable_mentions, html_length, render_html
 from tests.support.telegram_server.chats import utf16
 from tests.support.telegram_server.markup import plain
 
@@ -48,7 +48,7 @@ J = "\u2060"
     ],
 )
 def test_markdown_is_shown_as_telegram_writes_it(markdown: str, shown: str) -> None:
-    assert render(markdown) == shown
+    assert render_html(markdown) == shown
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_markdown_is_shown_as_telegram_writes_it(markdown: str, shown: str) -> N
     ],
 )
 def test_nobody_is_notified_and_addresses_stay_whole(markdown: str, seen: str) -> None:
-    assert plain(render(markdown)) == seen
+    assert plain(render_html(markdown)) == seen
 
 
 def test_plain_words_notify_nobody_either() -> None:
-    assert without_mentions("@ada at ada@example.org") == f"@{J}ada at ada@example.org"
+    assert disable_mentions("@ada at ada@example.org") == f"@{J}ada at ada@example.org"
 
 
 @given(MARKDOWN)
 def test_telegram_can_read_whatever_comes_out(text: str) -> None:
-    shown = render(text)
+    shown = render_html(text)
     seen = plain(shown)  # raises for a tag that is not closed, not known or not in its place
     assert utf16(seen) <= utf16(shown)
     assert all(re.match(r"https?://|mailto:", link) for link in re.findall(r'href="([^"]*)"', shown))
@@ -84,8 +84,8 @@ def test_telegram_can_read_whatever_comes_out(text: str) -> None:
 
 @given(st.lists(MARKDOWN, min_size=1, max_size=30).map("\n".join), st.integers(100, 400))
 def test_chunks_are_within_the_limit_as_they_are_rendered(text: str, limit: int) -> None:
-    for piece in split(text, limit, html_length):
-        assert utf16(plain(render(piece))) <= limit <= MAX_LENGTH
+    for piece in split_markdown(text, limit, html_length):
+        assert utf16(plain(render_html(piece))) <= limit <= MAX_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_chunks_are_within_the_limit_as_they_are_rendered(text: str, limit: int)
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
-    render("a" + piece * (60_000 // len(piece)))
+    render_html("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5

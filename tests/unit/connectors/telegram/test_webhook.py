@@ -32,7 +32,7 @@ async def hooked(
         app = Starlette()
         app.mount("/platforms", webhooks.router)
         transport = httpx.ASGITransport(app=app)
-        with webhooks.serving(bot.connector):
+        with webhooks.serve_connector(bot.connector):
             async with httpx.AsyncClient(transport=transport) as client:
                 yield bot, client
 
@@ -101,7 +101,7 @@ async def test_what_is_not_stored_is_to_come_again(telegram: TelegramServer) -> 
 async def test_before_we_know_who_we_are_nothing_is_taken(telegram: TelegramServer) -> None:
     async with telegram_bot(telegram, start=False, mode="webhook", webhook_url=URL) as bot:
         webhooks = PlatformWebhooks()
-        with webhooks.serving(bot.connector):
+        with webhooks.serve_connector(bot.connector):
             app = Starlette()
             app.mount("/platforms", webhooks.router)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:

@@ -15,8 +15,8 @@ from connectors.whatsapp.receive import (
     StatusReport,
     WhatsAppMessage,
     WhatsAppNumber,
-    events_in,
-    press_in,
+    parse_button_press,
+    parse_events,
 )
 from maestro.domain.messages import IncomingMessage, ReceiptState
 
@@ -39,7 +39,7 @@ def wrote(kind: str, part: Any, **extra: Any) -> Json:
 
 def said(kind: str, part: Any, **extra: Any) -> IncomingMessage:
     """Return the message that this is."""
-    [one] = events_in(wrote(kind, part, **extra), US)
+    [one] = parse_events(wrote(kind, part, **extra), US)
     assert isinstance(one, WhatsAppMessage)
     return one.message
 
@@ -55,7 +55,7 @@ def test_a_text_is_who_wrote_it_where_and_when() -> None:
 def test_who_shows_no_number_has_an_id_all_the_same() -> None:
     message = {"from_user_id": "US.13491", "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "hi"}}
     contacts = [{"user_id": "US.13491", "profile": {"name": "Zoe"}}]
-    [one] = events_in(change(contacts=contacts, messages=[message]), US)
+    [one] = parse_events(change(contacts=contacts, messages=[message]), US)
     assert isinstance(one, WhatsAppMessage)
     assert (one.message.user_id, one.message.address.channel, one.message.user_name) == ("US.13491", "US.13491", "Zoe")
 
@@ -103,7 +103,7 @@ def test_what_is_no_text_is_said_in_brackets(kind: str, part: Any, content: str)
 
 def test_a_message_that_meta_could_not_read_is_answered_all_the_same() -> None:
     message = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "unsupported", "errors": [{"code": 131051}]}
-    [one] = events_in(change(messages=[message]), US)
+    [one] = parse_events(change(messages=[message]), US)
     assert isinstance(one, WhatsAppMessage)
     assert one.message.content == UNKNOWN
 
@@ -113,7 +113,7 @@ def test_a_message_that_meta_could_not_read_is_answered_all_the_same() -> None:
     [("reaction", {"message_id": "wamid.0", "emoji": "👍"}), ("revoke", {"original_message_id": "wamid.0"})],
 )
 def test_reactions_and_deletions_are_no_messages(kind: str, part: Json) -> None:
-    assert list(events_in(wrote(kind, part), US)) == []
+    assert list(parse_events(wrote(kind, part), US)) == []
 
 
 def test_an_edit_changes_the_text_of_its_message() -> None:
@@ -124,12 +124,12 @@ def test_an_edit_changes_the_text_of_its_message() -> None:
 
 def test_who_changes_their_number_goes_on_under_it() -> None:
     body = {"body": "Ada changed", "wa_id": "4915100000009", "type": "user_changed_number"}
-    assert list(events_in(wrote("system", body), US)) == [NumberChange(ADA, "4915100000009")]
-    assert list(events_in(wrote("system", {"type": "something_else", "wa_id": "1"}), US)) == []
+    assert list(parse_events(wrote("system", body), US)) == [NumberChange(ADA, "4915100000009")]
+    assert list(parse_events(wrote("system", {"type": "something_else", "wa_id": "1"}), US)) == []
 
 
 def test_a_group_is_no_place_for_us() -> None:
-    assert list(events_in(wrote("text", {"body": "x"}, group_id="G1"), US)) == [SkippedEvent("a message in a group")]
+    assert list(parse_events(wrote("text", {"body": "x"}, group_id="G1"), US)) == [SkippedEvent("a message in a group")]
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_a_group_is_no_place_for_us() -> None:
     ],
 )
 def test_a_pressed_button_brings_back_its_key_and_number(kind: str, part: Json) -> None:
-    [one] = events_in(wrote(kind, part, context={"id": "wamid.0"}), US)
+    [one] = parse_events(wrote(kind, part, context={"id": "wamid.0"}), US)
     assert isinstance(one, WhatsAppMessage)
     assert (one.press, one.message.content, one.message.reply_to) == (("abc123", 1), "No", "wamid.0")
 
 
 @pytest.mark.parametrize("other", ["", "yes", "key:", "key:x", "k" * 26 + ":1", "key:123", "a b:1", "key:1\n"])
 def test_a_button_of_somebody_else_is_its_title(other: str) -> None:
-    assert press_in(other) is None
+    assert parse_button_press(other) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_button_of_somebody_else_is_its_title(other: str) -> None:
 )
 def test_a_status_tells_of_a_message_of_ours(status: str, standing: ReceiptState) -> None:
     told = {"id": "wamid.5", "status": status, "recipient_id": ADA, "biz_opaque_callback_data": "key1"}
-    [one] = events_in(change(statuses=[told]), US)
+    [one] = parse_events(change(statuses=[told]), US)
     assert isinstance(one, StatusReport)
     assert (one.key, one.report.platform_message_id, one.report.standing) == ("key1", "wamid.5", standing)
     assert bool(one.report.error) == (standing is ReceiptState.FAILED)
@@ -172,8 +172,10 @@ def test_a_status_tells_of_a_message_of_ours(status: str, standing: ReceiptState
 @pytest.mark.parametrize("key", ["", "not ours", "k" * 26, "ключ"])
 def test_a_status_of_somebody_elses_message_is_passed_over(key: str) -> None:
     told = {"id": "wamid.5", "status": "sent", "biz_opaque_callback_data": key}
-    assert list(events_in(change(statuses=[told, {"id": "wamid.6", "status": "sent"}]), US)) == []
-    assert list(events_in(change(statuses=[{**told, "biz_opaque_callback_data": "k", "status": "warning"}]), US)) == []
+    assert list(parse_events(change(statuses=[told, {"id": "wamid.6", "status": "sent"}]), US)) == []
+    assert (
+        list(parse_events(change(statuses=[{**told, "biz_opaque_callback_data": "k", "status": "warning"}]), US)) == []
+    )
 
 
 def test_why_a_message_failed_is_said_in_our_own_words() -> None:
@@ -186,7 +188,7 @@ def test_why_a_message_failed_is_said_in_our_own_words() -> None:
 
 
 def test_what_meta_complains_of_is_noted_and_nothing_more() -> None:
-    [one] = events_in(change(errors=[{"code": 130429, "title": "slow down"}]), US)
+    [one] = parse_events(change(errors=[{"code": 130429, "title": "slow down"}]), US)
     assert one == SkippedEvent("WhatsApp reports 130429: the number has sent too many messages in a short time")
 
 
@@ -202,6 +204,6 @@ KINDS = st.sampled_from(["text", "image", "interactive", "button", "location", "
 def test_no_shape_stops_what_comes_with_it(part: Any, kind: str, stamp: Any) -> None:
     odd = {"from": ADA, "id": "wamid.2", "timestamp": stamp, "type": kind, kind: part}
     good = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "sane"}}
-    found = list(events_in(change(messages=[odd, part, good], contacts=part), US))
+    found = list(parse_events(change(messages=[odd, part, good], contacts=part), US))
     assert isinstance(found[-1], WhatsAppMessage)
     assert found[-1].message.content == "sane"

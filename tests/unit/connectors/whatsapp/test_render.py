@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.markdown import split
-from connectors.whatsapp.send import marked
+from connectors.markdown import split_markdown
+from connectors.whatsapp.send import render_markup
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)
 
@@ -37,12 +37,12 @@ MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=12
     ],
 )
 def test_markdown_is_shown_as_whatsapp_writes_it(markdown: str, shown: str) -> None:
-    assert marked(markdown) == shown
+    assert render_markup(markdown) == shown
 
 
 @given(MARKDOWN)
 def test_every_block_of_code_is_closed(text: str) -> None:
-    assert sum(line == "```" for line in marked(text).split("\n")) % 2 == 0
+    assert sum(line == "```" for line in render_markup(text).split("\n")) % 2 == 0
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_every_block_of_code_is_closed(text: str) -> None:
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
-    marked("a" + piece * (60_000 // len(piece)))
+    render_markup("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5
 
 
 @given(MARKDOWN)
 def test_nothing_is_shown_of_nothing_alone(text: str) -> None:
-    assert bool(marked(text).strip()) is bool(text.strip())
+    assert bool(render_markup(text).strip()) is bool(text.strip())
 
 
 FENCED = st.lists(
@@ -67,6 +67,6 @@ FENCED = st.lists(
 
 @given(FENCED)
 def test_chunks_fit_as_they_are_shown_and_close_their_code(text: str) -> None:
-    shown = [marked(chunk) for chunk in split(text, 120, lambda chunk: len(marked(chunk)))]
+    shown = [render_markup(chunk) for chunk in split_markdown(text, 120, lambda chunk: len(render_markup(chunk)))]
     assert all(len(chunk) <= 120 for chunk in shown)
     assert all(sum(line == "```" for line in chunk.split("\n")) % 2 == 0 for chunk in shown)

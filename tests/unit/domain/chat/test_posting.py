@@ -21,7 +21,7 @@ RULES = ScanRules(timeout_ms=60_000)
 def scanner() -> Iterator[DetectSecretsScanner]:
     made = DetectSecretsScanner()
     yield made
-    made.close()
+    made.end_processes()
 
 
 class Nothing:
