@@ -106,9 +106,8 @@ def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_chan
         yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)
     for connector in connectors:
         if connector.enabled and connector.state in BROKEN:
-            name = f"{connector.platform}/{connector.account}"
             page = f"/accounts#connector-{connector.platform}-{connector.account}"
-            yield OpenProblem(name, connector.detail or connector.state, page)
+            yield OpenProblem(connector.name, connector.detail or connector.state, page)
     if closed_channels:
         words = "1 channel is" if closed_channels == 1 else f"{closed_channels:,} channels are"
         yield OpenProblem("Closed channels", f"{words} refused by the platform, so no answer is sent there", CHANNELS)

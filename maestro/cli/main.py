@@ -122,7 +122,7 @@ def read_common_options(
     ] = False,
 ) -> None:
     """Read the options that stand before the command."""
-    ctx.ensure_object(Given).take(config, data_dir, debug)
+    ctx.ensure_object(Given).update(config, data_dir, debug)
 
 
 def main() -> NoReturn:

@@ -79,15 +79,11 @@ class SkillFolder:
         """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
         path = Path(source)
         try:
-            if not (self.holds(source) or path.is_relative_to(SHIPPED)):
+            if not (path.is_relative_to(self.own) or path.is_relative_to(SHIPPED)):
                 raise Conflict(f"the file {source} is not in the folder {self.own}; read it with an editor")
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise Conflict(f"{source} cannot be read here: {error}; repair the file") from None
-
-    def holds(self, source: str) -> bool:
-        """Return whether a file is in the operator's folder."""
-        return Path(source).is_relative_to(self.own)
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a file atomically; raises ``ConfigurationError`` when the folder cannot be written."""
@@ -284,12 +280,13 @@ class SkillOperations:
         return path
 
     def _existing_path(self, row: SkillRow) -> Path:
-        if not self._folder.holds(row.source):
+        path = Path(row.source)
+        if not path.is_relative_to(self._folder.own):
             raise Conflict(
                 f"the skill {row.slug!r} is in {row.source}, which is not in the folder {self._folder.own}; run "
                 "this command where Maestro is started, or set skills.folder to an absolute path"
             )
-        return Path(row.source)
+        return path
 
 
 def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:

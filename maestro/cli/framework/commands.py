@@ -99,7 +99,7 @@ class InputOptions:
         for name, (option, explained) in self.resets.items():
             yield _typer_option(f"no_{name}", bool, option, help=explained)
 
-    def take(self, options: dict[str, Any]) -> Any:
+    def pop_from(self, options: dict[str, Any]) -> Any:
         """Remove the options of this input from the options of a command, and return the given fields."""
         given = {parameter.name: options.pop(parameter.name) for parameter in self.parameters()}
         given = {name: value for name, value in given.items() if value is not None}
@@ -125,9 +125,9 @@ class QueryOptions(InputOptions):
             limit = self.model.model_fields["limit"].default if parameter.name == "limit" else None
             yield parameter.replace(annotation=Limit, default=limit) if limit else parameter
 
-    def take(self, options: dict[str, Any]) -> Any:
+    def pop_from(self, options: dict[str, Any]) -> Any:
         """Remove the options of this query, and return the query; raises ``typer.BadParameter`` for a wrong value."""
-        given = super().take(options)
+        given = super().pop_from(options)
         page = {"limit": given.pop("limit")} if "limit" in given else {}
         return validate_input(self.model, given, names_option=True).model_copy(update=page)
 
@@ -297,11 +297,11 @@ class Commands(typer.Typer):
 
         def command(ctx: typer.Context, **options: Any) -> None:
             given = ctx.ensure_object(Given)
-            given.take(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
+            given.update(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
             given.as_json = json and options.pop("as_json")
             given.ports = {key: options.pop(option.name) for key, option in port_options.items()}
             for bundle_name, bundle in bundles.items():
-                options[bundle_name] = bundle.take(options)
+                options[bundle_name] = bundle.pop_from(options)
             function(given, **options)
 
         parameters = [

@@ -47,7 +47,7 @@ class Given:
     as_json: bool = False
     ports: dict[str, int | None] = field(default_factory=dict)
 
-    def take(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
+    def update(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
         """Add the options of one part of the command line."""
         self.config = config or self.config
         self.data_dir = data_dir or self.data_dir
