@@ -119,12 +119,12 @@ def _describe_type(schema: Schema) -> Markup:
     return escape(schema.get("format") or schema.get("type") or "any JSON")
 
 
-def _describe_value(schema: Schema) -> Markup:
-    """Return the description of a value with its limits and its default."""
+def _describe_value(schema: Schema, required: bool) -> Markup:
+    """Return the description of a value with its limits, and its default unless it is required."""
     limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
-    notes = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
+    notes = [f"{words} {limits[name]:g}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")
-    if default not in (None, "", [], {}):
+    if not required and default not in (None, "", [], {}):
         notes.append(f"``{default}`` when it is left out")
     return _render_markup("; ".join(filter(None, (schema.get("description", ""), *notes))))
 

@@ -78,7 +78,7 @@ class Layer:
 
 
 class LayerSize(Value):
-    """The size of a layer of a prompt, in characters and estimated tokens."""
+    """The size of a layer of a prompt; ``tokens`` are estimated, ``note`` says which parts were chosen or left out."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 

@@ -62,7 +62,11 @@ class CompactionView(View):
 
 
 class ConversationDetail(ConversationView):
-    """A conversation with its compactions, its open jobs, and its numbers of archived messages and stored facts."""
+    """A conversation with its compactions, oldest first; ``archived_count`` is the number of archived messages.
+
+    ``facts_learned`` counts the stored facts from this conversation, ``open_jobs`` are the ids of jobs that have not
+    ended.
+    """
 
     archived_count: int
     facts_learned: int

@@ -72,7 +72,7 @@ class RefusedGroup(View):
 
 
 class StepCount(View):
-    """The number of jobs that continue at a step: ``start`` is the first one, ``end`` only closes the job."""
+    """The number of jobs that continue at a step: ``start`` is the first; at ``end`` every step is done."""
 
     step: str
     count: int

@@ -71,7 +71,10 @@ _ORDERS = {
 
 
 class Condition(View):
-    """A comparison of the value at ``path`` of the fetched JSON; if it holds, the model gets the filled ``prompt``."""
+    """A condition for a model call: the value at ``path`` of the fetched JSON, compared with ``value``.
+
+    If the condition holds, the model gets ``prompt``, which may have the same placeholders as the template.
+    """
 
     path: Path
     op: Comparison

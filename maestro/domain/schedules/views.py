@@ -114,7 +114,10 @@ class ScheduleState(StrEnum):
 
 
 class LastRun(View):
-    """The job of a schedule's last run, without status once it is deleted, and why it failed or was skipped."""
+    """The job of a schedule's last run; ``status`` is null once the job is deleted, ``dropped`` if it was skipped.
+
+    ``reason`` says why the run failed or was skipped.
+    """
 
     job_id: str
     status: JobStatus | None

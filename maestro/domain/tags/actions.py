@@ -23,7 +23,7 @@ _DROPPED = re.compile(r"[^\w\[\]/]|_")
 
 
 class ActionState(StrEnum):
-    """The outcome of a tag: ``refused`` for lack of a permission, ``failed`` if it cannot be done as written."""
+    """The outcome of a tag: ``refused`` if the user or agent lacks the permission, ``failed`` if written wrongly."""
 
     DONE = "done"
     REFUSED = "refused"
