@@ -80,9 +80,6 @@ ROUTERS = (
     assets.router,
 )
 
-START_ID_BYTES = 8
-"""Bytes of the random id of each process start; the id is part of every page's ETag."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -101,7 +98,7 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.parts = parts
     app.state.request_access = RequestAccess(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
-    app.state.start_id = secrets.token_hex(START_ID_BYTES)
+    app.state.start_id = secrets.token_hex(8)  # the id of this process start is part of every page's ETag
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
         _add_routes(app, router)

@@ -43,19 +43,14 @@ class Passwords:
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
 
-    def role_of(self, user: str, password: str) -> DashboardRole | None:
-        """Return the role of a user name and a password, None if the pair is wrong."""
-        fits = [role for name, role in USERS.items() if same_secret(user, name) & self._is_password_of(role, password)]
+    def role_of(self, password: str, user: str = "") -> DashboardRole | None:
+        """Return the role of a password, and of a user name if one is given; None if they are wrong."""
+        fits = [
+            role
+            for name, role in USERS.items()
+            if same_secret(user or name, name) & same_secret(password, self._known[role]) & bool(self._known[role])
+        ]
         return fits[0] if fits else None
-
-    def role_by(self, password: str) -> DashboardRole | None:
-        """Return the role of a password, None if the password is wrong."""
-        fits = [role for role in self._known if self._is_password_of(role, password)]
-        return fits[0] if fits else None
-
-    def _is_password_of(self, role: DashboardRole, password: str) -> bool:
-        known = self._known[role]
-        return same_secret(password, known) & bool(known)
 
 
 def same_secret(given: str, expected: str) -> bool:
@@ -68,7 +63,6 @@ PURPOSES: Mapping[DashboardRole, bytes] = {
     DashboardRole.OPERATOR: b"maestro dashboard session 1\n",
     DashboardRole.VIEWER: b"maestro dashboard session of a viewer 1\n",
 }
-ID_BYTES = 18
 CACHED_SESSIONS = 256
 """The most sessions in the cache that holds, until the next commit, whether a session was ended."""
 
@@ -108,7 +102,7 @@ class LoginSessions:
     def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
         """Return a new session with its cookie."""
         expires = int((self._clock() + self.lifetime).timestamp())
-        session_id = secrets.token_urlsafe(ID_BYTES)
+        session_id = secrets.token_urlsafe(18)
         body = f"{session_id}.{expires}"
         return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
 

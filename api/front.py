@@ -21,9 +21,6 @@ log = structlog.get_logger(__name__)
 MAX_BODY = 1024 * 1024
 """The largest accepted body, in bytes; uploads go to the web connector."""
 
-HOOKS = "/hooks/"
-"""The path prefix of webhook requests, which have their own size limit (webhooks.maxBodyBytes)."""
-
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
 """The values of Sec-Fetch-Site for requests from a page of the dashboard, or from the user."""
@@ -89,15 +86,15 @@ class FrontDoor:
             await error_response(refusal)(scope, receive, sender)
             return
         try:
-            await self._app(scope, _LimitedReceiver(receive, self._max_body_bytes(scope["path"])), sender)
+            # Webhook requests have their own size limit.
+            is_webhook = scope["path"].startswith("/hooks/")
+            max_bytes = self._parts.hooks.settings().max_body_bytes if is_webhook else MAX_BODY
+            await self._app(scope, _LimitedReceiver(receive, max_bytes), sender)
         # Every error is answered as JSON; the traceback goes to the log only, never into the response.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not sender.started:
                 await unexpected_error_response()(scope, receive, sender)
-
-    def _max_body_bytes(self, path: str) -> int:
-        return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
     def _find_refusal(self, method: str, headers: Headers) -> MaestroError | None:
         if not self._hosts.admit(headers.getlist("host")):

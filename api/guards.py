@@ -45,7 +45,6 @@ FOR_VIEWERS = {VIEWER: True}
 """The ``openapi_extra`` of a POST route that changes nothing, so that viewers may use the route."""
 COOKIE = "maestro_session"
 CSRF_HEADER = "X-CSRF-Token"
-CSRF_FIELD = "csrf_token"
 LOOK_ONLY = "A viewer sees everything and changes nothing. Log in with webui.password to change something."
 NO_TOKEN = f"The CSRF token of the login is missing in the header {CSRF_HEADER}. Reload the page."
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -204,7 +203,7 @@ class RequestAccess:
         """
         address = request.client.host if request.client else ""
         await asyncio.sleep(self._throttle.delay(address).total_seconds())
-        role = self._passwords.role_of(user, password) if user else self._passwords.role_by(password)
+        role = self._passwords.role_of(password, user)
         if role is not None:
             return role
         self._throttle.record_failure(address)
@@ -267,7 +266,7 @@ async def _read_csrf_token(request: Request) -> str:
     """Return the CSRF token of the request, which only a page of the dashboard can know."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
-        token = str((await request.form()).get(CSRF_FIELD, ""))
+        token = str((await request.form()).get("csrf_token", ""))
     return token
 
 

@@ -13,9 +13,7 @@ from maestro.domain.errors import NotFound
 
 FOLDER = Path(__file__).parent / "static"
 PREFIX = "/static"
-VERSION_DIGITS = 12
 CACHE_FOREVER = "public, max-age=31536000, immutable"
-REVALIDATE = "no-cache"
 
 router = APIRouter(route_class=OpenRoute, include_in_schema=False)
 
@@ -32,7 +30,7 @@ class Assets:
         digest = hashlib.sha256()
         for name, (body, _) in self.files.items():
             digest.update(f"{name} {len(body)} ".encode() + body)
-        self.version = digest.hexdigest()[:VERSION_DIGITS]
+        self.version = digest.hexdigest()[:12]
 
     def url(self, name: str) -> str:
         """Return the address of a file; raises ``KeyError`` for an unknown one, which is a defect of a template."""
@@ -50,7 +48,7 @@ async def serve_asset(request: Request, path: str) -> Response:
     file = assets.files.get(rest if fixed else path)
     if file is None:
         raise NotFound(f"There is nothing at {PREFIX}/{path}.")
-    headers = {"Cache-Control": CACHE_FOREVER if fixed else REVALIDATE, "ETag": f'"{assets.version}"'}
+    headers = {"Cache-Control": CACHE_FOREVER if fixed else "no-cache", "ETag": f'"{assets.version}"'}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(file[0], media_type=file[1], headers=headers)

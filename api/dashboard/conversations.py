@@ -32,7 +32,6 @@ from maestro.store.transaction import Transaction
 PAGE = "/conversations"
 HERE = "conversations"
 FILTERS = ("q", "platform", "agent", "status", "user", "channel")
-EMPTY_PAGE = ConversationPage(items=(), next=None)
 NOTICES = {
     "deleted": "The conversation was deleted with all its messages.",
     "closed": "The conversation has ended: the next message starts a new one.",
@@ -50,7 +49,6 @@ RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 CHAT_PAGE = "/maestro"
 POSTS = 200
 """The most posts that the page shows at first; a script loads earlier ones on request."""
-HUES = 6
 
 chat_router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
@@ -70,7 +68,7 @@ def show_conversations(request: Request, parts: Parts, done: str = "") -> Respon
         request,
         "conversations.html",
         filters=filters,
-        page=EMPTY_PAGE if problem else parts.conversations.list(query),
+        page=ConversationPage(items=(), next=None) if problem else parts.conversations.list(query),
         first=not cursor,
         platforms=platforms,
         agents=agents,
@@ -227,7 +225,7 @@ def _chat_page(request: Request, chat: AgentChat, text: str = "", problem: Maest
         posts=chat.service.list_posts(POSTS),
         rules=chat.rules(),
         most_posts=POSTS,
-        hue=lambda author: zlib.crc32(author.encode()) % HUES,  # the same author always has the same colour
+        hue=lambda author: zlib.crc32(author.encode()) % 6,  # the same author always has the same colour
         clock_time=lambda moment: f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC",
         text=text,
         problem=problem,

@@ -23,9 +23,6 @@ FormText = Annotated[str, Form()]
 FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
 """A row number as a form field."""
 
-_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-
 
 class TextForm(BaseModel):
     """The base of forms with texts as fields, which the input model of the operation validates."""
@@ -133,5 +130,5 @@ def _form_endpoint(page: str, show_problem: Callable[..., Response], action: For
 
 def moment_with_zone(text: str) -> str:
     """Return the entered time with a time zone; a day alone means its start, and other text is returned unchanged."""
-    moment = f"{text}T00:00" if _DAY.fullmatch(text) else text
-    return moment if _ZONE.search(moment) else f"{moment}Z"
+    moment = f"{text}T00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text
+    return moment if re.search(r"(Z|[+-]\d\d:?\d\d)$", moment, re.IGNORECASE) else f"{moment}Z"

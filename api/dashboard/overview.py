@@ -24,9 +24,7 @@ from maestro.store.transaction import Transaction
 MINUTE = "%Y-%m-%d %H:%M"
 KINDS = 8
 """The most groups of failures on the page; the page of jobs lists all."""
-MOST_QUESTIONS = 1000
 ENDS = tuple(status for status in JobStatus if status.ended)
-FAILED_JOBS = "/queue?status=failed&age=24h&group=error"
 CHANNELS = "/accounts#channels"
 ACCOUNTS = "/accounts#accounts"
 BROKEN = (ConnectorState.FAILED, ConnectorState.DEGRADED)
@@ -93,7 +91,7 @@ def _read_figures(tx: Transaction) -> Mapping[str, object]:
         "hour": measure_answer_times(answers, tx.now - HOUR),
         "day": measure_answer_times(answers, tx.now - DAY),
         "spent": tx.llm.budgets.read_level((BudgetScope.DAY, "")),
-        "questions": tx.jobs.questions.count_open(MOST_QUESTIONS),
+        "questions": tx.jobs.questions.count_open(1_000),
         "open_pairings": tx.users.pairings.count_pending(),
         "agents": len(tx.agents.list_active()),
     }
@@ -103,7 +101,7 @@ def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_chan
     """Yield failures that users notice although every health check passes; a platform closed ``closed_channels``."""
     if failed:
         count = f"{failed:,} or more" if failed >= SAMPLE else f"{failed:,}"
-        yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)
+        yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", "/queue?status=failed&age=24h&group=error")
     for connector in connectors:
         if connector.enabled and connector.state in BROKEN:
             page = f"/accounts#connector-{connector.platform}-{connector.account}"

@@ -73,7 +73,10 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     if status is None:
         status = status_of(problem) if isinstance(problem, MaestroError) else HTTPStatus.OK
     page = HTMLResponse(templates.get_template(name).render({**shared, **values}), status_code=status)
-    set_tag(request, page)
+    # ``not_modified`` computed this ETag before the data was read, so that a later change has another ETag.
+    tag = getattr(request.state, "tag", "")
+    if tag and page.status_code == HTTPStatus.OK:
+        page.headers["ETag"] = tag
     return page
 
 
@@ -106,13 +109,6 @@ def not_modified(request: Request, *also: str) -> Response | None:
     if tag not in request.headers.get("if-none-match", ""):
         return None
     return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
-
-
-def set_tag(request: Request, page: Response) -> None:
-    """Set the ETag that ``not_modified`` computed before the data was read, so that a later change has another ETag."""
-    tag = getattr(request.state, "tag", "")
-    if tag and page.status_code == HTTPStatus.OK:
-        page.headers["ETag"] = tag
 
 
 def _compute_tag(request: Request, also: tuple[str, ...]) -> str:

@@ -19,7 +19,6 @@ from maestro.operations.skills import SkillOperations
 PAGE = "/skills"
 HERE = "skills"
 PAGE_SIZE = 100
-SOURCES = ("own", "shipped")
 STATES = ("enabled", "disabled")
 NOTICES = {
     "added": "The skill is used from the next message on.",
@@ -148,7 +147,7 @@ def _list_page(
         page=page,
         filters=filters,
         first=cursor is None,
-        sources=SOURCES,
+        sources=("own", "shipped"),
         states=STATES,
         agents=agents,
         form=form or TrialForm(),

@@ -54,19 +54,13 @@ MOST_DAYS = 120
 MOST_MONTH_DAYS = 3_650
 """Days up to which a column is at most a month; above, it is a year."""
 MONTH_CHARS, YEAR_CHARS = len("2026-11"), len("2026")
-PERIODS = (7, 30, 90)
-"""The lengths of the offered periods, in days."""
 NOBODY = "nobody"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
-AUDIT_PAGE = "/audit"
-AUDIT_CSV = "/api/audit.csv"
 AUDIT_FILTERS = ("actor", "action", "subject", "q", "since", "until")
-AUDIT_MOMENTS = ("since", "until")
-NO_ENTRIES = AuditPage(items=(), next=None)
 
-audit_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AUDIT_PAGE)
+audit_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix="/audit")
 
 
 @dataclass(frozen=True)
@@ -217,7 +211,7 @@ def show_usage(request: Request) -> Response:
         stacks=STACKS,
         content=_read_usage(parts, UsageBy(by), query),
         problem=problem,
-        periods=[(days, today - timedelta(days=days - 1)) for days in PERIODS],
+        periods=[(days, today - timedelta(days=days - 1)) for days in (7, 30, 90)],
         change=describe_change,
         filtered=any(filters[name] for name in FILTERS if name not in PERIOD_FIELDS),
         export=lambda path, **more: _export_address(query, path, more),
@@ -306,14 +300,14 @@ def _export_address(query: UsageFilter, path: str, more: Mapping[str, object]) -
 def show_audit_log(request: Request, parts: Parts) -> HTMLResponse:
     """List the entries of the audit log, newest first; an error in the filter is shown above the form."""
     filters = read_filters(request, AUDIT_FILTERS)
-    moments = {name: moment_with_zone(filters[name]) for name in AUDIT_MOMENTS if filters[name]}
+    moments = {name: moment_with_zone(filters[name]) for name in ("since", "until") if filters[name]}
     query, problem = read_query(AuditQuery, {**filters, **moments, **read_filters(request, ["cursor"])})
     return render(
         request,
         "audit.html",
         filters=filters,
-        page=NO_ENTRIES if problem else parts.audit.list(query),
+        page=AuditPage(items=(), next=None) if problem else parts.audit.list(query),
         problem=problem,
         first=query.cursor is None,
-        csv=address(AUDIT_CSV, query.model_dump(mode="json", include=set(AUDIT_FILTERS), exclude_none=True)),
+        csv=address("/api/audit.csv", query.model_dump(mode="json", include=set(AUDIT_FILTERS), exclude_none=True)),
     )

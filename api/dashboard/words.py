@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WITHIN = (1_000_000, 24, 60, 60)
 """How many of each unit make one of the next larger unit."""
-_SMALL = 0.01
-"""Dollars below which an amount is shown with more digits."""
 
 
 def far(moment: datetime, now: datetime) -> str:
@@ -47,10 +45,10 @@ def span(milliseconds: int | float | None) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Return a cost in US dollars, or a dash if the cost is unknown."""
+    """Return a cost in US dollars, with more digits below one cent; a dash if the cost is unknown."""
     if dollars is None:
         return "–"
-    return f"${dollars:,.2f}" if not 0 < dollars < _SMALL else f"${dollars:.6f}".rstrip("0")
+    return f"${dollars:,.2f}" if not 0 < dollars < 0.01 else f"${dollars:.6f}".rstrip("0")
 
 
 def number(count: int | float | None) -> str:

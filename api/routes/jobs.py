@@ -1,7 +1,4 @@
-"""REST routes of jobs, of batches of jobs, and of the questions for which jobs wait.
-
-See docs/decisions.md: questions.
-"""
+"""REST routes of jobs, of batches of jobs, and of the questions for which jobs wait (docs/decisions.md: questions)."""
 
 import asyncio
 from typing import Any, Literal

@@ -1,7 +1,4 @@
-"""REST routes of agents, accounts, clients, connectors, users, reports, schedules and webhooks.
-
-See docs/decisions.md: route guards.
-"""
+"""REST routes of agents, accounts, clients, connectors, users, reports, webhooks (docs/decisions.md: route guards)."""
 
 from collections.abc import Iterator
 from http import HTTPStatus

@@ -1,7 +1,4 @@
-"""REST routes of the process: health, metrics, settings, the API's description, tickets and the agent chat.
-
-See docs/decisions.md: web identity.
-"""
+"""REST routes of health, metrics, settings, the description, tickets (docs/decisions.md: web identity) and chat."""
 
 import asyncio
 import re
@@ -42,7 +39,6 @@ SettingValues = Annotated[
     ),
 ]
 
-TICKET_BYTES = 32
 LIFETIME = timedelta(seconds=60)
 
 tickets = APIRouter(route_class=PasswordRoute, tags=["web"])
@@ -123,7 +119,7 @@ class Ticket(Value):
 @tickets.post("/api/web/tickets")
 def add_ticket(parts: Parts) -> Ticket:
     """Create a ticket, which a client sends in the auth frame of a web socket."""
-    ticket = secrets.token_urlsafe(TICKET_BYTES)
+    ticket = secrets.token_urlsafe(32)
     with parts.store.begin() as tx:
         tx.users.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
     return Ticket(ticket=ticket)

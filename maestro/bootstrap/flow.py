@@ -1,6 +1,4 @@
-"""Builds the steps of jobs with their dependencies, the Temporal workers that run them, and the operations on jobs.
-
-See docs/architecture.md: processes and queues."""
+"""Builds steps, their workers (docs/architecture.md: processes and queues), and the operations on jobs."""
 
 import asyncio
 from collections.abc import Callable
@@ -127,10 +125,7 @@ def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -
 
 
 def queues(settings: Settings) -> Queues:
-    """Return the names of the task queues: a single queue if Temporal is embedded.
-
-    See docs/architecture.md: processes and queues.
-    """
+    """Return the names of the task queues, one if Temporal is embedded (docs/architecture.md: processes and queues)."""
     temporal = settings.temporal
     if temporal.embedded:
         return Queues(temporal.task_queue)

@@ -1,7 +1,4 @@
-"""The rules of intake, routing, pairing and budgets, the chat and the scanner, from the settings.
-
-See docs/decisions.md: routing, access, chat sessions.
-"""
+"""The rules of intake and routing, the chat and the scanner (docs/decisions.md: routing, access, chat sessions)."""
 
 from collections.abc import Callable
 

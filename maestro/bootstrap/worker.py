@@ -1,7 +1,4 @@
-"""``maestro worker``: workflows, local steps and model calls, beside other processes.
-
-See docs/architecture.md: processes and queues.
-"""
+"""``maestro worker``: workflows, local steps and model calls (docs/architecture.md: processes and queues)."""
 
 import asyncio
 from functools import partial

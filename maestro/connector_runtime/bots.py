@@ -29,7 +29,6 @@ LONGEST_PAUSE = 60.0
 """The longest pause in seconds before a failed connector is restarted; pauses double up to this value."""
 
 BotName = tuple[str, str]
-ContextOf = Callable[[str, str], ConnectorContext]
 RunConnector = Callable[[Connector], Awaitable[None]]
 """Runs a connector under its lease; raises ``AccountRefused`` when the platform refuses the account."""
 
@@ -124,7 +123,7 @@ class BotKeeper:
         self,
         store: Store,
         factory: ConnectorFactory,
-        context_of: ContextOf,
+        context_of: Callable[[str, str], ConnectorContext],
         run_connector: RunConnector,
         platforms: Collection[str] | None = None,
     ) -> None:

@@ -1,7 +1,4 @@
-"""The context of a connector, backed by the store, and its run under its lease.
-
-See docs/architecture.md.
-"""
+"""The context of a connector, backed by the store, and its run under its lease (docs/architecture.md)."""
 
 import asyncio
 import contextlib

@@ -32,7 +32,6 @@ LOW_BYTES = 1024**3
 """Bytes of free space below which doctor adds a note: a busy day takes some hundred megabytes."""
 NEEDED_BYTES = 50 * 1024**2
 """Bytes of free space that the first start needs, for two databases and their logs."""
-PROBE_BYTES = 256 * 1024
 
 ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
 MAKE_ROOM = "Free some space on that disk, or move the folder and set dataDir (--data-dir) to its new place."
@@ -55,7 +54,6 @@ FIX = "Correct it; docs/configuration.md lists every key. The other checks run a
 Result = TypeVar("Result")
 
 READ_SECONDS = 3.0
-FOLDER_SECONDS = 1.0
 CHECK_SECONDS = 6.0
 """Seconds for one check; all checks start together, so this is about the limit for all of them."""
 
@@ -70,7 +68,7 @@ def check_data_folder(subject: Examined) -> list[Diagnosis]:
         return [broken(FOLDER_CHECK, f"{existing} is not a folder", ELSEWHERE)]
     try:
         with tempfile.TemporaryFile(dir=existing) as probe:
-            probe.write(os.urandom(PROBE_BYTES))
+            probe.write(os.urandom(256 * 1024))
             probe.flush()
             os.fsync(probe.fileno())
             fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -272,7 +270,7 @@ async def _survey(file: Path | None, environment: Mapping[str, str], overrides: 
 async def _examined_installation(survey: Survey, environment: Mapping[str, str]) -> Examined:
     folder = survey.settings.data_dir
     try:
-        async with asyncio.timeout(FOLDER_SECONDS):
+        async with asyncio.timeout(1.0):
             holder, server = await asyncio.gather(
                 asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
             )

@@ -159,7 +159,12 @@ async def _diagnose_port(subject: Examined, use: PortUse, uses: Sequence[PortUse
 
 def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
     check, server = f"port {use.port}", subject.server
-    if is_maestro and _uses_this_folder(subject, process):
+    pid = subject.holder.pid
+    # On a cluster, or if the listening process is hidden, an answer from any Maestro suffices.
+    uses_this_folder = not subject.settings.temporal.embedded or (
+        subject.holder.running and (pid is None or process is None or process.pid == pid)
+    )
+    if is_maestro and uses_this_folder:
         return fine(check, f"{use.name}: served by the running Maestro")
     if not use.health and server is not None and use.port in (server.port, server.ui_port):
         return fine(check, f"{use.name}: served by this folder's own Temporal server")
@@ -169,17 +174,6 @@ def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener 
     return broken(
         check, f"{use.name}: taken by {by}", f"Stop that program, or choose another port with {use.settings}."
     )
-
-
-def _uses_this_folder(subject: Examined, process: PortListener | None) -> bool:
-    """Tell whether the Maestro that answers uses this data folder.
-
-    On a cluster, or if the listening process is hidden, an answer from any Maestro suffices.
-    """
-    if not subject.settings.temporal.embedded:
-        return True
-    pid = subject.holder.pid
-    return subject.holder.running and (pid is None or process is None or process.pid == pid)
 
 
 def _bind_error(use: PortUse) -> OSError | None:

@@ -1,7 +1,4 @@
-"""The agent chat #maestro: its sessions, posts and participants, and the unread posts that a prompt shows an agent.
-
-See docs/decisions.md: chat sessions, agent chat.
-"""
+"""The agent chat #maestro: sessions, posts, unread posts in prompts (docs/decisions.md: chat sessions, agent chat)."""
 
 import unicodedata
 from collections.abc import Sequence

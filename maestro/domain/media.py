@@ -34,8 +34,6 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1aE\xdf\xa3", "video/webm"),
 )
-_MARKUP = re.compile(rb"\s*<[a-z!?/]", re.IGNORECASE)
-_NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that every supported provider accepts."""
@@ -45,7 +43,6 @@ VOICE_TYPES = frozenset({"audio/ogg", "audio/mpeg", "audio/mp4", "audio/wav", "a
 """The audio types that can be transcribed."""
 MAX_VOICE_BYTES = 25 * 1024 * 1024
 """The largest recording that the provider transcribes; a larger one is treated as an ordinary file."""
-MAX_TRANSCRIPT_CHARS = 20_000
 MAX_NAME_CHARS = 120
 
 
@@ -67,7 +64,7 @@ def detect_type(head: bytes) -> str:
 
 def is_markup(head: bytes) -> bool:
     """Return whether a file begins like HTML, SVG or XML, which a browser would execute."""
-    return _MARKUP.match(head.removeprefix(codecs.BOM_UTF8)) is not None
+    return re.match(rb"\s*<[a-z!?/]", head.removeprefix(codecs.BOM_UTF8), re.IGNORECASE) is not None
 
 
 def is_text(blocks: Iterable[bytes]) -> bool:
@@ -77,7 +74,7 @@ def is_text(blocks: Iterable[bytes]) -> bool:
     try:
         for block in blocks:
             length += len(block)
-            if _NOT_IN_TEXT.search(decoder.decode(block)):
+            if re.search("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]", decoder.decode(block)):
                 return False
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
@@ -139,7 +136,7 @@ def add_transcripts(text: str, files: Sequence[MediaFile]) -> str:
     transcript gets the line ``[Voice message]``.
     """
     voices = [
-        f"[Voice]: {quoted(file.transcript, MAX_TRANSCRIPT_CHARS)}" if file.transcript else "[Voice message]"
+        f"[Voice]: {quoted(file.transcript, 20_000)}" if file.transcript else "[Voice message]"
         for file in files
         if file.is_voice
     ]

@@ -1,7 +1,4 @@
-"""Incoming and outgoing messages, their addresses, and the table of incoming ones.
-
-See docs/invariants.md: lanes; docs/decisions.md: control words.
-"""
+"""Incoming and outgoing messages and addresses (docs/invariants.md: lanes; docs/decisions.md: control words)."""
 
 from dataclasses import dataclass
 from datetime import datetime

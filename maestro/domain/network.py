@@ -18,7 +18,6 @@ SCHEMES = ("http", "https")
 
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-_IPV4_BITS = 0xFFFF_FFFF
 
 # A public address at which every machine in Azure reaches a service that returns credentials.
 _AZURE_WIRE_SERVER = IPv4Address("168.63.129.16")
@@ -145,7 +144,7 @@ def is_public(text: str) -> bool:
     if address is None or isinstance(address, IPv4Address):
         return address is not None and _is_public_v4(address)
     if address in _NAT64:
-        return address.scope_id is None and _is_public_v4(IPv4Address(int(address) & _IPV4_BITS))
+        return address.scope_id is None and _is_public_v4(IPv4Address(int(address) & 0xFFFF_FFFF))
     if address.sixtofour is not None and not _is_public_v4(address.sixtofour):
         return False
     plain = address.scope_id is None and address.teredo is None and address not in _DOCUMENTATION

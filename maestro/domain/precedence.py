@@ -1,7 +1,4 @@
-"""The order of work: by priority, and within one priority by a weighted fair queue of clients or channels.
-
-See docs/decisions.md: priorities.
-"""
+"""The order of work: by priority, then by a fair queue of clients or channels (docs/decisions.md: priorities)."""
 
 import heapq
 import itertools
@@ -27,10 +24,7 @@ class Priority:
 
 
 def priority_of(*, owner: bool, conductor: bool = False) -> int:
-    """Return the priority of a message from its sender and, once routing has decided, from the answering agent.
-
-    See docs/decisions.md: priorities.
-    """
+    """Return the priority of a message from its sender and, once known, its agent (docs/decisions.md: priorities)."""
     return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
 
 

@@ -1,7 +1,4 @@
-"""Secret scanning and redaction: findings as spans, the allow-list, and texts with a mark in place of each secret.
-
-See docs/decisions.md: redaction.
-"""
+"""Secret scanning: findings, the allow-list, and texts with a mark for each secret (docs/decisions.md: redaction)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 
 from importlib.metadata import version
 
-DISTRIBUTION = "maestro-agents"
-
 
 def release() -> str:
-    return version(DISTRIBUTION)
+    return version("maestro-agents")

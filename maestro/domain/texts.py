@@ -1,7 +1,4 @@
-"""Texts of users and models: made storable, quoted in prompts, and escaped in CSV files.
-
-See docs/decisions.md: prompt layers.
-"""
+"""Texts made storable, quoted in prompts, and escaped in CSV files (docs/decisions.md: prompt layers)."""
 
 import csv
 import io
@@ -9,9 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 NAME_CHARS = 80
 FACT_CHARS = 500
@@ -27,7 +21,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 def storable(text: str) -> str:
     """Return the text without NUL characters, and with a replacement character for each lone surrogate."""
-    return _LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
+    return re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\0", ""))
 
 
 def replace_unstorable(value: Any) -> Any:
@@ -36,7 +30,7 @@ def replace_unstorable(value: Any) -> Any:
     Texts keep their length, because some platforms give the positions of names and links as character offsets.
     """
     if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value)
+        return re.sub("[\0\ud800-\udfff]", "\ufffd", value)
     if isinstance(value, dict):
         return {name: replace_unstorable(entry) for name, entry in value.items()}
     return [replace_unstorable(entry) for entry in value] if isinstance(value, list) else value

@@ -81,7 +81,9 @@ class Throttle:
             count = guesses.count + 1 if guesses else 1
             self._guesses.pop(network, None)
             next_answer = guesses.next_answer if guesses else now
-            self._guesses[network] = _Guesses(count, now, now + _lock_time(count), next_answer)
+            doublings = min(count - FREE_ATTEMPTS, 32)  # 2**32 is beyond LONGEST_LOCK and does not overflow
+            lock: timedelta = min(FIRST_LOCK * 2**doublings, LONGEST_LOCK) if doublings >= 0 else timedelta()
+            self._guesses[network] = _Guesses(count, now, now + lock, next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
                 # The dictionary is ordered by the last guess, so its first address has the oldest guess.
                 del self._guesses[next(iter(self._guesses))]
@@ -99,14 +101,6 @@ class Throttle:
         error = TooManyAttempts(f"Too many wrong {self._noun}; wait before the next attempt.")
         error.retry_after = wait
         return error
-
-
-def _lock_time(wrong_guesses: int) -> timedelta:
-    if wrong_guesses < FREE_ATTEMPTS:
-        return timedelta()
-    doublings = min(wrong_guesses - FREE_ATTEMPTS, 32)  # 2**32 is beyond LONGEST_LOCK and does not overflow
-    lock: timedelta = FIRST_LOCK * 2**doublings
-    return min(lock, LONGEST_LOCK)
 
 
 def _guesser_network(address: str) -> str:

@@ -1,7 +1,4 @@
-"""The data folder: created, checked, locked, and with the keys that encrypt secrets and sign sessions.
-
-See docs/decisions.md: secrets at rest.
-"""
+"""The data folder, its lock, and its keys for secrets and sessions (docs/decisions.md: secrets at rest)."""
 
 import contextlib
 import errno
@@ -30,7 +27,6 @@ from maestro.settings.sources import ENVIRONMENT, FILE, References
 from temporal.server_process import ServerConfig, ServerRecord, read_record
 
 LOCK = "maestro.lock"
-_PID = "maestro.pid"
 OWNER_ONLY = 0o077
 """The umask for files that only their owner may read, because they hold prompts, keys and messages."""
 CONTENT = (
@@ -38,8 +34,6 @@ CONTENT = (
     *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
 )
 """Patterns of the files that Maestro creates in the folder; the folder may hold files of other programs too."""
-EXCLUSIVE_TRIES = 4
-SHARED_TRIES = 60
 RETRY_SECONDS = 0.05
 
 SEALED = "sealed:"
@@ -128,7 +122,7 @@ class DataFolder:
     @property
     def pid_file(self) -> Path:
         """The file with the process id of the exclusive holder of the folder; removed by a clean exit."""
-        return self.path / _PID
+        return self.path / "maestro.pid"
 
     def __enter__(self) -> "DataFolder":
         """Create the folder if it is missing, and lock it.
@@ -177,7 +171,7 @@ class DataFolder:
     def _lock_with_retries(self) -> None:
         # Several tries, because `maestro doctor` holds the lock for a moment, and a process that starts at the
         # same time holds the lock exclusively while it migrates the tables.
-        for _ in range(SHARED_TRIES if self._shared else EXCLUSIVE_TRIES):
+        for _ in range(60 if self._shared else 4):
             if self._lock.take(shared=self._shared):
                 return
             time.sleep(RETRY_SECONDS)

@@ -22,8 +22,6 @@ from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, PROVIDER_VAR
 from temporal.namespace import prepare_namespace
 
 OLLAMA = "ollama"
-LOCAL_OLLAMA = "http://127.0.0.1:11434"
-OLLAMA_SECONDS = 1.5
 CLAUDE_PRIORITY = 10
 """The priority of the subscription: it is called before all accounts that charge each call."""
 
@@ -76,8 +74,8 @@ def _discover_key(account: AccountSettings) -> Discovery:
 
 async def _discover_ollama(named: AccountSettings | None) -> Discovery:
     """Look for an Ollama at the address in the environment, else at the default address."""
-    account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url=LOCAL_OLLAMA, priority=200)
-    result = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
+    account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url="http://127.0.0.1:11434", priority=200)
+    result = await check_key(replace(account_of(account), model=""), seconds=1.5)
     if result.status is not KeyStatus.ACCEPTED:
         variable = PROVIDER_VARIABLES[OLLAMA]
         sentence = f"{variable} is set, but no Ollama answers at {account.base_url} ({result.detail}): not used"

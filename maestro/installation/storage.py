@@ -59,7 +59,12 @@ def enter(tx: Transaction, settings: Settings) -> None:
         tx.agents.begin_history(agent)
     for entry in settings.agents:
         _enter_agent(tx, entry)
-    _archive_removed(tx, {entry.slug for entry in settings.agents})
+    named, archived = {entry.slug for entry in settings.agents}, AgentChange(status=AgentStatus.ARCHIVED, force=True)
+    for agent in tx.agents.list_all():
+        if agent.configured and agent.slug not in named:
+            tx.agents.change(agent, archived, CONFIGURATION, "the configuration no longer names it")
+            agent.configured, agent.entry = False, ""
+            tx.agents.save(agent)
     configured = {_enter_binding(tx, binding) for binding in settings.channels}
     for binding in tx.agents.list_bindings():
         if binding.configured and binding.id not in configured:
@@ -94,15 +99,6 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)
     agent.configured, agent.entry = True, entry
     tx.agents.save(agent)
-
-
-def _archive_removed(tx: Transaction, named: set[str]) -> None:
-    archived = AgentChange(status=AgentStatus.ARCHIVED, force=True)
-    for agent in tx.agents.list_all():
-        if agent.configured and agent.slug not in named:
-            tx.agents.change(agent, archived, CONFIGURATION, "the configuration no longer names it")
-            agent.configured, agent.entry = False, ""
-            tx.agents.save(agent)
 
 
 def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:

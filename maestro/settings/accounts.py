@@ -15,8 +15,6 @@ from maestro.llm.protocols import Account
 from maestro.settings import Settings
 from maestro.settings.problems import configuration_error, translate_errors
 
-_LOGIN = re.compile(r"(?<=//)[^/?#]*@")
-
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
     "and restart to use a real model, or add an account with `maestro accounts add`."
@@ -31,10 +29,7 @@ ACCOUNT_SOURCES = {
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts other than the demo model, which answers if this list is empty.
-
-    See docs/decisions.md: demo model.
-    """
+    """Return the accounts except the demo model, which answers if there are none (docs/decisions.md: demo model)."""
     return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
@@ -57,11 +52,8 @@ def columns_of(settings: AccountSettings) -> dict[str, Any]:
 
 
 def without_login(address: str) -> str:
-    """Return an address without its user name and password, which are never shown.
-
-    See docs/decisions.md: secrets at rest.
-    """
-    return _LOGIN.sub("", address)
+    """Return an address without user name and password, which are never shown (docs/decisions.md: secrets at rest)."""
+    return re.sub(r"(?<=//)[^/?#]*@", "", address)
 
 
 def models_of(accounts: Iterable[ModelAccount]) -> list[str]:

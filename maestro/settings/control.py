@@ -22,7 +22,6 @@ from maestro.settings.model import Settings
 from maestro.store.store import Store
 
 SET = "set"
-PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
@@ -72,7 +71,7 @@ def read_value(settings: Settings, key: Key) -> Any:
 
 def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
     default, value = key.field.default, read_value(overlaid.settings, key)
-    if key.path in PASSWORDS:
+    if key.path in {"webui.password", "webui.viewerPassword"}:
         # No part of a password is shown: passwords are short, and users with read-only access see this page.
         value = SET if value.get_secret_value() else ""
     # The choices of a list setting are those of its items.

@@ -14,11 +14,9 @@ from maestro.settings.keys import LEAVES, PREFIX, VARIABLES, Location
 from maestro.settings.problems import configuration_error, translate_errors, unknown_variable_problem
 
 CONFIG_FILE = f"{PREFIX}_CONFIG"
-TESTS = f"{PREFIX}_TEST_"
 
 # Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; those are no settings.
 _SERVICE_NAME = re.compile(rf"{PREFIX}(_\w+)?_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
-_SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S*")
 
 # For each provider: the usual environment variable, the account's field that it sets, and the account's priority.
 _PROVIDERS = (
@@ -35,7 +33,6 @@ PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVID
 MORE_ACCOUNTS = 50
 """The most further accounts of a provider, from numbered variables such as ``OPENAI_API_KEY_2``."""
 
-_TAILS = ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
 
 DEFAULT_FILE = Path("maestro.json")
 
@@ -56,7 +53,7 @@ def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...
         _build_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
         for variable, provider, field, priority in _PROVIDERS
         for shared in ({"provider": provider, "priority": priority},)
-        for tail in _TAILS
+        for tail in ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
         if (text := environment.get(f"{variable}{tail}", "").strip())
     )
 
@@ -84,9 +81,9 @@ def _maestro_variables(environment: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(f"{PREFIX}_")
         and value
         and name != CONFIG_FILE
-        and not name.startswith(TESTS)
+        and not name.startswith(f"{PREFIX}_TEST_")
         and _SERVICE_NAME.fullmatch(name) is None
-        and not (name.endswith("_PORT") and _SERVICE_PORT.fullmatch(value))
+        and not (name.endswith("_PORT") and re.fullmatch(r"(tcp|udp|sctp)://\S*", value))
     }
 
 

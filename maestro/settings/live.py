@@ -1,7 +1,4 @@
-"""The effective settings: the settings read at the start, overridden by values that operators set at run time.
-
-See docs/invariants.md: live settings.
-"""
+"""The effective settings: those of the start, overridden at run time (docs/invariants.md: live settings)."""
 
 import asyncio
 import contextlib

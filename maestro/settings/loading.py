@@ -118,10 +118,7 @@ class SettingsDraft:
         self.origins.update({key.path: "file" for key in LEAVES if _find_value(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Lay the environment over the file, except over the password of the dashboard.
-
-        See docs/decisions.md: route guards.
-        """
+        """Lay the environment over the file, except over the dashboard's password (docs/decisions.md: route guards)."""
         references = References(environment, Path())
         self._problems += unknown_variables(environment, self._referred)
         for location, (variable, text) in env_texts(environment, self._problems).items():

@@ -9,7 +9,6 @@ from pathlib import Path
 from maestro.settings.keys import KEYS, Location, key_of
 
 TRUE = frozenset({"true", "yes", "on", "1"})
-FALSE = frozenset({"false", "no", "off", "0"})
 
 _NO_LIST = "expected a list as JSON, such as [...]"
 
@@ -50,7 +49,7 @@ def parse(text: str, kind: type, of_objects: bool = False) -> object:
     text = text.strip()
     if kind is tuple:
         return _parse_list(text, of_objects)
-    if kind is bool and text.lower() in TRUE | FALSE:
+    if kind is bool and text.lower() in TRUE | {"false", "no", "off", "0"}:
         return text.lower() in TRUE
     # int() and float() alone would accept "1_000" and digits of other scripts.
     if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", text):

@@ -118,13 +118,12 @@ class QuestionTool(Protocol):
 
 def tool_spec(name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()) -> ToolSpec:
     """Return the description of a tool with these arguments, each a JSON schema; other arguments are refused."""
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return ToolSpec(name=name, description=description, parameters=canonical(schema))
+    return ToolSpec(name=name, description=description, parameters=canonical(object_schema(properties, required)))
+
+
+def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Mapping[str, object]:
+    """Return the JSON schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def canonical(value: object) -> str:

@@ -26,7 +26,7 @@ from maestro.domain.settings.jobs import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion, canonical, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion, canonical, object_schema, tool_spec
 from maestro.tools.registry import parse_arguments
 
 MAX_CHARS = 2000
@@ -102,15 +102,13 @@ class ChatPost:
 
     spec: ToolSpec = tool_spec("chat_post", POST_DESCRIPTION, {"text": TEXT}, ["text"])
     output = canonical(
-        {
-            "type": "object",
-            "properties": {
+        object_schema(
+            {
                 "id": {"type": "integer", "description": "the number of the post; numbers only rise"},
                 "success": {"type": "boolean", "description": "that the post is kept"},
             },
-            "required": ["id", "success"],
-            "additionalProperties": False,
-        }
+            ["id", "success"],
+        )
     )
     """The schema of its result."""
     idempotent = True
@@ -136,10 +134,7 @@ class ChatPost:
 
 
 class ChatGetNew:
-    """Returns the unread posts; the cursor moves once the model has answered.
-
-    See docs/decisions.md: agent chat.
-    """
+    """Returns the unread posts; the cursor moves once the model has answered (docs/decisions.md: agent chat)."""
 
     spec: ToolSpec = tool_spec(
         "chat_get_new",
@@ -149,29 +144,25 @@ class ChatGetNew:
         {},
     )
     output = canonical(
-        {
-            "type": "object",
-            "properties": {
+        object_schema(
+            {
                 "messages": {
                     "type": "array",
                     "description": "the posts, oldest first",
-                    "items": {
-                        "type": "object",
-                        "properties": {
+                    "items": object_schema(
+                        {
                             "id": {"type": "integer", "description": "the number of the post; numbers only rise"},
                             "ts": {"type": "string", "description": "when it was posted, in RFC 3339 and UTC"},
                             "author": {"type": "string", "description": "@human, or @ and the name of an agent"},
                             "text": {"type": "string", "description": "what was posted, without the secrets in it"},
                         },
-                        "required": ["id", "ts", "author", "text"],
-                        "additionalProperties": False,
-                    },
+                        ["id", "ts", "author", "text"],
+                    ),
                 },
                 "newPointer": {"type": "integer", "description": "the highest number you have been given so far"},
             },
-            "required": ["messages", "newPointer"],
-            "additionalProperties": False,
-        }
+            ["messages", "newPointer"],
+        )
     )
     """The schema of its result."""
     idempotent = True
@@ -255,9 +246,8 @@ class _OperatorQuestions:
     """Asks operators a question and waits for the answer, without holding a thread or a transaction."""
 
     _standing = canonical(
-        {
-            "type": "object",
-            "properties": {
+        object_schema(
+            {
                 "questionId": {"type": "integer", "description": "the number under which people see the question"},
                 "status": {
                     "type": "string",
@@ -266,9 +256,8 @@ class _OperatorQuestions:
                 },
                 "answer": {"type": "string", "description": "what a person said, once somebody has answered"},
             },
-            "required": ["questionId", "status"],
-            "additionalProperties": False,
-        }
+            ["questionId", "status"],
+        )
     )
 
     def __init__(self, store: Store, rules: Callable[[], QuestionSettings]) -> None:

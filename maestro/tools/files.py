@@ -20,7 +20,6 @@ from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shortened, to
 
 READ_CHARS = 20_000
 READ_BYTES = 4_000_000
-WRITE_CHARS = 200_000
 LISTED = 200
 
 PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "the file's path inside your folder"}
@@ -28,7 +27,6 @@ PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "the
 MOST_FILES = 10
 MOST_BYTES = 50 * 1000**2
 """The limit in bytes of all files that one job sends."""
-CAPTION_CHARS = 1_000
 NAME_CHARS = 100
 BLOCK = 1024 * 1024
 
@@ -71,7 +69,7 @@ class WriteFile:
         "write_file",
         "Write a text file in your folder, which belongs to this conversation. Folders on the way are created; a file "
         "that is there is replaced as a whole.",
-        {"path": PATH, "content": {"type": "string", "maxLength": WRITE_CHARS, "description": "the whole text"}},
+        {"path": PATH, "content": {"type": "string", "maxLength": 200_000, "description": "the whole text"}},
         ["path", "content"],
     )
     idempotent = True
@@ -192,7 +190,7 @@ class SendFile:
             "caption": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": CAPTION_CHARS,
+                "maxLength": 1_000,
                 "description": "the text below the file, if any",
             },
         },

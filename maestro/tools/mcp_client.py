@@ -32,16 +32,12 @@ from maestro.tools.registry import check_parameters, local_name
 
 CONNECT_SECONDS = 30.0
 """Seconds from a server's start to its list of tools, at most; some servers are downloaded first."""
-SETTLE_SECONDS = 5.0
-"""How long the first use of tools waits for servers that are still starting."""
 AGAIN_SECONDS = (1.0, 60.0)
 """The first and the longest wait before a session is opened again."""
 READ_SECONDS = 300.0
 MIN_SECRET_CHARS = 6
 
 _MAX_PAGES = 100
-_MAX_DESCRIPTION_CHARS = 4000
-_BLANKS = re.compile(r"\s*\n\s*\n\s*")
 
 _log = structlog.get_logger(__name__)
 
@@ -73,7 +69,7 @@ class McpServers:
     async def settled(self) -> None:
         """Return when every server was tried once, at most 5 seconds after the first call of this method."""
         now = asyncio.get_running_loop().time()
-        self._until = self._until or now + SETTLE_SECONDS
+        self._until = self._until or now + 5
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._until):
                 for session in self._sessions:
@@ -230,12 +226,12 @@ class _McpSession:
             raise ValueError(f"the server has another tool that would be called {name} here")
         check_parameters(tool.input_schema)
         parameters = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
-        description = _BLANKS.sub("\n", (tool.description or tool.title or tool.name).strip())
+        description = re.sub(r"\s*\n\s*\n\s*", "\n", (tool.description or tool.title or tool.name).strip())
         hints = tool.annotations or types.ToolAnnotations()
         return McpTool(
             spec=ToolSpec(
                 name=name,
-                description=description[:_MAX_DESCRIPTION_CHARS],
+                description=description[:4000],
                 parameters=canonical({"type": "object", "properties": {}, **parameters}),
             ),
             read_only=bool(hints.read_only_hint),

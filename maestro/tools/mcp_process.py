@@ -22,11 +22,9 @@ GRACE_SECONDS = 2.0
 MAX_MESSAGE_BYTES = 32_000_000
 MAX_ODD_LINES = 100
 """The most output lines that are no messages; a program with more does not speak MCP."""
-LOGGED_LINES = 100
 LOGGED_CHARS = 500
 
 _READ_BYTES = 64 * 1024
-_LOOK_SECONDS = 0.02
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 _log = structlog.get_logger(__name__)
@@ -120,7 +118,7 @@ async def _log_errors(process: asyncio.subprocess.Process, program: Program) -> 
     while chunk := await process.stderr.read(_READ_BYTES):
         *lines, rest = (rest[-_READ_BYTES:] + chunk).split(b"\n")
         texts = [text for line in lines if (text := program.clean(line.decode(errors="replace").strip()))]
-        for text in texts[: max(0, LOGGED_LINES - logged)]:
+        for text in texts[: max(0, 100 - logged)]:
             _log.info("an MCP server wrote to its error output", server=program.name, text=text[:LOGGED_CHARS])
         logged += len(texts)
 
@@ -148,7 +146,7 @@ async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             while process.returncode is None:  # noqa: ASYNC110 - Process.wait would wait for the pipes too
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(0.02)
 
 
 def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

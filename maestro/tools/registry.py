@@ -44,7 +44,6 @@ MAX_ARGUMENT_CHARS = 200_000
 MAX_NAME_CHARS = 64
 _HASH_CHARS = 8
 
-SHOWN_ERRORS = 3
 SHOWN_CHARS = 300
 
 GROUP = "maestro.tools"
@@ -174,7 +173,7 @@ def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
             f"The arguments cannot be checked: the schema of {spec.name} is invalid. Do not use this tool."
         ) from None
     if errors:
-        problems = "; ".join(_error_text(error) for error in errors[:SHOWN_ERRORS])
+        problems = "; ".join(_error_text(error) for error in errors[:3])
         raise ToolFailure(f"The arguments are wrong: {problems}. {_schema_hint(spec)}")
     return arguments
 

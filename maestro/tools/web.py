@@ -35,17 +35,12 @@ MAX_CHARS = 20_000
 FETCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=20, cut=True)
 
 _ERRORS_FROM = 400
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(r"text/.+|.+\+(?:json|xml)|application/(?:json|xml|(?:x-)?(?:javascript|yaml)|toml|x-ndjson|sql)")
-_SNIFFED_BYTES = 1024
 _CUT = "\n[the page is longer; its rest was not read]"
 
-SEARCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=10)
 FACTS = 6
-TOPICS = 5
 
 _MAX_FIELD_CHARS = 1000
-_ANSWER_FIELDS = (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "AbstractURL"))
 
 
 def page_text(html: str, url: str) -> str:
@@ -192,7 +187,7 @@ def _fetched_text(answer: Fetched) -> str:
     header["Content-Type"] = answer.content_type or "text/html"
     kind = header.get_content_type()
     charset = header.get_content_charset()
-    if kind in _HTML:
+    if kind in {"text/html", "application/xhtml+xml"}:
         return page_text(_decode(answer.body, charset or _declared_encoding(answer.body)), answer.url)
     if not _TEXT.fullmatch(kind):
         raise ToolFailure(f"There is no text at this address: its content type is {kind[:100]}.")
@@ -201,7 +196,7 @@ def _fetched_text(answer: Fetched) -> str:
 
 def _declared_encoding(html: bytes) -> str:
     """Return the encoding that the first lines of a page declare."""
-    _, _, rest = html[:_SNIFFED_BYTES].lower().partition(b"charset=")
+    _, _, rest = html[:1024].lower().partition(b"charset=")
     name = rest.lstrip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].strip(b" ;/")
     return name.decode("ascii", errors="ignore") or "utf-8"
 
@@ -240,7 +235,7 @@ class WebSearch:
         try:
             answer = await fetch(
                 f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(options)}",
-                SEARCH_LIMITS,
+                FetchLimits(max_bytes=2_000_000, seconds=10),
                 self._access,
                 self._network,
             )
@@ -262,7 +257,7 @@ def _result_lines(data: Mapping[str, Any]) -> Iterator[str]:
     heading = _one_line(data.get("Heading"))
     if heading:
         yield f"# {heading}"
-    for key, source in _ANSWER_FIELDS:
+    for key, source in (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "AbstractURL")):
         text = _one_line(data.get(key))
         if text:
             yield f"{text}{_source_text(data.get(source))}"
@@ -273,7 +268,7 @@ def _result_lines(data: Mapping[str, Any]) -> Iterator[str]:
     topics = [topic for topic in _flat_topics(data.get("RelatedTopics")) if _one_line(topic.get("Text"))]
     if topics:
         yield "Related:"
-    for topic in topics[:TOPICS]:
+    for topic in topics[:5]:
         yield f"- {_one_line(topic.get('Text'))}{_source_text(topic.get('FirstURL'))}"
 
 

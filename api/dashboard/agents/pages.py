@@ -28,10 +28,8 @@ LINES = {name: field for name, field in AgentFields.model_fields.items() if fiel
 AGENTS_PAGE = "/agents"
 AGENT_PAGE = "/agent"
 PAGE_SIZE = 50
-MOST_COSTS = 10_000
 HERE = "agents"
 EDITS = 5
-ACTIONS = 10
 NOTICES = {
     "made": "The agent was created. It answers from the next message on.",
     "saved": "The agent was saved. The change applies from the next message on.",
@@ -88,14 +86,6 @@ class AgentForm(BaseModel, extra="allow"):
             "daily_budget_usd": self.daily_budget_usd.strip() or None,
         }
 
-    def changed_fields(self) -> dict[str, object]:
-        """Return the fields of a change, with the agent's version that the form was filled from."""
-        return {**self.fields(), "version": self.version or None, "force": self.force}
-
-    def new_fields(self) -> dict[str, object]:
-        """Return the fields of a new agent, with its slug."""
-        return {**self.fields(), "slug": self.slug.strip()}
-
 
 def form_of_agent(agent: AgentDetail) -> AgentForm:
     """Return the form that changes an agent, filled with its values."""
@@ -121,7 +111,7 @@ def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", c
         every = tx.agents.list_all()
         matching = [agent for agent in every if _matches_filter(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
-        costs = tx.llm.usage.list_sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)
+        costs = tx.llm.usage.list_sums(UsageRequest(UsageBy.AGENT, today), 10_000)
         jobs, bindings = tx.system.figures.count_jobs_of_agents(today.start_time), tx.agents.list_bindings()
     listed = matching[:PAGE_SIZE]
     return render(
@@ -152,7 +142,9 @@ def show_new_agent(request: Request) -> HTMLResponse:
 def add_agent(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]) -> Response:
     """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
-        lambda: parts.agents.add(read(NewAgent, form.new_fields()), OPERATOR, reason_of(form.reason)),
+        lambda: parts.agents.add(
+            read(NewAgent, {**form.fields(), "slug": form.slug.strip()}), OPERATOR, reason_of(form.reason)
+        ),
         lambda agent: redirect_to(f"{AGENT_PAGE}/{agent.slug}", done="made"),
         lambda error: _new_form(request, form, error),
     )
@@ -203,8 +195,9 @@ def show_agent(request: Request, slug: str) -> HTMLResponse:
 @router.post(f"{AGENT_PAGE}/{{slug}}")
 def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[AgentForm, Form()]) -> Response:
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
+    fields = {**form.fields(), "version": form.version or None, "force": form.force}
     return submit(
-        lambda: parts.agents.change(slug, read(AgentChange, form.changed_fields()), OPERATOR, reason_of(form.reason)),
+        lambda: parts.agents.change(slug, read(AgentChange, fields), OPERATOR, reason_of(form.reason)),
         lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="saved"),
         lambda error: _render_page(request, slug, error, form),
     )
@@ -271,7 +264,7 @@ def _render_page(
     except MaestroError as error:
         return refusal_page(request, HERE, error)
     with parts.store.view() as tx:
-        actions = tx.jobs.actions.list_latest(tx.agents.get(agent.id), ACTIONS)
+        actions = tx.jobs.actions.list_latest(tx.agents.get(agent.id), 10)
     return render(
         request,
         "agent.html",

@@ -21,14 +21,11 @@ from maestro.operations.jobs import BatchQuery, ItemQuery
 BATCHES = f"{PAGE}/batches"
 PAGE_SIZE = 20
 """The most batches on one page."""
-ITEMS = 100
-"""The most jobs of a batch on one page."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 5_000
 """Milliseconds between two refreshes, while a batch runs, and while none does."""
 WITH_EDITS = "edit"
 """The action of the button that opens the form for the edits of a restart."""
-NO_JOB_SELECTED = "No job is selected. Go back and select some jobs, or all that match the filter."
 UNREADABLE = "the selection of jobs cannot be read; go back to the list and select the jobs again"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
@@ -69,7 +66,7 @@ class JobSelectionForm(BaseModel):
     def request(self) -> BatchRequest:
         """Return the request for a batch; raises ``InvalidEdit``."""
         if not self.all and not self.selected_ids:
-            raise InvalidEdit(NO_JOB_SELECTED)
+            raise InvalidEdit("No job is selected. Go back and select some jobs, or all that match the filter.")
         fields: dict[str, Any] = {
             "action": self.kind,
             **({"filter": self._filter_fields()} if self.all else {"ids": self.selected_ids}),
@@ -174,7 +171,7 @@ def _batch_page(
     """Return the page of a batch with its items, those in one ``state`` if given, from a ``cursor`` on."""
     states = [filters["state"]] if filters["state"] else []
     query, invalid = read_query(ItemQuery, {**filters, "state": states})
-    query, problem = query.model_copy(update={"limit": ITEMS}), problem or invalid
+    query, problem = query.model_copy(update={"limit": 100}), problem or invalid
     try:
         operations = parts_of(request).batches
         batch, items = operations.show(batch_id), operations.items(batch_id, query)

@@ -52,8 +52,6 @@ OUTAGE_FAILURES = 5
 """The number of similar failures from which on the page shows them as one outage."""
 MOST_OUTAGES = 3
 """The most outages on one page, because each takes two queries."""
-GROUPS = 100
-"""The most groups of failures on the page."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 3_000
 """Milliseconds between two refreshes, while a job is open, and while only new jobs can change the page.
@@ -168,7 +166,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
         ages=tuple(AGES),
         at_time=f"{listing.filter.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if listing.filter.at else "",
         errors=sorted({job.error for job in listing.jobs if job.error}),
-        most_groups=GROUPS,
+        most_groups=100,
         page_of=page_of,
         group_filter=group_filter,
     )

@@ -12,7 +12,6 @@ from maestro.domain.settings.jobs import RoutingSettings
 
 MOST_MARKS = 1_000
 """The most ``@`` of a text that are checked, so that a text full of them costs little."""
-_MARK = re.compile("[@\uff20\ufe6b]")
 _LOCAL_PART = ".+-%"
 """Punctuation that may occur in an e-mail address before the ``@``."""
 _JOINS = "-."
@@ -22,7 +21,6 @@ _UNSPACED = re.compile(
 )
 """Letters of scripts without blanks between words or before suffixes: they end a token."""
 
-OWN_ACCOUNT = "all messages of this account are for the agent"
 UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
 
@@ -38,7 +36,7 @@ class RoutableAgent:
 
 def may_mention(content: str) -> bool:
     """Return whether a text contains an ``@``, so that it may mention an agent."""
-    return _MARK.search(content) is not None
+    return re.search("[@\uff20\ufe6b]", content) is not None
 
 
 def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
@@ -140,7 +138,7 @@ def _evaluate_rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iter
     here = f"{message.address.platform}:{message.address.channel}"
     own = by_id.get(snapshot.account_agent or 0)
     if own is not None and _is_addressed_to(own, message, snapshot):
-        yield own, OWN_ACCOUNT
+        yield own, "all messages of this account are for the agent"
     yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
     if own is not None:
         return

@@ -13,8 +13,6 @@ from maestro.domain.agents.agent import Agent, AgentStatus, AgentVersion, BusyMo
 from maestro.domain.agents.edits import AgentFields, version_fields
 from maestro.domain.values import Page, Value, View
 
-CONTEXT_LINES = 2
-"""Unchanged lines shown before and after a difference."""
 MOST_LINES = 2_000
 """The most lines that are compared one by one; longer texts are shown as removed and added in full."""
 
@@ -67,7 +65,8 @@ def diff_field_lines(change: FieldChange, *, is_first: bool = False) -> tuple[Di
 
 
 def _compare_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
+    # Two unchanged lines are shown before and after each difference.
+    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(2)
     shown_until = 0
     for group in groups:
         if group[0][1] > shown_until:

@@ -18,9 +18,6 @@ from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.values import read
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?!//)(.*)", re.DOTALL)
-_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
-_SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
-_LONG_NUMBER = re.compile(r"[0-9]{15,}")
 _BLOCK_MARKS = frozenset({"|", "|-", "|+", ">", ">-", ">+"})
 _FENCES = ("```", "~~~")
 _DEEPEST = 4
@@ -85,7 +82,7 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
 
 def field_key(written: str) -> str:
     """Return the name of a field as a model wrote it, in lower case with ``_`` between words."""
-    return _WORD_BREAK.sub("_", written).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", written).lower()
 
 
 def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
@@ -125,7 +122,7 @@ def _text_value(lines: Sequence[str]) -> str:
 
 def _without_single_quotes(text: str) -> str:
     """Return a text without YAML single quotes; in them, two quotes stand for one."""
-    quoted = _SINGLE_QUOTED.fullmatch(text)
+    quoted = re.fullmatch(r"'((?:[^']|'')*)'", text)
     return quoted[1].replace("''", "'") if quoted else text
 
 
@@ -147,7 +144,7 @@ def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
 
 def _scalar_value(text: str) -> JsonValue:
     """Return the JSON value of a text, or the text itself if it is not JSON."""
-    if _LONG_NUMBER.fullmatch(text):
+    if re.fullmatch(r"[0-9]{15,}", text):
         return text
     value = _decode_json(text)
     return _without_single_quotes(text) if value is None and text != "null" else value

@@ -1,7 +1,4 @@
-"""The history of a prompt: earlier messages, quoted replies, and the rounds of tool calls so far.
-
-See docs/decisions.md: prompt layers.
-"""
+"""The history of a prompt: earlier messages, quoted replies, tool rounds (docs/decisions.md: prompt layers)."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

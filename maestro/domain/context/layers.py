@@ -1,7 +1,4 @@
-"""The layers of a prompt in their order, the persona of an agent, and the other agents that a prompt lists.
-
-See docs/decisions.md: prompt layers, delegation.
-"""
+"""The layers of a prompt, the persona, and the listed agents (docs/decisions.md: prompt layers, delegation)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +19,6 @@ SEPARATOR = "\n\n"
 
 MOST_DESCRIBED = 30
 """The most agents that a prompt lists with their purpose; further ones are listed by slug only."""
-PURPOSE_CHARS = 160
-"""The most characters of another agent's purpose in a prompt."""
 AGENTS_PART = 10
 """The list of other agents takes at most the budget divided by this number."""
 
@@ -219,7 +214,7 @@ def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= tokens_with_separator(heading)
     purposes = ((agent.slug, agent.description.strip() or agent.name) for agent in agents[:MOST_DESCRIBED])
-    described = take_fitting((f"- @{slug}: {quoted(purpose, PURPOSE_CHARS)}" for slug, purpose in purposes), budget)
+    described = take_fitting((f"- @{slug}: {quoted(purpose, 160)}" for slug, purpose in purposes), budget)
     budget -= tokens_with_separator("\n".join(described)) + tokens_with_separator(_ALSO)
     others = take_fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]

@@ -20,8 +20,6 @@ TASK_CHARS = 20_000
 
 ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
 
-WAIT_OPTION = "wait"
-"""The option after the slug in a delegate tag with which the delegator asks for the result."""
 
 SILENT = "[SILENT]"
 """The answer of an agent that has nothing to post."""
@@ -47,7 +45,7 @@ class DelegatedTask:
     @classmethod
     def from_tag(cls, tag: Tag) -> "DelegatedTask":
         """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
-        return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT_OPTION in (word.lower() for word in tag.options))
+        return cls(tag.key.lstrip("@").lower(), tag.body.strip(), "wait" in (word.lower() for word in tag.options))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ _VARYING_PART = re.compile(
     r"|`[^`\n]*`"
     r"|(?<![\w.:+-])(?=[\w.:+-]*\d)\w(?:[\w.:+-]*\w)?"
 )
-_REPEATED_WILDCARD = re.compile(r"\*(?:[\s,;/]*\*)+")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class JobFilter(Value):
 
 def pattern_of(reason: str) -> str:
     """Return a reason with ``*`` for each id, number and quoted value, which differ in failures of one kind."""
-    pattern = _REPEATED_WILDCARD.sub(WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
+    pattern = re.sub(r"\*(?:[\s,;/]*\*)+", WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
     is_whole = len(reason) <= _READ_CHARS and len(pattern) <= PATTERN_CHARS
     return pattern if is_whole else f"{pattern[:PATTERN_CHARS].rstrip(WILDCARD)}{WILDCARD}"
 

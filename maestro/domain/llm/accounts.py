@@ -1,7 +1,4 @@
-"""Accounts of model providers: their rows, cool-downs and views, and the choice of the account for a model call.
-
-See docs/decisions.md: failover.
-"""
+"""Accounts of providers, their cool-downs, and the choice of the account for a call (docs/decisions.md: failover)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

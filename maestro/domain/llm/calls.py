@@ -1,7 +1,4 @@
-"""Model calls: their failures, one class for each action that a failure requires, and their records.
-
-See docs/invariants.md: no answer bought twice.
-"""
+"""Model calls: a class for each kind of failure, and their records (docs/invariants.md: no answer bought twice)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

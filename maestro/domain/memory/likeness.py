@@ -1,7 +1,4 @@
-"""Text normalisation for search in all scripts, and the comparison that finds duplicate facts.
-
-See docs/decisions.md: duplicate facts.
-"""
+"""Text normalisation for search in all scripts, and the search for repeats (docs/decisions.md: duplicate facts)."""
 
 import re
 import unicodedata
@@ -43,13 +40,10 @@ SPELT_ALIKE = 0.93
 MOST_PARTS = 4
 """The most parts of a fact for which every order is compared: 24 orders."""
 
-_ARTICLES = frozenset({"the", "a", "an"})
-_AND = frozenset({"and", "&", "und", "et", "и"})
 _MEANING = frozenset("#%&@*")
 """Punctuation that is part of the meaning: C#, 5%."""
 
 _STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # 1.5 and 1,000 are not split
-_WORD = re.compile(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S")
 
 
 def normalize_characters(text: str) -> str:
@@ -144,8 +138,8 @@ def _split_parts(content: str) -> list[_Part]:
     first = True
     for piece in _STOP.split(normalize_characters(content)):
         parts.append([])
-        for text in _WORD.findall(separate_characters(piece)):
-            if text in _AND:
+        for text in re.findall(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S", separate_characters(piece)):
+            if text in {"and", "&", "und", "et", "и"}:
                 parts.append([])
             elif _is_significant(text, first=first):
                 parts[-1].append(_Word(text.casefold(), not text.islower() or any(map(str.isdigit, text))))
@@ -154,7 +148,7 @@ def _split_parts(content: str) -> list[_Part]:
 
 
 def _is_significant(text: str, *, first: bool) -> bool:
-    if text.casefold() in _ARTICLES:
+    if text.casefold() in {"the", "a", "an"}:
         return not (first or text.islower())  # the A of vitamin A is no article
     return len(text) > 1 or text in _MEANING or unicodedata.category(text)[0] not in "PZC"
 

@@ -1,7 +1,4 @@
-"""The long-term memory of an agent: facts and state, the tags in which a model writes facts, and views for operators.
-
-See docs/decisions.md: memory scope, duplicate facts, tags.
-"""
+"""The memory of an agent: facts, state, tags and views (docs/decisions.md: memory scope, duplicate facts, tags)."""
 
 import re
 from collections.abc import Iterable
@@ -40,7 +37,6 @@ COUNTED = timedelta(hours=1)
 
 SPELT_ALIKE = 80.0
 """The least similarity (rapidfuzz ``ratio``, 0 to 100) of words that count as equal: preference, preferences."""
-_WORD_BREAK = re.compile(r"[\W_]+")
 _TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
 _LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
@@ -192,7 +188,7 @@ def nearest_category(name: str) -> FactCategory:
     The nearest category is the one that shares the most words with the name (small spelling differences count as
     equal), or ``learned_pattern`` if none shares a word.
     """
-    written = _WORD_BREAK.split(name.casefold())
+    written = re.split(r"[\W_]+", name.casefold())
 
     def shared_words(category: FactCategory) -> int:
         return sum(any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written) for word in category.split("_"))

@@ -1,7 +1,4 @@
-"""Owners, known users, pairings, web users, connector states, ignored messages, and which user may talk to which agent.
-
-See docs/decisions.md: access, web identity, routing.
-"""
+"""Owners, users, pairings, connector states, and access (docs/decisions.md: access, web identity, routing)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -19,14 +19,11 @@ LEAST_CHOICES = 2
 MOST_CHOICES = 10
 CHOICE_CHARS = MAX_LABEL_CHARS
 """The most characters of a choice, which has to fit on a button."""
-_CHOICE_NUMBER = re.compile(r"([0-9]{1,2})[.)]?")
 
 ANSWER_CHARS = 20_000
 """The most characters of an operator's answer."""
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
-_LEADING_NUMBER = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def tidy_choices(choices: Sequence[str]) -> tuple[str, ...]:
@@ -49,7 +46,7 @@ def problem_of_choices(choices: Sequence[str]) -> str:
 def pick_choice(choices: Sequence[str], words: str) -> str | None:
     """Return the choice that a reply selects by its text or its number; None if it selects none."""
     reply = " ".join(words.split()).casefold()
-    numbered = _CHOICE_NUMBER.fullmatch(reply)
+    numbered = re.fullmatch(r"([0-9]{1,2})[.)]?", reply)
     exact = next((choice for choice in choices if choice.casefold() == reply), None)
     if exact is not None or numbered is None or not 1 <= int(numbered[1]) <= len(choices):
         return exact
@@ -193,7 +190,7 @@ class AnswerRefusal:
 def parse_reply(content: str) -> ReplyText:
     """Read a message as a reply; a question's number precedes any words (``#7 blue``) or follows a yes or no."""
     text = content.strip()
-    number_first, number_last = _LEADING_NUMBER.match(text), parse_choice(text)
+    number_first, number_last = re.match(r"#([0-9]{1,9})(?:[:.,]?\s+|$)", text), parse_choice(text)
     if number_first is not None:
         words = text[number_first.end() :].strip()
         return ReplyText(text, int(number_first[1]), words, _read_approval(words))
@@ -211,7 +208,7 @@ def parse_choice(content: str) -> ReplyText | None:
     before, _, number = text.rpartition("#")
     words = before.rstrip()
     # Only the number is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
-    is_choice = words and words != before and _NUMBER.fullmatch(number)
+    is_choice = words and words != before and re.fullmatch(r"[0-9]{1,9}", number)
     return ReplyText(text, int(number), words, None) if is_choice else None
 
 

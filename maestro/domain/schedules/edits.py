@@ -1,7 +1,4 @@
-"""New schedules and changes of schedules, and the script that a heartbeat may run instead of a model call.
-
-See docs/decisions.md: schedules.
-"""
+"""New schedules, changes of schedules, and the script of a heartbeat (docs/decisions.md: schedules)."""
 
 import operator
 from datetime import datetime, timedelta

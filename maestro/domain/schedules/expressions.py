@@ -13,8 +13,6 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from maestro.domain.errors import InvalidEdit
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -53,7 +51,8 @@ _UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), timedelta(hours=1)),
     **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
 }
-_LENGTH = re.compile(r"(?:every|in)\s+([0-9]{1,9})\s*([a-z]+)", re.IGNORECASE)
+
+
 _AT = re.compile(r"at\s+([0-9]{4}-[0-9]{2}-[0-9]{2})[T\s]\s*([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)", re.IGNORECASE)
 
 
@@ -94,11 +93,9 @@ class _Field:
         return number
 
 
-_MINUTE = _Field("minute", 0, 59)
-_HOUR = _Field("hour", 0, 23)
 _DAY = _Field("day of the month", 1, 31)
-_MONTH = _Field("month", 1, 12, _MONTHS)
-_WEEKDAY = _Field("day of the week", 0, 7, _WEEKDAYS)
+_MONTH = _Field("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"))
+_WEEKDAY = _Field("day of the week", 0, 7, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 
 
 @dataclass(frozen=True)
@@ -150,8 +147,8 @@ def read_cron(written: str) -> CronTimes:
         )
     minute, hour, day, month, weekday = words
     times = CronTimes(
-        _MINUTE.read(minute),
-        _HOUR.read(hour),
+        _Field("minute", 0, 59).read(minute),
+        _Field("hour", 0, 23).read(hour),
         _DAY.read(day),
         _MONTH.read(month),
         frozenset(number % _SUNDAY for number in _WEEKDAY.read(weekday)),
@@ -251,7 +248,7 @@ def _parse_expression(written: str, zone: ZoneInfo, anchor: datetime, shortest: 
 
 def _read_length(text: str, example: str) -> timedelta:
     """Parse a length of time after ``every`` or ``in``; one above ``LONGEST`` is cut to a value just above it."""
-    found = _LENGTH.fullmatch(text)
+    found = re.fullmatch(r"(?:every|in)\s+([0-9]{1,9})\s*([a-z]+)", text, re.IGNORECASE)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
         raise InvalidEdit(f"after {example.split()[0]}, write a number and s, m, h or d, such as {example}")

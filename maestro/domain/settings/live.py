@@ -16,7 +16,6 @@ RUNTIME = "runtime"
 """The origin of a value that was set while Maestro runs."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _BOOLEANS = {"true": True, "false": False}
 _EXPECTED = {
     "boolean": "true or false",
@@ -84,7 +83,7 @@ def parse_value(setting: SettingView, text: str) -> JsonValue:
     text = text.replace("\r\n", "\n").strip()
     if setting.type == "boolean" and text in _BOOLEANS:
         return _BOOLEANS[text]
-    if setting.type == "integer" and _INTEGER.fullmatch(text):
+    if setting.type == "integer" and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         return int(text)
     if setting.type == "number" and _NUMBER.fullmatch(text):
         return float(text)

@@ -17,10 +17,6 @@ RUN_CHARS = 5
 SHORT_BODY_CHARS = 8
 """The fewest characters of a body that is compared by runs; of a shorter one, body and key must be equal."""
 
-_CODE_POINT = re.compile(r"\\u([0-9a-fA-F]{4})")
-_LINE_ESCAPE = re.compile(r"\\[nrt]")
-_DROPPED = re.compile(r"[^\w\[\]/]|_")
-
 
 class ActionState(StrEnum):
     """The outcome of a tag: ``refused`` if the user or agent lacks the permission, ``failed`` if written wrongly."""
@@ -101,6 +97,6 @@ def _character_runs(text: str) -> set[str]:
 
 
 def _normalize_text(text: str) -> str:
-    plain = _CODE_POINT.sub(lambda escape: chr(int(escape[1], 16)), html.unescape(text))
-    plain = unicodedata.normalize("NFKC", _LINE_ESCAPE.sub(" ", plain)).casefold()
-    return _DROPPED.sub("", plain)
+    plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda escape: chr(int(escape[1], 16)), html.unescape(text))
+    plain = unicodedata.normalize("NFKC", re.sub(r"\\[nrt]", " ", plain)).casefold()
+    return re.sub(r"[^\w\[\]/]|_", "", plain)

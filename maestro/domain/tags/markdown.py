@@ -14,14 +14,11 @@ _CLOSING = re.compile(rf"{_PREFIX}(`{{3,}}+|~{{3,}}+)[^\S\n]*$", re.MULTILINE)
 _BLOCK = re.compile(
     r"^[^\S\n]*(?:$|>|#{1,6}(?:\s|$)|[-*+](?:\s|$)|\d{1,9}[.)](?:\s|$)|`{3,}+[^`\n]*$|~{3})", re.MULTILINE
 )
-_ESCAPED_RUN = re.compile(r"(?<!\\)(\\*+)(`++)")
 _QUOTE = re.compile(r"[^\S\n]*>")
 _BLANKS = re.compile(r"[^\S\n]*")
 
 _WHITESPACE = " \t\r\f\v"
 _CLINGING = tuple(",.;:!?)]}…»”’，。；：！？、）】」』")
-_MARKER = re.compile(r"\s*(?:[-*+>]|\d{1,9}[.)])")
-_MANY_BREAKS = re.compile(r"\n{3,}")
 
 
 class CodeSpan(NamedTuple):
@@ -122,7 +119,7 @@ def _inline_spans(text: str) -> Iterator[CodeSpan]:
     """Yield the range from each run of backticks to the next run of equal length in its paragraph."""
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
-    for run in reversed(list(_ESCAPED_RUN.finditer(text))):
+    for run in reversed(list(re.finditer(r"(?<!\\)(\\*+)(`++)", text))):
         start = run.start(2) + len(run[1]) % 2  # an odd number of backslashes escapes the first backtick
         length = run.end() - start
         closing = nearest.get(length)
@@ -188,7 +185,7 @@ class VisibleText:
         parts: list[str] = []
         for is_code, pieces in groupby(self._pieces, itemgetter(0)):
             text = "".join(piece for _, piece in pieces)
-            parts.append(text if is_code else _MANY_BREAKS.sub("\n\n", text))
+            parts.append(text if is_code else re.sub(r"\n{3,}", "\n\n", text))
         return "".join(parts).strip()
 
     def _join_cut(self, following: str) -> str:
@@ -197,7 +194,7 @@ class VisibleText:
         if following.startswith("\n"):
             self._trim_line()
             line = self._pieces[self._line :]
-            if not line or (len(line) == 1 and _MARKER.fullmatch(line[0][1])):
+            if not line or (len(line) == 1 and re.fullmatch(r"\s*(?:[-*+>]|\d{1,9}[.)])", line[0][1])):
                 del self._pieces[self._line :]
                 return following[1:]
         elif any(not self._pieces[number][1].isspace() for number in reversed(range(self._line, len(self._pieces)))):

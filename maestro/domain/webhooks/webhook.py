@@ -33,8 +33,6 @@ ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "w
 GITHUB_ID_HEADER, GITHUB_SIGNATURE_HEADER = "x-github-delivery", "x-hub-signature-256"
 
 _ID = re.compile(r"[!-~]{1,256}")
-_SECONDS = re.compile(r"[0-9]{1,12}")
-_DIGEST = re.compile(r"sha256=[0-9a-fA-F]{64}")
 
 PromptTemplate = Annotated[
     str, ValueField(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable(template), ROOT))
@@ -145,7 +143,7 @@ def check_signature(
     delivery_id, seconds, signatures = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
     if not (delivery_id and seconds and signatures):
         raise BadSignature(f"The delivery is not signed: send {ID_HEADER}, {TIME_HEADER} and {SIGNATURE_HEADER}.")
-    if not _ID.fullmatch(delivery_id) or not _SECONDS.fullmatch(seconds):
+    if not _ID.fullmatch(delivery_id) or not re.fullmatch(r"[0-9]{1,12}", seconds):
         raise BadSignature(
             f"{ID_HEADER} must be a word of up to 256 characters, {TIME_HEADER} must be in seconds since 1970."
         )
@@ -164,7 +162,7 @@ def _check_github_signature(secret: str, headers: Mapping[str, str], body: bytes
     if not signature:
         raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
     mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
+    if not re.fullmatch(r"sha256=[0-9a-fA-F]{64}", signature) or not hmac.compare_digest(signature[7:].lower(), mac):
         raise BadSignature("The signature does not match this body, or was made with another secret.")
     delivery_id = headers.get(GITHUB_ID_HEADER) or mac
     if not _ID.fullmatch(delivery_id):
