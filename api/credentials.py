@@ -63,8 +63,6 @@ PURPOSES: Mapping[DashboardRole, bytes] = {
     DashboardRole.OPERATOR: b"maestro dashboard session 1\n",
     DashboardRole.VIEWER: b"maestro dashboard session of a viewer 1\n",
 }
-CACHED_SESSIONS = 256
-"""The most sessions in the cache that holds, until the next commit, whether a session was ended."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class LoginSessions:
         }
         self._store = store
         self._clock = clock
-        self._ended = lru_cache(CACHED_SESSIONS)(self._is_ended)
+        self._ended = lru_cache(256)(self._is_ended)  # holds, until the next commit, whether a session was ended
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:

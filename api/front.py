@@ -38,9 +38,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-STRICT_TRANSPORT = "max-age=31536000"
-"""The HSTS header, without includeSubDomains, because subdomains may belong to other servers."""
-
 
 def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...]:
     """Return the web connector's origins for sockets and uploads; none if the web connector does not run.
@@ -157,6 +154,7 @@ class _HeaderSender:
             headers.update(HEADERS)
             headers["Content-Security-Policy"] = self._policy
             if self._secure:
-                headers["Strict-Transport-Security"] = STRICT_TRANSPORT
+                # Without includeSubDomains, because subdomains may belong to other servers.
+                headers["Strict-Transport-Security"] = "max-age=31536000"
             headers.setdefault("Cache-Control", "no-store")
         await self._send(message)

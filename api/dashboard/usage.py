@@ -22,8 +22,6 @@ from maestro.domain.people.views import AuditPage, AuditQuery
 
 WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
-LABELS = 5
-"""Approximate number of labels below a plot."""
 STEPS = 4
 """Approximate number of horizontal lines in a plot."""
 COLOURS = 6
@@ -175,7 +173,7 @@ def _y_position(value: float, most: float) -> float:
 
 
 def _labels_below(names: Sequence[str], step: float) -> tuple[PlotLabel, ...]:
-    interval = max(1, math.ceil(len(names) / LABELS))
+    interval = max(1, math.ceil(len(names) / 5))  # about five labels
     return tuple(
         PlotLabel(
             round(min(LEFT + (index + 0.5) * step, WIDTH - RIGHT - EDGE), 1), name[YEAR:] if len(name) == DAY else name

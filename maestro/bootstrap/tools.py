@@ -21,9 +21,6 @@ from maestro.tools.local import Calculate, GetTime, MemorySearch
 from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools, local_name
 from maestro.tools.web import HttpFetch, WebSearch
 
-SHELL_SHARE = 0.9
-"""A shell command's share of the timeout of a tool call, so that its output can be returned when it times out."""
-
 _ENABLING_KEYS = {
     "read_file": "tools.files",
     "write_file": "tools.files",
@@ -52,7 +49,8 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     if settings.tools.files:
         fixed += [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(settings))]
     if settings.tools.shell:
-        fixed.append(RunShell(environment, live.of(lambda settings: settings.tools.timeout_seconds * SHELL_SHARE)))
+        # A command ends before the timeout of its tool call, so that its output can be returned.
+        fixed.append(RunShell(environment, live.of(lambda settings: settings.tools.timeout_seconds * 0.9)))
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_ENABLING_KEYS])
     chat_tools: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):

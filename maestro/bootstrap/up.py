@@ -29,8 +29,6 @@ from temporal.endpoint import Endpoint
 from temporal.engine import Engine
 from temporal.server import EmbeddedServer, ServerConfig
 
-WORKER_START_SECONDS = 5.0
-"""Seconds that the start waits for the workers before it reports why they are late and serves the dashboard."""
 READY = "Maestro is ready."
 
 
@@ -128,7 +126,7 @@ class Up(ModelProcess):
 
 
 async def _wait_for_workers(ready: ReadySignals) -> None:
-    """Return when the workers have started, or after a timeout, so that the dashboard is served."""
+    """Return when the workers have started, or after five seconds, so that the dashboard is served."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(WORKER_START_SECONDS):
+        async with asyncio.timeout(5.0):
             await ready.wait()

@@ -181,9 +181,6 @@ class DisabledChannelPage(Page[DisabledChannelView]):
     next: str | None = None
 
 
-_STATUS_FIELDS = {"state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at"}
-
-
 def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None) -> ConnectorView:
     """Return the view of a connector; ``agent`` is the slug of its agent, ``status`` its last reported state."""
     endings = bot.last_characters
@@ -193,7 +190,11 @@ def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None)
     )
     return ConnectorView(
         **bot.model_dump(include={"platform", "account", "enabled", "configured"}),
-        **(status.model_dump(include=_STATUS_FIELDS) if status is not None else {}),
+        **(
+            status.model_dump(include=set(ConnectorView.model_fields) - {"platform", "account"})
+            if status is not None
+            else {}
+        ),
         agent=agent,
         secrets=secrets,
         options=dict(bot.option_values),

@@ -28,7 +28,6 @@ FORGOTTEN_AFTER = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 MOST_PER_MINUTE = 100
 """The most wrong guesses of all addresses that are recorded in a minute: each costs a database write."""
-MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
@@ -84,7 +83,7 @@ class Throttle:
             doublings = min(count - FREE_ATTEMPTS, 32)  # 2**32 is beyond LONGEST_LOCK and does not overflow
             lock: timedelta = min(FIRST_LOCK * 2**doublings, LONGEST_LOCK) if doublings >= 0 else timedelta()
             self._guesses[network] = _Guesses(count, now, now + lock, next_answer)
-            if len(self._guesses) > MOST_ADDRESSES:
+            if len(self._guesses) > 10_000:
                 # The dictionary is ordered by the last guess, so its first address has the oldest guess.
                 del self._guesses[next(iter(self._guesses))]
             while self._recent and now - self._recent[0] >= MINUTE:

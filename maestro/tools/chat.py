@@ -51,8 +51,6 @@ OUTSIDE_DESCRIPTION = (
 LOOK_SECONDS = 0.5
 """The interval in seconds between two reads of an open question's row."""
 
-POSTS_AT_ONCE = 32
-"""Threads for posts alone: each may wait for the scanner until its timeout, and must not hold up other requests."""
 
 Result = Mapping[str, object]
 
@@ -225,7 +223,8 @@ async def call_outside_tool(tool: OutsideTool, agent: Agent, arguments: Mapping[
 
 
 def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
-    posting = ThreadPoolExecutor(POSTS_AT_ONCE, thread_name_prefix="mcp-post")
+    # Posts have threads of their own: each may wait for the scanner until its timeout.
+    posting = ThreadPoolExecutor(32, thread_name_prefix="mcp-post")
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
         loop, author = asyncio.get_running_loop(), chat_author(agent.slug)

@@ -35,9 +35,7 @@ CONNECT_SECONDS = 30.0
 AGAIN_SECONDS = (1.0, 60.0)
 """The first and the longest wait before a session is opened again."""
 READ_SECONDS = 300.0
-MIN_SECRET_CHARS = 6
 
-_MAX_PAGES = 100
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +43,7 @@ _log = structlog.get_logger(__name__)
 def mask_secrets(server: McpServerSettings, text: str) -> str:
     """Return a text with each secret of a server as asterisks; short secrets stay, because logs must be readable."""
     for secret in (*server.env.values(), *server.headers.values()):
-        if len(value := secret.get_secret_value()) >= MIN_SECRET_CHARS:
+        if len(value := secret.get_secret_value()) >= 6:
             text = text.replace(value, "***")
     return text
 
@@ -261,7 +259,7 @@ class McpTool:
 async def _list_tools(client: Client) -> Sequence[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
-    for _ in range(_MAX_PAGES):
+    for _ in range(100):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
         cursor = page.next_cursor

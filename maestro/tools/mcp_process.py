@@ -20,8 +20,6 @@ from mcp_types import jsonrpc_message_adapter
 GRACE_SECONDS = 2.0
 """How long a program may take to end after its input is closed, and again after SIGTERM."""
 MAX_MESSAGE_BYTES = 32_000_000
-MAX_ODD_LINES = 100
-"""The most output lines that are no messages; a program with more does not speak MCP."""
 LOGGED_CHARS = 500
 
 _READ_BYTES = 64 * 1024
@@ -86,7 +84,7 @@ async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incomin
                         await incoming.send(message)
                         continue
                     odd += 1
-                    if odd > MAX_ODD_LINES:
+                    if odd > 100:  # a program with more lines that are no messages does not speak MCP
                         _log.warning("an MCP server writes no messages to its output", server=program.name)
                         return
     except _GONE:

@@ -20,8 +20,6 @@ _BLOCK = re.compile(
     "|html|main|nav|ol|p|pre|section|summary|table|tbody|tfoot|thead|tr|ul"
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-_MAX_LINK_CHARS = 300
-_DEEPEST = 100
 
 # The standard library's parser takes minutes for 60 kB of unclosed tags (measured), and any site may send them. No
 # quantifier here backtracks: each is possessive or bounded, and an incomplete tag is text.
@@ -39,8 +37,6 @@ _TEXT = re.compile(r"text/.+|.+\+(?:json|xml)|application/(?:json|xml|(?:x-)?(?:
 _CUT = "\n[the page is longer; its rest was not read]"
 
 FACTS = 6
-
-_MAX_FIELD_CHARS = 1000
 
 
 def page_text(html: str, url: str) -> str:
@@ -80,7 +76,7 @@ class _PageText:
         if tag == "title" and "svg" not in self._silent:
             self._in_title = True
         elif tag in _SILENT:
-            if not rest.endswith("/") and len(self._silent) < _DEEPEST:
+            if not rest.endswith("/") and len(self._silent) < 100:
                 self._silent.append(tag)
         elif not self._silent:
             matches = _ATTRIBUTE.findall(rest)
@@ -135,7 +131,7 @@ class _PageText:
         except ValueError:
             return ""
         useful = href and not href.startswith("#") and target.startswith(("http://", "https://"))
-        return f" ({target})" if useful and len(target) <= _MAX_LINK_CHARS else ""
+        return f" ({target})" if useful and len(target) <= 300 else ""
 
 
 class HttpFetch:
@@ -284,7 +280,7 @@ def _only_dicts(value: object) -> Sequence[Mapping[str, Any]]:
 
 def _one_line(value: object) -> str:
     """Return a value as one line of text; the service may send a number or even an object instead of a text."""
-    return shortened(" ".join(str(value).split()), _MAX_FIELD_CHARS) if isinstance(value, str | int | float) else ""
+    return shortened(" ".join(str(value).split()), 1000) if isinstance(value, str | int | float) else ""
 
 
 def _source_text(value: object) -> str:

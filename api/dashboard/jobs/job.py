@@ -27,8 +27,6 @@ from maestro.store.replays import preview_replay
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"
-SHORT = 600
-"""Characters of a text that the page of a job shows; a link shows the whole text."""
 LONG = 6_000
 """Characters of one message that the page of a prompt shows."""
 TOTAL_CHARS = 100_000
@@ -81,7 +79,7 @@ class JobContent:
 
     def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text of the job, in full if the address asks for it by this name."""
-        return excerpt(text, None if self.whole == name else SHORT)
+        return excerpt(text, None if self.whole == name else 600)
 
     @property
     def can_send_again(self) -> bool:

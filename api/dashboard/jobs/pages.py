@@ -41,8 +41,6 @@ AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days
 LISTS = frozenset({"status", "kind"})
 FORM_FIELDS = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
 """The filters for which the form has fields; links set the others, and the form sends them along."""
-MAY_BE_EMPTY = frozenset({"step", "reason"})
-"""Filters that may be set to an empty value, because a failure may have no step or reason."""
 MAX_VALUE_CHARS = 80
 """The most characters of one value in the description of a filter."""
 
@@ -50,16 +48,12 @@ PAGE_SIZE = 50
 """The most jobs on one page."""
 OUTAGE_FAILURES = 5
 """The number of similar failures from which on the page shows them as one outage."""
-MOST_OUTAGES = 3
-"""The most outages on one page, because each takes two queries."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 3_000
 """Milliseconds between two refreshes, while a job is open, and while only new jobs can change the page.
 
 A text search counts as idle, because it reads every message.
 """
-GROUPS_REFRESH_MS = 5_000
-"""Milliseconds between two refreshes of grouped failures, which read every failure."""
 WEB = "web"
 """The built-in web platform, which ``platforms`` does not list."""
 
@@ -131,7 +125,7 @@ class JobListing:
     def refresh_ms(self) -> int:
         """Milliseconds until the page refreshes itself."""
         if self.grouped:
-            return GROUPS_REFRESH_MS
+            return 5_000  # grouped failures read every failure
         busy = any(self.counts.get(status) for status in OPEN) and not self.filter.q
         return BUSY_REFRESH_MS if busy else IDLE_REFRESH_MS
 
@@ -143,7 +137,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
         return same
     query: dict[str, Any] = read_filters(request, (*JobFilter.model_fields, "age", "group", "cursor"))
     query |= {name: tuple(filter(None, request.query_params.getlist(name))) for name in LISTS}
-    empty = MAY_BE_EMPTY & request.query_params.keys()
+    empty = {"step", "reason"} & request.query_params.keys()  # a failure may have no step or reason
     fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.list_all())
@@ -199,7 +193,8 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
         raise InvalidEdit("this page of the list does not exist; go back to the first page") from None
     outages: list[Outage] = []
     found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE)
-    while len(outages) < MOST_OUTAGES and (next_outage := _find_outage(tx, filter_, found)):
+    # Each outage takes two queries, so the page shows at most three.
+    while len(outages) < 3 and (next_outage := _find_outage(tx, filter_, found)):
         outages.append(next_outage)
         excluded = [one.narrow_filter(filter_) for one in outages]
         found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE, excluded)

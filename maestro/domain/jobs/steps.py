@@ -279,8 +279,6 @@ class RetryRules(Value):
 
 LONGEST_PLATFORM_WAIT = timedelta(minutes=1)
 
-MOST_DOUBLINGS = 20
-"""The most doublings of a wait: the store may be unavailable for days, and more doublings would overflow."""
 
 LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
 """The longest wait that a provider may ask for: a waiting job keeps its position, and would hold up its lane."""
@@ -311,7 +309,8 @@ def wait_before_retry(error: BaseException, failures: int, rules: RetryRules) ->
     )
     if failures >= attempts or too_long:
         return None
-    wait: timedelta = base * 2 ** min(failures - 1, MOST_DOUBLINGS)
+    # The store may be unavailable for days, and more than twenty doublings would overflow.
+    wait: timedelta = base * 2 ** min(failures - 1, 20)
     short = source in (FailureSource.PLATFORM, FailureSource.STORE)
     return requested_wait or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
 

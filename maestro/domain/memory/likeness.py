@@ -31,8 +31,6 @@ _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " 
 NEAR = 90.0
 """The least similarity of sorted words for a detailed comparison of two facts (rapidfuzz ``ratio``, 0 to 100)."""
 
-MOST_NEAR = 5
-"""The most facts to compare with a new one in detail; a thousand facts may differ only in a number."""
 
 SPELT_ALIKE = 0.93
 """The least similarity (0 to 1) of two spelling variants of a word: one extra letter in fourteen."""
@@ -101,7 +99,7 @@ def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
 
 def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
     """Return the ids of up to five facts that may repeat this one, most similar first; ``known`` maps ids to keys."""
-    near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=MOST_NEAR)
+    near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=5)
     return [fact_id for _, _, fact_id in near]
 
 
