@@ -19,7 +19,7 @@ from api.errors import BEARER
 from api.parts import GuardSettings
 from maestro.domain.agents.agent import Agent, AgentStatus, TokenHolder, is_use_due
 from maestro.domain.errors import Forbidden, Unauthorized
-from maestro.domain.throttle import Throttle
+from maestro.domain.network import Throttle
 from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store

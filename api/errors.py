@@ -21,7 +21,7 @@ from maestro.domain.errors import (
     TemporalUnavailable,
     Unauthorized,
 )
-from maestro.domain.throttle import TooManyAttempts
+from maestro.domain.network import TooManyAttempts
 from maestro.domain.values import Value
 from maestro.domain.webhooks.webhook import BadSignature, TooManyDeliveries, WebhookUnready
 

@@ -32,7 +32,7 @@ from api.front import SAFE_METHODS
 from api.parts import AgentChat, ApiParts, GuardSettings
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Forbidden, NotFound, Unauthorized
-from maestro.domain.throttle import Throttle
+from maestro.domain.network import Throttle
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 

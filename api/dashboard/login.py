@@ -14,7 +14,7 @@ from api.errors import InvalidRequest, retry_after_header
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, is_form, request_access
 from maestro.domain.errors import Unauthorized
-from maestro.domain.throttle import TooManyAttempts
+from maestro.domain.network import TooManyAttempts
 from maestro.domain.values import Value
 
 EXPIRED = "Your login has expired, so the form was not applied. Log in, and send the form again."

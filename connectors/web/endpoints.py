@@ -27,7 +27,7 @@ from connectors.web.session import TooLarge, UnsupportedMedia, WebServices, clie
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.media import HEAD_BYTES, TEXT, detect_type, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
-from maestro.domain.throttle import TooManyAttempts
+from maestro.domain.network import TooManyAttempts
 
 ENVELOPE = 16 * 1024
 """The most bytes of a multipart body besides the file itself."""

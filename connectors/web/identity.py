@@ -19,7 +19,7 @@ from connectors.base import ConnectorContext, Identity, IdentityRole
 from connectors.web.config import DASHBOARD_CHANNEL, WebConfig
 from connectors.web.frames import WebCredentials
 from maestro.domain.errors import Unauthorized
-from maestro.domain.throttle import Throttle
+from maestro.domain.network import Throttle
 
 LIFETIME = timedelta(days=30)
 """The lifetime of a user's resume token; an owner's token has the lifetime of a login."""

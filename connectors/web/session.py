@@ -19,7 +19,7 @@ from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue,
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.messages import AcceptedMessage, Address, ControlWord, IncomingMessage
-from maestro.domain.throttle import TooManyAttempts
+from maestro.domain.network import TooManyAttempts
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.throttle import FREE_ATTEMPTS
+from maestro.domain.network import FREE_ATTEMPTS
 from tests.support.api_client import BASIC, OTHER_ADDRESS, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent, outside_tools, token_of

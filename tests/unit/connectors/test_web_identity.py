@@ -13,7 +13,7 @@ from connectors.web.config import WebConfig, is_loopback
 from connectors.web.frames import WebCredentials
 from connectors.web.identity import PURPOSE, ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import ConfigurationError, Unauthorized
-from maestro.domain.throttle import TooManyAttempts
+from maestro.domain.network import TooManyAttempts
 from tests.support.memory_context import MemoryContext
 
 KEY = b"0123456789abcdef"

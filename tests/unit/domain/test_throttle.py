@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.throttle import ANSWER_INTERVAL, FREE_ATTEMPTS, LONGEST_DELAY, Throttle, TooManyAttempts
+from maestro.domain.network import ANSWER_INTERVAL, FREE_ATTEMPTS, LONGEST_DELAY, Throttle, TooManyAttempts
 from tests.unit.connectors.test_web_identity import Clock
 
 NOBODY = timedelta()
