@@ -204,7 +204,13 @@ class _Guesses:
 
 
 class Throttle:
-    """A counter of wrong guesses by network address; it is safe to share between threads."""
+    """A counter of wrong guesses by network address; it is safe to share between threads.
+
+    A correct password is never refused: otherwise guesses from the same address, or from many addresses, would lock its
+    owner out. But if a correct password were answered at once, an attacker could guess as fast as connections are
+    made. So after a few wrong guesses every answer to that address is delayed by up to ``LONGEST_DELAY``, also for the
+    correct password.
+    """
 
     def __init__(self, clock: Callable[[], datetime], noun: str) -> None:
         """Start without guesses; ``noun`` is the plural noun for messages, such as "passwords"."""
