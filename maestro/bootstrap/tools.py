@@ -55,7 +55,10 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     chat_tools: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
         _log.warning("the configuration names an unknown tool", tool=name, fix=fix)
-    return ToolRegistry(fixed, settings.tools.default, _mcp_tools(settings.tools, environment), chat=chat_tools)
+    source: ToolSource | None = None
+    if settings.tools.mcp:  # without a server the MCP SDK, which takes half a second, is not imported
+        source = import_module("maestro.tools.mcp_client").McpServers(settings.tools.mcp, environment)
+    return ToolRegistry(fixed, settings.tools.default, source, chat=chat_tools)
 
 
 def tool_names(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
@@ -86,11 +89,3 @@ def unknown_tools(settings: Settings, known: set[str]) -> Iterator[tuple[str, st
             yield name, f"set {_ENABLING_KEYS[name]} to true, or take the name out"
         elif not name.startswith(servers):
             yield name, "correct the name in tools.default, tools.approval or an agent's tools"
-
-
-def _mcp_tools(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
-    """Return the tools of MCP servers; without a server the MCP SDK, which takes half a second, is not imported."""
-    if not settings.mcp:
-        return None
-    source: ToolSource = import_module("maestro.tools.mcp_client").McpServers(settings.mcp, environment)
-    return source

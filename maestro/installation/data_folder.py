@@ -82,10 +82,8 @@ class FileLock:
 
     def holder(self) -> str:
         """Return the process that wrote its id into the lock file: ``process 123``, or ``another process``."""
-        try:
-            return f"process {int(self._path.read_text())}"
-        except (OSError, ValueError):  # the holder has taken the lock but not yet written its process id
-            return "another process"
+        pid = _read_pid(self._path)
+        return f"process {pid}" if pid is not None else "another process"
 
     def release(self) -> None:
         """Release the lock, if this object holds it."""

@@ -142,7 +142,9 @@ def show_jobs(request: Request, parts: Parts) -> Response:
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.list_all())
         try:
-            filter_ = _job_filter(fields, query["age"], tx.now)
+            at = {"at": moment_with_zone(fields["at"])} if "at" in fields else {}
+            since = {"since": tx.now - AGES[query["age"]]} if query["age"] in AGES else {}
+            filter_ = read(JobFilter, {**fields, **at, **since})
             listing, problem = _read_listing(tx, filter_, query["group"], query["cursor"]), None
         except MaestroError as error:
             listing, problem = JobListing(JobFilter()), error
@@ -170,13 +172,6 @@ def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
     """Return the filter for the jobs of a group: same error and step, and a similar reason."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
     return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
-
-
-def _job_filter(fields: Mapping[str, Any], age: str, now: datetime) -> JobFilter:
-    """Return the job filter of an address, in which ``at`` may lack a time zone; raises ``InvalidEdit``."""
-    at = {"at": moment_with_zone(fields["at"])} if "at" in fields else {}
-    since = {"since": now - AGES[age]} if age in AGES else {}
-    return read(JobFilter, {**fields, **at, **since})
 
 
 def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) -> JobListing:

@@ -33,14 +33,6 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True)
-class TimelineBar:
-    """The position of a step on the time scale of its run, which is ``WIDTH`` wide."""
-
-    offset: float
-    width: float
-
-
-@dataclass(frozen=True)
 class AttemptRecords:
     """The calls, questions, actions and deliveries of one attempt at a step."""
 
@@ -53,12 +45,16 @@ class AttemptRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineEntry(AttemptRecords):
-    """One attempt at one step with its records; ``words`` is the purpose of the step, ``note`` its result in words."""
+    """One attempt at one step with its records; ``words`` is the purpose of the step, ``note`` its result in words.
+
+    ``offset`` and ``width`` are its position on the time scale of its run, which is ``WIDTH`` wide.
+    """
 
     step: StepView
     words: str
     note: str
-    bar: TimelineBar = TimelineBar(0, WIDTH)
+    offset: float = 0
+    width: float = WIDTH
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> 
         lasted = (_attempt_end(entry, now) - entry.step.started_at).total_seconds()
         width = max(lasted / whole * WIDTH if whole else WIDTH, THIN)
         offset = (entry.step.started_at - began).total_seconds() / whole * WIDTH if whole else 0
-        with_bars.append(replace(entry, bar=TimelineBar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
+        with_bars.append(replace(entry, offset=round(min(offset, WIDTH - THIN), 2), width=round(width, 2)))
     return RunTimeline(run, began, ended, with_bars)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
-from maestro.domain.jobs.page import THIN, WIDTH, JobTimeline, TimelineBar, build_timeline, current_step
+from maestro.domain.jobs.page import THIN, WIDTH, JobTimeline, build_timeline, current_step
 from maestro.domain.jobs.views import JobRecord, ListedJob, ToolRunView, job_detail, tool_view
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
@@ -115,8 +115,8 @@ def test_runs_come_newest_first_and_each_has_a_scale_of_its_own() -> None:
     steps = step("context", 0, 1), step("model-1", 1, 4), step("model-1", 10_000, 10_002, run=2, attempt=2)
     newest, first = course_of(record(*steps)).runs
     assert (newest.run, first.run) == (2, 1)
-    assert [entry.bar for entry in first.entries] == [TimelineBar(0, 25), TimelineBar(25, 75)]
-    assert [entry.bar for entry in newest.entries] == [TimelineBar(0, WIDTH)]
+    assert [(entry.offset, entry.width) for entry in first.entries] == [(0, 25), (25, 75)]
+    assert [(entry.offset, entry.width) for entry in newest.entries] == [(0, WIDTH)]
     assert (first.milliseconds, newest.milliseconds) == (4_000, 2_000)
 
 
@@ -131,14 +131,14 @@ def test_the_newest_runs_are_those_with_few_steps_together_and_one_in_any_case()
 
 def test_what_took_no_time_is_seen_and_stays_within_the_scale() -> None:
     [stretch] = course_of(record(step("model-1", 0, 10), step("tags", 10, 10))).runs
-    assert stretch.entries[1].bar == TimelineBar(WIDTH - THIN, THIN)
+    assert (stretch.entries[1].offset, stretch.entries[1].width) == (WIDTH - THIN, THIN)
     [alone] = course_of(record(step("tags", 10, 10))).runs
-    assert alone.entries[0].bar == TimelineBar(0, WIDTH)
+    assert (alone.entries[0].offset, alone.entries[0].width) == (0, WIDTH)
 
 
 def test_what_still_goes_on_reaches_to_now() -> None:
     [stretch] = course_of(record(step("context", 0, 1), step("model-1", 1, None)), now=4).runs
-    assert stretch.entries[1].bar == TimelineBar(25, 75)
+    assert (stretch.entries[1].offset, stretch.entries[1].width) == (25, 75)
 
 
 def test_what_a_job_does_now_is_its_last_step_while_it_goes_on() -> None:
