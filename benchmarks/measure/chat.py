@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.figures import median, percentile
 from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, figure
-from maestro.bootstrap.rules import build_chat, build_scanner
+from maestro.bootstrap.tools import build_chat, build_scanner
 from maestro.domain.agent_chat import HUMAN, chat_author
 from maestro.domain.agents.agent import Agent
 from maestro.settings import Settings

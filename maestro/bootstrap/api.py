@@ -7,8 +7,7 @@ from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
 from maestro.bootstrap.flow import build_batch_work, build_intake, build_job_operations, build_schedule_operations
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.rules import build_chat, build_redaction
-from maestro.bootstrap.tools import tool_names
+from maestro.bootstrap.tools import build_chat, build_redaction, tool_names
 from maestro.chat import ChatService
 from maestro.domain.health import ProcessHealth
 from maestro.domain.network import TrustedProxies

@@ -7,9 +7,8 @@ from functools import partial
 
 from connectors.platforms import platforms
 from connectors.web import WebConfig, WebConnector
-from maestro.bootstrap.flow import connector_parts, flow_parts
+from maestro.bootstrap.flow import connector_parts, flow_parts, intake_rules
 from maestro.bootstrap.process import Say, SeparateProcess
-from maestro.bootstrap.rules import intake_rules
 from maestro.connector_runtime.bots import BotKeeper, ConnectorFactory
 from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe_closed_ports
 from maestro.domain.errors import ConfigurationError

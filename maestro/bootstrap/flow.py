@@ -1,4 +1,7 @@
-"""Builds steps, their workers (docs/architecture.md: processes and queues), and the operations on jobs."""
+"""Builds steps, their workers (docs/architecture.md: processes and queues), and the operations on jobs.
+
+See docs/architecture.md: processes and queues.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -23,14 +26,17 @@ from activities.tools import ToolActivities, ToolRules
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.models import Models, build_chain
-from maestro.bootstrap.rules import access_control, build_redaction
+from maestro.bootstrap.tools import build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.steps import RetryRules
+from maestro.domain.people.people import AccessRules, DmPolicy
 from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.data_folder import SecretKeys, open_keys
 from maestro.installation.storage import open_files
+from maestro.intake import IntakeRules
+from maestro.intake.access import AccessControl
 from maestro.intake.webhooks import WebhookIntake
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
@@ -308,3 +314,23 @@ def build_operator(store: Store, live: LiveSettings) -> JobOperations:
     """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
     endpoint = endpoint_of(live.start)
     return build_job_operations(store, live, lambda: connect_within(endpoint, CONNECT_SECONDS), lambda: None)
+
+
+def access_control(settings: Settings) -> AccessControl:
+    return AccessControl(_access_rules(settings), settings.routing)
+
+
+def intake_rules(settings: Settings) -> IntakeRules:
+    return IntakeRules(
+        max_pending=settings.jobs.max_pending,
+        access=_access_rules(settings),
+        routing=settings.routing,
+        pairing=settings.pairing,
+    )
+
+
+def _access_rules(settings: Settings) -> AccessRules:
+    """Return the owners, and the policy for direct messages of each platform (docs/decisions.md: routing, access)."""
+    sections = settings.connectors.sections.items()
+    policies = {"web": settings.web.dm_policy, **{name: section.dm_policy for name, section in sections}}
+    return AccessRules(frozenset(settings.owner.ids), {name: DmPolicy(policy) for name, policy in policies.items()})

@@ -1,6 +1,6 @@
-"""Builds the tools of a process: built in, enabled by configuration, installed as plugins, or served by MCP servers."""
+"""Builds the tools of a process: built in, enabled, installed, or of MCP servers; and the chat and the scanner."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import structlog
@@ -9,11 +9,12 @@ from maestro.chat import ChatService
 from maestro.child_process import plain_environment
 from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.settings.jobs import ToolSettings
+from maestro.domain.redaction import SecretScanner
 from maestro.installation.storage import open_files
+from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings, read_environment
-from maestro.settings.live import LiveSettings
-from maestro.store.store import utc_now
+from maestro.settings.live import LiveSettings, RedactionScope
+from maestro.store.store import Store, utc_now
 from maestro.tools.base import Tool
 from maestro.tools.chat import AskQuestion, ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
@@ -89,3 +90,18 @@ def unknown_tools(settings: Settings, known: set[str]) -> Iterator[tuple[str, st
             yield name, f"set {_ENABLING_KEYS[name]} to true, or take the name out"
         elif not name.startswith(servers):
             yield name, "correct the name in tools.default, tools.approval or an agent's tools"
+
+
+def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
+    """Return the service of the agent chat, or None if the settings disable the chat."""
+    return ChatService(store, scanner, live.of(lambda settings: settings.chat)) if live.start.chat.enabled else None
+
+
+def build_scanner(failed: Callable[[], None]) -> SecretScanner:
+    """Return the scanner for secrets, which calls ``failed`` for each text that it could not scan completely."""
+    return GuardedScanner(DetectSecretsScanner(), failed)
+
+
+def build_redaction(live: LiveSettings, failed: Callable[[], None] = lambda: None) -> RedactionScope:
+    """Return the redaction for each kind of text, with a scanner of its own; see ``build_scanner`` for ``failed``."""
+    return RedactionScope(build_scanner(failed), live)

@@ -11,8 +11,7 @@ from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connect import build_bots, build_context, configured_connectors
 from maestro.bootstrap.flow import ModelParts, build_job_operations, connector_parts, flow_parts
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.rules import build_chat
-from maestro.bootstrap.tools import build_tools
+from maestro.bootstrap.tools import build_chat, build_tools
 from maestro.bootstrap.worker import ModelProcess
 from maestro.chat import ChatService, end_session
 from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe_closed_ports

@@ -14,8 +14,7 @@ from maestro.bootstrap.flow import (
 )
 from maestro.bootstrap.models import Models, begin_library_import, build_models
 from maestro.bootstrap.process import Process, SeparateProcess
-from maestro.bootstrap.rules import build_chat
-from maestro.bootstrap.tools import build_tools
+from maestro.bootstrap.tools import build_chat, build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.observability.health import EngineHealth, HealthServer, health_address, own_worker_check, process_metrics

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.rules import build_redaction
+from maestro.bootstrap.tools import build_redaction
 from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, row_number
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
 from maestro.cli.framework.output import Columns, Result, align_rows, listing

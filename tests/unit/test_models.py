@@ -9,7 +9,7 @@ import pytest
 
 from maestro.bootstrap.models import Models, begin_library_import, build_chain, build_models
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.rules import build_redaction
+from maestro.bootstrap.tools import build_redaction
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client

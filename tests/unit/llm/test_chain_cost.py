@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from maestro.bootstrap.models import Models, build_chain
-from maestro.bootstrap.rules import build_redaction
+from maestro.bootstrap.tools import build_redaction
 from maestro.domain.agent_chat import HUMAN
 from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.calls import BudgetExceeded, EmptyResponse, RateLimited
