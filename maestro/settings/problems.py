@@ -40,12 +40,14 @@ _SENTENCES = {
 }
 
 
-_NODES = frozenset(
-    ".".join(names[:depth]).removesuffix("[]")
-    for names in (key.split(".") for key in KEYS)
-    for depth in range(1, len(names) + 1)
-)
-"""The pattern of every key, section and list entry."""
+def _list_key_patterns() -> frozenset[str]:
+    """Return the pattern of every key, section and list entry."""
+    parts = [key.split(".") for key in KEYS]
+    paths = (".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1))
+    return frozenset(path.removesuffix("[]") for path in paths)
+
+
+_NODES = _list_key_patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
