@@ -95,7 +95,7 @@ def _park_job(tx: Transaction, job: Job, step: ParkStep) -> None:
             return
         if _needs_wait_notice(tx, job):
             notice = new_notice_job(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
-            notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
+            notice.inbox_id = None  # A notice about the wait does not answer the message, which still needs a reply.
             tx.jobs.add(notice)
             tx.jobs.update_job(job.id, told_to_wait=True)
     tx.jobs.park_job(job.id, wait)

@@ -193,7 +193,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     last = recorded[rows[-1].id]
     if last is not None:
         conversation_id = last.conversation_id
-    else:  # the conversation that the message would belong to, 0 for a new one
+    else:  # The message would belong to this conversation; 0 stands for a new conversation.
         binding = tx.agents.read_binding(job.address)
         keyed = binding is not None and binding.key_by_user
         found = tx.conversations.find(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
@@ -338,7 +338,7 @@ class ContextActivities:
             addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
-        if job.depth < MAX_DEPTH:  # a task at the greatest depth cannot be delegated further, so no agent is offered
+        if job.depth < MAX_DEPTH:  # At the greatest depth no agent is offered, because no task can be delegated.
             sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.active_agents().circle(sender)
         own = self._cached_persona(tx, agent, PersonaKey(tools, circle, budget))

@@ -297,7 +297,7 @@ def get_final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     """Return a job's final answer; a directive that repeats text from the model's input is marked as ``quoted``."""
     call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
-    if not answer.tags:  # most answers have no tags to compare with the input
+    if not answer.tags:  # Most answers have no tags that could be compared with the input.
         return answer
     sources = normalize_texts(list_input_texts(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))

@@ -159,7 +159,7 @@ class DeliveryActivities:
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
             start = tx.deliveries.begin_delivery(job, step.purpose)
-            if start.closed is not None:  # the platform reported at an earlier send that the channel is closed
+            if start.closed is not None:  # The platform reported at an earlier send that the channel is closed.
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
             connector = self.connectors.get_connector(job.address)
             if not start.has_lane:
@@ -261,7 +261,7 @@ class DeliveryActivities:
         """
         chunk, scope = due.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self.store.begin() as tx:
-            tx.jobs.steps.require_newest()  # only the newest attempt may change the row of the chunk
+            tx.jobs.steps.require_newest()  # Only the newest attempt may change the row of the chunk.
             if due.action is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.count_repeat(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None

@@ -176,7 +176,7 @@ class _TranscriptRecorder:
                         provider=attempt.site.provider,
                         model=attempt.site.model,
                         account=attempt.site.account,
-                        state=CallState.INTERRUPTED,  # the state to remain if the process dies during the request
+                        state=CallState.INTERRUPTED,  # This state remains if the process dies during the request.
                     )
                 )
                 return

@@ -261,8 +261,8 @@ class _AnswerAttempt:
         assert request is not None
         assert job is not None
         recorded = sending = None
-        tx.jobs.cache_value(job)  # a later stop is noticed when the job's row is updated
-        tx.jobs.steps.cache_attempts(job.id, self._attempts)  # a newer attempt is noticed when this one ends
+        tx.jobs.cache_value(job)  # The later update of the job's row notices a stop request.
+        tx.jobs.steps.cache_attempts(job.id, self._attempts)  # The end of this attempt notices a newer attempt.
         outcome = steps.llm.store_answer(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.needs_secret_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)

@@ -120,7 +120,7 @@ class TypingActivities:
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             message_ids = [row.message_id for row in tx.jobs.merged.list_answered_messages(job)]
-        if not job.status.ended:  # the answer may be sent before the connector starts
+        if not job.status.ended:  # The answer may be sent before the connector starts the indicator.
             self._typing.start_indicator(job.id, job.address, message_ids)
 
 

@@ -61,7 +61,7 @@ class ScheduleActivities:
         """
         with self.store.begin() as tx:
             earlier = tx.jobs.find(firing.job_id)
-            if earlier is not None:  # an earlier attempt has added the job
+            if earlier is not None:  # An earlier attempt has already added the job.
                 if earlier.status is JobStatus.RUNNING and earlier.run == 1:
                     return RunAdmission(begun=True)
                 return RunAdmission(begun=False, reason=f"the job of this time is {earlier.status}")

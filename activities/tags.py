@@ -80,7 +80,7 @@ class TagRun:
         self._tx = tx
         self._job = job
         self._agent = tx.agents.get(job.agent_id)
-        self._person = tx.inbox.read_sender(job.inbox_id)  # a schedule's run has no user
+        self._person = tx.inbox.read_sender(job.inbox_id)  # The run of a schedule has no user.
         name = str(self._person.id) if self._person is not None else ""
         self._by = Requester(
             agent=self._agent,
@@ -153,7 +153,7 @@ class TagRun:
         problem = tag_problem(task, tag) or self._find_delegation_problem(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
-        assert target is not None  # a task for an unknown agent was refused above
+        assert target is not None  # A task for an unknown agent was refused above.
         by = self._job
         task_job = self._tx.jobs.add(
             Job(

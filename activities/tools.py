@@ -141,7 +141,7 @@ class ToolActivities:
         if limit_reached or (job.what_if and (needs_approval or not tool.read_only)):
             return ToolCallResult(FAILED_REPEATEDLY if limit_reached else NOT_MADE_IN_WHAT_IF, ToolState.REFUSED)
         if row.state is ToolState.STARTED and isinstance(tool, AsyncTool) and not tool.idempotent:
-            return ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN)  # the process died during the call
+            return ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN)  # The process died during this tool call.
         return None
 
     def _ask_person(

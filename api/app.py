@@ -35,7 +35,7 @@ DESCRIPTION = "The API of Maestro. Authenticate by HTTP Basic as maestro (or vie
 ROUTERS = (
     service.health,
     service.metrics_router,
-    jobs.batches,  # before jobs.jobs, so that the path "counts" is not read as a job id
+    jobs.batches,  # This router precedes jobs.jobs, so that the path "counts" is not read as a job id.
     jobs.jobs,
     jobs.questions,
     resources.agents,
@@ -66,7 +66,7 @@ ROUTERS = (
     conversations.router,
     memory.router,
     skills.router,
-    batch_pages.router,  # before job_pages, so that the path "batches" is not read as a job id
+    batch_pages.router,  # This router precedes job_pages, so that the path "batches" is not read as a job id.
     job_list.router,
     job_pages.router,
     background.schedules,

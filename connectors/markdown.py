@@ -207,7 +207,7 @@ def _start_next_chunk(text: str, cut: int, fence: _Fence | None) -> tuple[str, _
         line, newline, after = rest.partition("\n")
         if not fence.is_closed_by(line):
             return rest, fence
-        rest = newline + after  # the previous chunk closed the code block, so its closing fence is dropped
+        rest = newline + after  # The previous chunk already closed the code block, so the closing fence is dropped.
     at_line_end = rest.startswith("\n") or text[:cut].endswith("\n")
     drops_blank_lines = at_line_end and BLANK_LINES.match(rest)
     return BLANK_LINES.sub("", rest, count=1) if drops_blank_lines else rest.lstrip(" \t"), None
@@ -232,7 +232,7 @@ def _makes_fence(text: str, at: int) -> bool:
     """Tell whether a cut would make the start or the rest of a line a code fence."""
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[start : end if end >= 0 else len(text)]
-    left, right = line[: at - start], line[at - start :].lstrip()  # without leading blanks, which a platform may drop
+    left, right = line[: at - start], line[at - start :].lstrip()  # A platform may drop leading blanks.
     return MARKER.match(right) is not None or (MARKER.match(left) is not None and FENCE.match(line) is None)
 
 
@@ -319,7 +319,7 @@ def render_line(line: str, dialect: MarkdownDialect) -> str:
 
 
 def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
-    kind = element.lastgroup or ""  # the last group of the match names the kind of the element
+    kind = element.lastgroup or ""  # The last group of the match names the kind of the Markdown element.
     match kind:
         case "literal":
             return dialect.literal(element[kind])

@@ -212,8 +212,8 @@ def _start_guard() -> "subprocess.Popen[bytes]":
 async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not on Linux, or in a sandbox that forbids pidfd_open
-        while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit of a Popen
+    except (AttributeError, OSError):  # The platform is not Linux, or a sandbox forbids pidfd_open.
+        while process.poll() is None:  # noqa: ASYNC110 - asyncio offers no event for the exit of a Popen process
             await asyncio.sleep(_POLL_SECONDS)
         return
     loop, exited = asyncio.get_running_loop(), asyncio.Event()

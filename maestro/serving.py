@@ -184,7 +184,7 @@ class LimitedHttp(H11Protocol):
 
     def _end(self) -> None:
         self._deadline = None
-        if self.flow.read_paused:  # reading is paused: Maestro is slow here, not the client
+        if self.flow.read_paused:  # While reading is paused, Maestro is slow, not the client.
             self._watch_client()
         else:
             self.transport.abort()
@@ -271,7 +271,7 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
     try:
         await asyncio.shield(task)
     finally:
-        server.should_exit = True  # closes WebSockets with 1012, "service restart", so that clients reconnect
+        server.should_exit = True  # uvicorn closes WebSockets with 1012 ("service restart"), so that clients reconnect.
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
@@ -324,6 +324,6 @@ def _bind(family: socket.AddressFamily, address: tuple[str, int], server: Listen
             f"{server.section}.host/{server.section}.{server.key}: cannot listen on {address[0]}:{address[1]}: {error}"
         ) from error
     bound.setblocking(False)
-    with contextlib.suppress(AttributeError, OSError):  # only some systems have the option; accepted sockets inherit it
+    with contextlib.suppress(AttributeError, OSError):  # Only some systems have this option.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
     return bound

@@ -238,4 +238,4 @@ class RunningSteps:
     def _remove_task(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
-            ended.exception()  # asyncio warns about an exception that is never read; the row of the step has the error
+            ended.exception()  # Reading the exception keeps asyncio from warning; the row of the step has the error.

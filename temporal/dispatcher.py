@@ -202,7 +202,7 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
-            self._interrupted.discard(job_id)  # the next check retries the cancellation
+            self._interrupted.discard(job_id)  # The next check of the store retries the cancellation.
 
     async def _start_workflows(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; return False when none could be started, so that the dispatcher waits before the next check.
@@ -212,7 +212,7 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start_workflow(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        for reason in reasons - self._reported:  # a reason is reported once: repetition would hide its fix
+        for reason in reasons - self._reported:  # Repeated log lines would hide the fix in each reason.
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)
@@ -283,7 +283,7 @@ class Dispatcher:
 
         Jobs with an ended wait become pending first: they precede later jobs of their lane.
         """
-        self._left_behind = False  # the flag is reset before the read, so that a later job sets it again
+        self._left_behind = False  # The flag is reset before the read, so that a later job sets the flag again.
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             settings = self._settings()

@@ -51,7 +51,7 @@ class StepJournal(Interceptor):
     def wrap_activity(self, function: Activity) -> Activity:
         """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
-        if wrapped is None:  # each activity is wrapped once, because reading type hints is slow
+        if wrapped is None:  # Each activity is wrapped only once, because reading type hints is slow.
             wrapped = self._around[function] = self._wrap_function(function)
         return wrapped
 
@@ -182,7 +182,7 @@ class Journal:
             self._write_late_failure(tx, ref)
             past = tx.jobs.steps.read_history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
-                return past.result  # a parked job may already wait for its next run
+                return past.result  # A parked job may already wait for its next run.
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
             # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:
@@ -246,11 +246,11 @@ class Journal:
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
                     return work()
-            except (Suspension, Quarantined) as error:  # raised after the commit: the rows written so far are kept
+            except (Suspension, Quarantined) as error:  # The error is raised after the commit, which keeps the rows.
                 stopped = error
         if stopped is not None:
             raise stopped
-        return work()  # the start of the step is committed by now
+        return work()  # The start of the step is already committed here.
 
     def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False

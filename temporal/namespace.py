@@ -185,7 +185,7 @@ async def _register_namespace(client: Client, endpoint: Endpoint, retention: tim
     try:
         await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # else another process created the namespace first
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # Another process may have created it first.
             hours = max(1, round(retention.total_seconds() / 3600))
             raise TemporalUnavailable(
                 f"Temporal at {endpoint.address} does not allow Maestro to create namespace {name} ({error.message}): "
@@ -216,7 +216,7 @@ async def _retry_until_usable(request: Callable[[], Awaitable[None]]) -> None:
             return await request()
         except RPCError as error:
             if error.status in _NOT_TOLD:
-                return None  # without the right to check, the namespace counts as usable
+                return None  # Without the right to check, the namespace counts as usable.
             if error.status not in _NOT_YET or clock() > deadline:
                 raise
         await asyncio.sleep(LOOK_SECONDS)

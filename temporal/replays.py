@@ -137,7 +137,7 @@ class BatchWork:
 
 def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
-    if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so all items may begin
+    if batch.action is BatchAction.CANCEL:  # A cancellation needs no lane, so all items may begin.
         return [index for index, _ in tx.jobs.batches.list_waiting_items(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
     waiting = tx.jobs.batches.list_waiting_items(batch.id, AT_ONCE, without_lanes=full)

@@ -205,7 +205,7 @@ async def put_schedule(client: Client, desired: DesiredSchedule, *, overwrite: b
             await client.create_schedule(
                 desired.id, desired.schedule, search_attributes=desired.attributes, rpc_timeout=_REQUEST_TIMEOUT
             )
-        except ScheduleAlreadyRunningError:  # another process created the schedule first
+        except ScheduleAlreadyRunningError:  # Another process created the schedule first.
             await _update_schedule(client, desired, overwrite=overwrite)
 
 

@@ -198,7 +198,7 @@ def _clear_pending_hang() -> None:
     (seen with 3.11).
     """
     with suppress(ActivationHang):
-        _raise_in_thread(threading.get_ident(), ActivationHang)  # replaces an exception that is pending already
+        _raise_in_thread(threading.get_ident(), ActivationHang)  # This replaces a pending exception.
         while True:
             pass
 

@@ -58,7 +58,7 @@ async def wait_until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
-        while not await _is_answering(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
+        while not await _is_answering(client, http, ui_url):  # noqa: ASYNC110 - a server process sends no event
             await asyncio.sleep(_PAUSE)
 
 
@@ -165,7 +165,7 @@ class EmbeddedServer:
             watch = await self._start_watch(record.pid)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.write_to, self._config.record_path)
-        except BaseException:  # a cancellation, too, must not leave the server without supervision
+        except BaseException:  # A cancellation, too, must not leave the server without supervision.
             await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
@@ -212,7 +212,7 @@ class EmbeddedServer:
             await release_held(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._wait_until_healthy(process, written)
-        except BaseException:  # a cancelled start, too, must leave no server behind
+        except BaseException:  # A cancelled start, too, must leave no server behind.
             await self._end_failed_start(child, process, watch)
             raise
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
@@ -281,7 +281,7 @@ class EmbeddedServer:
                 # The program is looked up at each restart: a new release may have been installed while the server ran.
                 command, program = await asyncio.to_thread(self._server_command)
                 self._process = await self._launch_server(command, program)
-            except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
+            except (MaestroError, OSError) as error:  # The cause, such as a full disk, may pass.
                 self._report(f"{error} Trying again in {delay:g} s.")
             else:
                 return delay
@@ -295,7 +295,7 @@ class EmbeddedServer:
             await self._end_process(process)
             return
         if child.returncode is None:
-            child.kill()  # the process has not executed the server yet, so there is nothing to close
+            child.kill()  # The process has not executed the server yet, so there is nothing to close.
         await child.wait()
         if watch is not None:
             await end_watch(watch)

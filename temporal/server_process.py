@@ -182,7 +182,7 @@ def read_process_from_proc(pid: int) -> ProcessInfo | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the process name before these fields may contain spaces and parentheses
+    fields = stat.rpartition(")")[2].split()  # The process name before these fields may contain spaces and parentheses.
     # A zombie process keeps its ports and files until its last thread has ended.
     if fields[0] in "ZX" and int(fields[17]) <= 1:
         return None
@@ -191,9 +191,9 @@ def read_process_from_proc(pid: int) -> ProcessInfo | None:
 
 def read_process_with_ps(pid: int) -> ProcessInfo | None:
     """Find a process with ``ps``, where there is no /proc, for example on macOS."""
-    answer = subprocess.run(  # noqa: S603 - a fixed program and a number
+    answer = subprocess.run(  # noqa: S603 - the arguments are a fixed program and a process id
         ["/bin/ps", "-ww", "-o", "state=,lstart=,command=", "-p", str(pid)],
-        env={"LC_ALL": "C", "TZ": "UTC"},  # the start time must read the same after a change of clock or language
+        env={"LC_ALL": "C", "TZ": "UTC"},  # The start time must read the same after a change of time zone or language.
         capture_output=True,
         text=True,
         check=False,
@@ -295,7 +295,7 @@ class ServerProcess:
             if self._child.returncode is None:
                 self._child.send_signal(number)
         elif await asyncio.to_thread(self.record.is_running):
-            with suppress(ProcessLookupError):  # the process may end between the check and the signal
+            with suppress(ProcessLookupError):  # The process may end between the check and the signal.
                 os.kill(self.record.pid, number)
 
 
@@ -314,7 +314,7 @@ async def start_held(command: Sequence[str], environment: dict[str, str], output
 async def release_held(held: Child) -> None:
     """Let a held process execute its command."""
     assert held.stdin is not None
-    with suppress(ConnectionError):  # the held process was killed: the caller that waits for it notices that
+    with suppress(ConnectionError):  # The held process was killed; the caller that waits for its end notices that.
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()
@@ -329,7 +329,7 @@ async def start_watch_process(pid: int, database: Path, record: Path, orphaned: 
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PATH": os.defpath},
-        start_new_session=True,  # a session of its own, so that the watch process survives the end of Maestro
+        start_new_session=True,  # A new session lets the watch process survive the end of Maestro.
     )
 
 

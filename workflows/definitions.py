@@ -321,7 +321,7 @@ class JobRun:
         work: Mapping[str, tuple[Activity, StepOptions]] = {
             StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
             StepKind.VOICE: (VoiceActivities.transcribe, StepOptions(steps.VOICE_TIMEOUT, steps.VOICE_TIMEOUT, queue)),
-            StepKind.COMPACTION: (  # a compaction makes two model calls
+            StepKind.COMPACTION: (  # A compaction makes two model calls.
                 CompactionActivities.compact_conversation,
                 StepOptions(self._queued.model_timeout * 2 + steps.DEADLINE_SLACK, steps.COMPACTION_TIMEOUT, queue),
             ),

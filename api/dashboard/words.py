@@ -35,7 +35,7 @@ def span(milliseconds: int | float | None) -> str:
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
-        return f"{max(0, milliseconds):.0f} ms"  # never negative, even if the system clock was set back
+        return f"{max(0, milliseconds):.0f} ms"  # The system clock may have been set back.
     if milliseconds < 60_000:
         return f"{milliseconds / 1_000:.1f} s"
     seconds = int(milliseconds // 1_000)

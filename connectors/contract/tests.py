@@ -119,7 +119,7 @@ class ConnectorContract:
         bench.context.before_accept = asyncio.Event()
         messages = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, messages))
-        await asyncio.sleep(0.05)  # long enough for the second message to overtake the first, if nothing held it back
+        await asyncio.sleep(0.05)  # The second message could overtake the first in this time.
         bench.context.before_accept.set()
         await wait_for_messages(bench, len(messages))
         await speaking

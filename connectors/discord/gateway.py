@@ -225,7 +225,7 @@ class DiscordSession(discord.Client):
         self.replies.expect_reply(interaction)
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
-        except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
+        except (*TROUBLE, LookupError, TypeError) as error:  # The last two mean an unreadable answer of Discord.
             # The command is obeyed even without Discord's acknowledgement; the reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)

@@ -287,5 +287,5 @@ async def _answer_press(interaction: discord.Interaction, text: str) -> None:
             await interaction.response.send_message(text, ephemeral=True)
         else:
             await interaction.response.defer()
-    except (*TROUBLE, LookupError, TypeError) as error:  # the last two: an unreadable answer of Discord
+    except (*TROUBLE, LookupError, TypeError) as error:  # The last two mean an unreadable answer of Discord.
         log.warning("discord.press_not_acknowledged", error=type(error).__name__)

@@ -144,7 +144,7 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
         token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=silent_logger()
     )
     if URL(client.base_url).host in LOCAL_NAMES:
-        client.proxy = None  # the library would use the environment's proxy even for local servers
+        client.proxy = None  # The library would use the environment's proxy even for local servers.
     return client
 
 
@@ -319,7 +319,7 @@ def _has_same_text(post: Fields, message: OutgoingMessage) -> bool:
         return False
     expected = _REWRITTEN.sub(
         "", render_mrkdwn(message.content)
-    )  # empty if the text is emoji alone, which cannot be compared
+    )  # A text of emoji alone cannot be compared, and is empty here.
     return bool(expected) and expected == _REWRITTEN.sub("", str(post.get("text") or ""))
 
 

@@ -196,7 +196,7 @@ class SlackCatchUp:
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
-            self._current.add(channel)  # a channel without a cursor is new: its earlier messages are not answered
+            self._current.add(channel)  # A channel without a cursor is new; its earlier messages are not answered.
         elif channel in self._unread or self._behind.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
@@ -229,7 +229,7 @@ class SlackCatchUp:
         except SendFailure as failure:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
             if not isinstance(failure, PermanentSend):
-                return False  # after a permanent failure a retry is useless, so the channel counts as read
+                return False  # After a permanent failure a retry is useless, so the channel counts as read.
         finally:
             self._unread.discard(channel)
             self._waiting.pop(channel, asyncio.Event()).set()

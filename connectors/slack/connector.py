@@ -175,7 +175,7 @@ class SlackConnector(AccountConnector):
         with slack_errors(token=BOT_TOKEN):
             answer = await self._web.auth_test()
         header = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
-        granted = {scope.strip() for scope in header.split(",") if scope.strip()}  # empty if Slack reports no scopes
+        granted = {scope.strip() for scope in header.split(",") if scope.strip()}  # The set is empty without a header.
         if granted and WRITE not in granted:
             raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
         if not answer.get("bot_id"):

@@ -251,7 +251,7 @@ def parse_button_press(payload: Event, bot: SlackBot) -> ButtonPress | None:
     ts, thread = str(below.get("ts") or ""), str(below.get("thread_ts") or "")
     if not (key and number.isascii() and number.isdecimal() and channel and TS.fullmatch(ts) and TS.fullmatch(at)):
         return None
-    thread = "" if thread == ts else thread  # a message with replies is the root of its own thread
+    thread = "" if thread == ts else thread  # A message with replies is the root of its own thread.
     message = IncomingMessage(
         id=f"{ts}:{at}",
         address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread),

@@ -85,7 +85,7 @@ def _parse_message(event: Event, channel: str, bot: SlackBot, names: Names) -> I
     if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
-    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread of its own
+    own_thread = "" if is_direct(channel) else ts  # In a channel, each message begins a thread of its own.
     return IncomingMessage(
         id=ts,
         address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own_thread),

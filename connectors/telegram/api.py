@@ -216,7 +216,7 @@ def _http_client(root: str, connections: int) -> TelegramHttp:
             media_write_timeout=FILE_SECONDS,
             httpx_kwargs={"trust_env": False} if is_local else None,
         )
-    except (RuntimeError, ValueError):  # the error's text quotes the proxy's address, which may contain a password
+    except (RuntimeError, ValueError):  # The error's text quotes the proxy's address, which may contain a password.
         raise ConfigurationError(
             "the proxy in the environment (HTTPS_PROXY or ALL_PROXY) cannot be used to reach Telegram; "
             "set a proxy with an address that begins with http://"

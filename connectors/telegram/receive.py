@@ -60,7 +60,7 @@ def message_files(message: Message) -> Iterator[Attachment]:
     """Yield the files of a message by id: a link would contain the bot's token, and expire."""
     number = message.message_id
     if message.photo:
-        yield build_attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the last photo is the largest
+        yield build_attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # The last size is the largest.
     if message.voice:
         yield build_attachment(message.voice, f"voice-{number}.ogg", OGG)
     if message.audio:

@@ -165,10 +165,10 @@ class WebConnector:
         options = uvicorn_config(
             Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)]),
             self._config.connections,
-            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its WebSocket with code 1009
+            ws_max_size=self._config.max_frame_bytes,  # A larger frame closes the WebSocket with code 1009.
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
-            ws_per_message_deflate=False,  # compression would allow zip bombs and need memory per socket
+            ws_per_message_deflate=False,  # Compression would allow zip bombs and need memory per socket.
         )
         try:
             await serve_until_cancelled(Server(options, self._report_running), sockets)

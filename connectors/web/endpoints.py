@@ -120,7 +120,7 @@ def store_upload(source: BinaryIO, name: str, folder: Path | None) -> Upload:
 def delete_stale_uploads(folder: Path, until: float) -> None:
     """Delete unfinished uploads of a killed process that were last changed before ``until``."""
     for path in folder.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # a leftover upload is harmless
+        with contextlib.suppress(OSError):  # An upload that could not be deleted is harmless.
             if path.stat().st_mtime <= until:
                 path.unlink()
 
@@ -269,7 +269,7 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
         try:
             return await endpoint(request)
         except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client has disconnected, so the body may be empty
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # The client has disconnected.
         # The API answers every error as JSON, even an error of a library.
         except Exception as error:  # noqa: BLE001 - see above
             problem = to_client_error(error)

@@ -177,7 +177,7 @@ def _file_fields(message: OutgoingMessage) -> Fields | None:
         try:
             size = message.path.stat().st_size
         except OSError:
-            size = 0  # the file was deleted
+            size = 0  # The stored file was deleted.
     return {
         "id": str(message.id),
         "filename": message.filename,
@@ -267,7 +267,7 @@ class SocketQueue:
         """
         waiting = {message.id: message for message in (*missed, *(self._held or ()))}
         self._held = None
-        self._limit += len(waiting)  # replayed messages do not count against a slow reader's limit
+        self._limit += len(waiting)  # Replayed messages do not count against the limit of unread frames.
         for _, message in sorted(waiting.items()):
             self.push_delivery(message)
 

@@ -100,7 +100,7 @@ class WhatsAppInbound:
     async def _accept_event(self, event: WhatsAppMessage) -> None:
         message, press = event.message, event.press
         content = await self._context.pressed(*press) if press is not None else None
-        if content is not None:  # the press of a button of another program keeps the button's label as its content
+        if content is not None:  # A press of another program's button keeps the button's label as its content.
             message = message.model_copy(update={"content": content})
         if await self._intake.accept(message) is None:
             return

@@ -150,7 +150,7 @@ def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str
     values: dict[str, Any] = {}
     for name, text in pairs:
         values[name] = text or None
-        with contextlib.suppress(ValueError):  # the value is empty, or a text that is no JSON
+        with contextlib.suppress(ValueError):  # The entered value is empty, or a text that is not JSON.
             value = json.loads(text)
             values[name] = text if name in texts and not isinstance(value, str) else value
     return values

@@ -270,7 +270,7 @@ def replay(
 ) -> None:
     """Replay an ended job, and print the id of the job that runs now."""
     changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
-    edits = changes if changes.any or drop_edits else None  # edits of None keep those of earlier replays
+    edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays.
     with open_context(given) as at:
         jobs = build_operator(at.store, at.live)
         if preview:

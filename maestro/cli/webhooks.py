@@ -158,7 +158,7 @@ def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str
     if answer.status_code == httpx.codes.ACCEPTED:
         return DeliveryResult.model_validate_json(answer.content)
     reason = "the server is not Maestro"
-    with contextlib.suppress(ValueError, AttributeError):  # the server's answer is no JSON object
+    with contextlib.suppress(ValueError, AttributeError):  # The server's answer is not a JSON object.
         reason = answer.json().get("message", "")
     raise MaestroError(f"{url} answered {answer.status_code}: {reason}")
 

@@ -211,7 +211,7 @@ class BotKeeper:
                 is_ours = isinstance(error, MaestroError)
                 problem = str(error) if is_ours else f"the connector failed ({type(error).__name__})"
                 log.warning("connector.broke", connector=row.name, reason=problem, again_in=pause)
-            with contextlib.suppress(MaestroError):  # the store may have failed too; the problem is in the log
+            with contextlib.suppress(MaestroError):  # The store may have failed too; the problem is already in the log.
                 await context.report(ConnectorState.DEGRADED, f"{problem}; Maestro restarts it in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

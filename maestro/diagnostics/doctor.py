@@ -274,7 +274,7 @@ async def _examined_installation(survey: Survey, environment: Mapping[str, str])
             holder, server = await asyncio.gather(
                 asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
             )
-    except TimeoutError:  # `check_data_folder` reports a folder that does not answer
+    except TimeoutError:  # The diagnosis `check_data_folder` reports a folder that does not answer.
         return Examined(survey, environment)
     return Examined(survey, environment, holder, server)
 
@@ -300,7 +300,7 @@ async def _run_check(name: str, check: Awaitable[list[Diagnosis]]) -> list[Diagn
     except TimeoutError:
         found = f"the check did not finish within {CHECK_SECONDS:g} seconds"
         return [broken(name, found, "Find what hangs: a network disk, a name server, or a machine that is off.")]
-    except MaestroError as error:  # its text already names the fix
+    except MaestroError as error:  # The text of a MaestroError already names the fix.
         return [broken(name, str(error), "Correct that, then run `maestro doctor` again.")]
     # An unexpected error becomes a diagnosis, so that the other checks still run.
     except Exception as error:  # noqa: BLE001

@@ -95,7 +95,7 @@ def _open_files(process: Path) -> Iterator[str]:
     try:
         for file in os.scandir(process / "fd"):
             yield os.readlink(file.path)
-    except OSError:  # the process belongs to another user, or has just ended
+    except OSError:  # The inspected process belongs to another user, or has just ended.
         return
 
 

@@ -75,7 +75,7 @@ def queue_names(settings: Settings) -> list[str]:
         return [temporal.task_queue]
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
-    with suppress(ConfigurationError):  # `check_bots` reports a platform without a connector
+    with suppress(ConfigurationError):  # The diagnosis `check_bots` reports a platform without a connector.
         connectors += [(bot.platform, bot.account) for bot in settings.connectors.enabled_bots()]
     return [queues.main, queues.llm, *(queues.connector_queue(*connector) for connector in connectors)]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from maestro.domain.errors import MaestroError
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - only compared, no socket is bound
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - these addresses are compared, never bound
 """The addresses that a server can bind and a browser cannot open."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -128,7 +128,7 @@ class FairQueue(Generic[Item]):
     def _delete_old_due_times(self) -> None:
         """Delete due times that no longer matter: those of keys without items that are not in the future."""
         if not self._items_of:
-            self._weight = 0.0  # resets the rounding errors of earlier subtractions
+            self._weight = 0.0  # This resets the rounding errors of earlier subtractions.
         if len(self._due) > 2 * len(self._items_of) + MOST_IDLE_KEYS:
             self._due = {key: due for key, due in self._due.items() if key in self._items_of or due > self._now}
 

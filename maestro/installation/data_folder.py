@@ -148,7 +148,7 @@ class DataFolder:
 
     def _create_and_lock(self) -> None:
         if not self.path.is_dir():
-            # exist_ok, because another process may create the folder at the same time.
+            # Another process may create the folder at the same time (exist_ok).
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_with_retries()
         try:
@@ -157,7 +157,7 @@ class DataFolder:
             fresh.write_text(f"{os.getpid()}\n")
             if self._shared:
                 fresh.unlink(missing_ok=True)
-                self.pid_file.unlink(missing_ok=True)  # left behind by an exclusive holder that was killed
+                self.pid_file.unlink(missing_ok=True)  # A killed process may have left this file behind.
             else:
                 fresh.replace(self.pid_file)
         except OSError:

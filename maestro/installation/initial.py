@@ -256,5 +256,5 @@ def _back_up(file: Path) -> Path:
     names = (file.with_name(f"{file.name}.bak{number or ''}") for number in count())
     backup = next(name for name in names if not os.path.lexists(name))
     shutil.copyfile(file, backup)
-    backup.chmod(0o600)  # readable by its owner only, because the copy may hold keys
+    backup.chmod(0o600)  # Only its owner may read the backup, because the backup may contain keys.
     return backup

@@ -183,7 +183,7 @@ def enter_accounts(
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
         tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
-        tx.jobs.wake_for_models(WaitReason.BUDGET)  # a budget may have been raised in the configuration
+        tx.jobs.wake_for_models(WaitReason.BUDGET)  # The configuration may have raised a budget for which jobs wait.
         return tx.llm.accounts.list_all()
 
 

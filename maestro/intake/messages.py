@@ -147,13 +147,13 @@ class Intake:
             tx.bots.channels.enable(message.address)
             return apply_message_edit(tx, message), None
         state = tx.inbox.read_state(message, self.rules().routing.messages_per_minute, MINUTE)
-        if state.disabled:  # a message from a closed channel shows that the channel may be open again
+        if state.disabled:  # A message from a disabled channel shows that the channel accepts messages again.
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         received = self._read_sender_state(tx, message, state)
         content = received.message.content
-        may_answer = state.asking or "#" in content  # an answer to a question of another lane has a number sign
+        may_answer = state.asking or "#" in content  # "#" names a question of another lane.
         command = control_word(content) or pairing_code(content)
         meant = command or (commands.read_answer(tx, received) if may_answer else None)
         ignored = self._find_ignore_reason(tx, received, meant)
@@ -191,7 +191,7 @@ class Intake:
             return GUESSING if pairing.has_guessed_too_often(tx, received.person.id) else None
         if received.refusing_policy is not None:
             is_over = received.state.over_limit
-            if received.message.from_bot:  # the messages of a bot are counted per channel
+            if received.message.from_bot:  # Messages of bots are counted per channel, not per user.
                 is_over = tx.inbox.is_over_rate(received.message, self.rules().routing.messages_per_minute, MINUTE)
             return UNKNOWN_USER_TOO_FAST if is_over else None
         message = received.message
@@ -209,7 +209,7 @@ class Intake:
         """
         waiting = state.pending
         if waiting >= self.rules().max_pending:
-            waiting -= tx.background.webhooks.count_pending()  # webhook jobs do not count for the users' limit
+            waiting -= tx.background.webhooks.count_pending()  # The limit does not count webhook jobs.
         if waiting < self.rules().max_pending:
             return None
         return Backlogged(

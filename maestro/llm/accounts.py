@@ -337,7 +337,7 @@ class Estimates:
 
 def build_context_window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
     """Return a function that checks whether the request and its answer fit a model's context window."""
-    tokens = cache(lambda: estimate_input(request))  # estimated once, and only if a check is made
+    tokens = cache(lambda: estimate_input(request))  # The estimate is made once, at the first check.
 
     def fits(choice: AccountChoice) -> bool:
         size = window(f"{choice.account.provider}/{choice.model}")

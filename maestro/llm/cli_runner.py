@@ -124,7 +124,7 @@ def _limit_end(text: str, now: datetime) -> datetime | None:
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
         reset = _RESETS.search(text)
         return _next_reset(reset, now) if reset else None
-    except (ValueError, KeyError, OverflowError, OSError):  # the text names an impossible date, hour or time zone
+    except (ValueError, KeyError, OverflowError, OSError):  # The text names an impossible date, hour or time zone.
         return None
 
 

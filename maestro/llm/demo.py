@@ -44,7 +44,7 @@ class DemoClient:
         if request.key.purpose is CallPurpose.ANSWER:
             duration = self.duration()
             listener, words = current_listener(), re.findall(r"\S+\s*", content)
-            for word in words:  # the last word comes after ``duration``
+            for word in words:  # The pauses are chosen so that the last word comes after ``duration``.
                 await asyncio.sleep(duration.total_seconds() / len(words))
                 if listener is not None:
                     listener(word)

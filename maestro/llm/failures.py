@@ -208,7 +208,7 @@ def _retry_date(header: str, text: str) -> datetime | None:
             moment = datetime.fromisoformat(f"{date[1]}T{date[2] or '00:00'}")
         else:
             return None
-    except ValueError:  # an invalid date is ignored
+    except ValueError:  # An invalid date in the header is ignored.
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

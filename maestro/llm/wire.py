@@ -119,7 +119,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return await self._send_request(exchange, request)
 
     async def _send_request(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
-        request.headers["accept-encoding"] = "identity"  # a small compressed answer may be huge decompressed
+        request.headers["accept-encoding"] = "identity"  # A compressed answer may be huge when decompressed.
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         of_encoding = (b"content-encoding", b"content-length")
@@ -247,7 +247,7 @@ def create_decompressor(encoding: str) -> Unpack:
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise httpx.DecodingError("the answer is compressed in a way that was not requested")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # adding 32 accepts gzip and zlib headers
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # Adding 32 accepts gzip and zlib headers.
 
     def decompress(packed: bytes) -> Iterator[bytes]:
         try:

@@ -189,7 +189,7 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     if status in WITHOUT_A_WORKFLOW:
         tx.jobs.close_job(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
     else:
-        tx.jobs.update_job(job_id, reason=reason)  # the step that closes the job reads the reason
+        tx.jobs.update_job(job_id, reason=reason)  # The step that closes the job reads this reason.
     return status
 
 

@@ -53,7 +53,7 @@ class SkillFolder:
         for path in itertools.chain(_skill_files(SHIPPED), _skill_files(self.own)):
             try:
                 status = path.stat()
-            except OSError:  # the file was listed a moment ago; if the error persists, reading the file reports it
+            except OSError:  # If the error persists, reading the file reports the error.
                 stamps[path] = (0, 0, 0)
                 continue
             if stat.S_ISREG(status.st_mode):

@@ -75,7 +75,7 @@ def may_be_chosen_password(value: bytes) -> bool:
 def looks_like_password(value: bytes) -> bool:
     """Return whether a value looks like a password even where no name announces one."""
     value = value.rstrip(b",;.)")
-    if _ASSIGNMENT.match(value):  # the rules in assignments.py judge assignments
+    if _ASSIGNMENT.match(value):  # The rules in assignments.py judge values of assignments.
         return False
     return (
         may_be_chosen_password(value)

@@ -86,7 +86,7 @@ class PatternProcesses:
                 if matches is None:
                     invalid.append(str(number))
             finished = True
-        except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
+        except (OSError, ValueError) as error:  # The pattern process hangs, or was killed while it wrote its answer.
             raise ScanIncomplete("a pattern of chat.scanner.patterns took too long", tuple(spans)) from error
         finally:
             self._return_process(process) if finished else self._replace_process(process)
@@ -120,7 +120,7 @@ class _PatternProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             # The process has its own session, so that Ctrl-C reaches Maestro only; it ends when its socket is closed.
-            self._process = subprocess.Popen(  # noqa: S603 - the program is Maestro's own
+            self._process = subprocess.Popen(  # noqa: S603 - the program is part of Maestro
                 (sys.executable, "-I", "-S", str(Path(pattern_program.__file__))),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -149,7 +149,7 @@ def read_file(file: Path, problems: list[str]) -> dict[str, object]:
 
 def _read_text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")  # editors on Windows may write a byte order mark
+        return file.read_text(encoding="utf-8-sig")  # Editors on Windows may write a byte order mark.
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read ({error.strerror}); fix the path or its rights") from None
     except UnicodeDecodeError:

@@ -137,11 +137,11 @@ class LiveSettings:
             if values is None:
                 return
             overlaid = self.overlaid = overlay(self.loaded, values)
-            if self._on_change is not None:  # a CLI command has no callback and logs nothing
+            if self._on_change is not None:  # A command of the CLI has no callback and logs nothing.
                 for key, problem in overlaid.refused.items():
                     log.warning("a value that was set at run time is ignored", key=key, problem=problem)
                 self._on_change(overlaid.settings)
-            self.version = newest  # the version is set last: after an error, the next read tries again
+            self.version = newest  # The version is set last, so that the next read tries again after an error.
 
     @contextlib.asynccontextmanager
     async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:

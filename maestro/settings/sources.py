@@ -22,7 +22,7 @@ EXPECTATIONS = {
 
 ENVIRONMENT = "env:"
 FILE = "file:"
-LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device that never ends
+LARGEST_FILE = 1024**2  # The limit in bytes stops at a device that never ends, which a mistyped path may name.
 
 Report = Callable[[Location, str], None]
 

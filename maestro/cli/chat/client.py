@@ -83,7 +83,7 @@ class VisitFiles:
         """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
-            with contextlib.suppress(OSError):  # another process may delete the file meanwhile
+            with contextlib.suppress(OSError):  # Another process may delete the visit file at the same time.
                 dated.append((file.stat().st_mtime_ns, file))
         visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
@@ -173,7 +173,7 @@ class ChatClient:
             close_timeout=CLOSE_SECONDS,
             compression=None,
             max_size=None,
-            max_queue=None,  # with a limit, a full queue of unread frames would hide the close of the connection
+            max_queue=None,  # A limited queue that is full would hide the close of the connection.
             proxy=None if is_loopback(urlsplit(self._url).hostname or "") else True,
         )
 
@@ -243,7 +243,7 @@ class ChatClient:
                 self._update_visit(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket
-                for unacknowledged_id in tuple(self.unacknowledged):  # the server drops repeats of a clientId
+                for unacknowledged_id in tuple(self.unacknowledged):  # The server drops a repeated clientId.
                     await self._send_message(socket, unacknowledged_id)
             case "error" if client_id in self.unacknowledged and frame.get("error") in TEMPORARY:
                 await asyncio.sleep(RECONNECT_SECONDS)

@@ -246,7 +246,7 @@ def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is out of range, or the IPv6 address is incomplete
+    except ValueError:  # The entered port is out of range, or the IPv6 address is incomplete.
         is_valid = False
     if text and not is_valid:
         raise typer.BadParameter("expected an address such as ws://localhost:5070")
@@ -317,7 +317,7 @@ def _local_url(web: WebSettings) -> str:
 
 
 def _user_name() -> str:
-    with contextlib.suppress(KeyError, OSError):  # the users of some containers have no name
+    with contextlib.suppress(KeyError, OSError):  # Some containers run under a user id without a user name.
         return getpass.getuser()
     return ""
 

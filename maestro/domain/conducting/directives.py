@@ -237,9 +237,9 @@ def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the fields with the names and the types of the API's fields."""
     for name in (_LISTS | {"quirks"}) & fields.keys():
         value = _split_bracket_list(fields[name])
-        if isinstance(value, str) and name == "quirks":  # quirks are sentences, one per line
+        if isinstance(value, str) and name == "quirks":  # The field "quirks" contains sentences, one per line.
             value = [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
-        elif isinstance(value, str):  # other lists are names between commas or white space
+        elif isinstance(value, str):  # Other list fields contain names, separated by commas or white space.
             value = [*value.replace(",", " ").split()]
         fields[name] = value
     if "daily_budget" in fields:

@@ -114,7 +114,7 @@ def take_fitting(texts: Iterable[str], budget: int) -> list[str]:
     The selection ends at the first text that does not fit.
     """
     texts = list(texts)
-    if tokens_with_separator("\n".join(texts)) <= budget:  # usually all texts fit: one estimate is enough
+    if tokens_with_separator("\n".join(texts)) <= budget:  # Usually all texts fit, so that a single estimate is enough.
         return texts
     chosen: list[str] = []
     for text in texts:

@@ -128,7 +128,7 @@ def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | N
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job for the same message or task, from the beginning; without ``edits``, those of the old job."""
     copied = {"kind", "priority", "lane", "inbox_id", *Address.model_fields}
-    if job.parent_id is not None:  # routing is skipped for a delegated task, so the agent is copied
+    if job.parent_id is not None:  # A delegated task is not routed, so its agent is copied.
         copied |= {"agent_id", "client_id", "conversation_id", "parent_id", "depth", "task", "hears"}
     if is_background(job):
         copied |= {"agent_id", "client_id", "task", "schedule", "slot", "webhook_id"}

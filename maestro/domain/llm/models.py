@@ -171,7 +171,7 @@ class ModelTable:
 
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
-        if model not in self._prices:  # cached: each call looks up its price several times
+        if model not in self._prices:  # Prices are cached, because each call looks up its price several times.
             # Ollama's models are free of charge, so a price listed for one is that of another provider.
             listed = None if provider_of(model) == OLLAMA else list_price(model) or self._lookup(model).price
             configured = self._configured_facts(model).price

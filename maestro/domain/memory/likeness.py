@@ -166,7 +166,7 @@ def _number_texts(words: Sequence[_Word]) -> list[str]:
 def _are_variants(one: _Word, other: _Word) -> bool:
     if one.text == other.text:
         return True
-    if one.exact or other.exact or one.text[0] != other.text[0]:  # comfortable is no variant of uncomfortable
+    if one.exact or other.exact or one.text[0] != other.text[0]:  # "comfortable" is no variant of "uncomfortable"
         return False
     return Indel.normalized_similarity(one.text, other.text) >= SPELT_ALIKE
 

@@ -172,7 +172,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
         for name, body in _TAGS.findall(line):
             category, content = nearest_category(name), fact_line(body)
             if content:
-                same = " ".join(content.casefold().split()).rstrip(".!")  # exact repeats differ in case and final stop
+                same = " ".join(content.casefold().split()).rstrip(".!")  # Repeats may differ in case and final stop.
                 facts.setdefault((category, same), Fact(category, content))
     return tuple(facts.values())
 

@@ -101,7 +101,7 @@ class AccountLimiter:
         if wait > seconds:
             return None
         if not wait and self._has_free_slot(slot) and not any(self._queues.values()):
-            self._occupy_slot(slot)  # no request waits, so no queue has to choose
+            self._occupy_slot(slot)  # No other request waits, so this request is admitted at once.
             return slot
         slot.admitted = admitted = asyncio.get_running_loop().create_future()
         self._queues.setdefault(precedence.priority, FairQueue()).add(precedence.key, precedence.weight, slot)
@@ -114,7 +114,7 @@ class AccountLimiter:
                 await admitted
         except (TimeoutError, asyncio.CancelledError) as error:
             if slot.is_cancelled:
-                self._admit_waiting()  # the requests behind the cancelled one may fit now
+                self._admit_waiting()  # Requests behind the cancelled one may fit now.
             else:
                 self.free_slot(slot)  # the request was admitted just before the cancellation
             if isinstance(error, TimeoutError):

@@ -66,7 +66,7 @@ class CallReservation:
                 tx.llm.budgets.reserve_cost(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits)
                 is not None
             ):
-                raise ReservationRefused  # raising rolls back the transaction with the reservation
+                raise ReservationRefused  # The exception rolls back the transaction with the reservation.
             self.reserved = True
 
 
@@ -96,7 +96,7 @@ class Budget:
         call, response = self._plan_reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # a refused reservation is handled below this block
+                with suppress(ReservationRefused):  # A refused reservation is handled below this block.
                     reserve = call.reserve_cost if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
@@ -346,7 +346,7 @@ class DraftStreaming:
         if text and text != stored:
             try:
                 with self.store.begin() as tx:
-                    if not tx.jobs.steps.is_overtaken:  # if overtaken, a newer attempt writes the draft
+                    if not tx.jobs.steps.is_overtaken:  # A newer attempt writes the draft itself.
                         tx.deliveries.drafts.save_text(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

@@ -96,7 +96,7 @@ class AnswerSpool:
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
-                continue  # another process committed the answer and removed its file
+                continue  # Another process committed the answer and removed its file.
             except ValidationError:
                 log.warning("answer.unreadable", file=str(file))
                 with suppress(FileNotFoundError):
@@ -150,7 +150,7 @@ class AnswerSpool:
             raise
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
-            os.fsync(descriptor)  # flushes the directory entry of the new file
+            os.fsync(descriptor)  # This writes the directory entry of the new file to the disk.
         finally:
             os.close(descriptor)
         log.warning("answer.spooled", job=answer.request.key.job_id, call=answer.request.key.number, file=str(file))
@@ -285,7 +285,7 @@ class ReplayGuard:
     @contextmanager
     def open_view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self.answers.has_files()  # read before the view opens: a view does not see later commits
+        spooled = self.answers.has_files()  # The spool is read first, because an open view does not see later commits.
         with self.store.view() as tx:
             yield RequestTransaction(tx, self.reader, spooled)
 

@@ -82,7 +82,7 @@ class Link:
             with self._open_savepoint():
                 yield
                 self.flush()
-        except BaseException:  # also for a cancellation; the exception is raised again
+        except BaseException:  # A cancellation is handled as well; every exception is raised again.
             self.known.clear()
             self._unwritten.clear()
             raise
@@ -104,7 +104,7 @@ class Link:
                 if "session" in self.__dict__:
                     # The session was created in this savepoint, so its commit ends only a nested savepoint of its own.
                     self.session.commit()
-            except BaseException:  # also for a cancellation; the exception is raised again
+            except BaseException:  # A cancellation is handled as well; every exception is raised again.
                 self.close()
                 self.__dict__.pop("session", None)
                 raise

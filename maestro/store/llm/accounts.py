@@ -161,7 +161,7 @@ class Accounts(Repository):
         if "secret" in changes and "status" not in changes:
             account.status = AccountStatus.ACTIVE
         if changes.get("status") is AccountStatus.DISABLED:
-            account.last_error = ""  # a new key reverts a refusal, but not an operator's decision to disable
+            account.last_error = ""  # A new key ends a provider's refusal, not an operator's decision to disable.
         elif {"status", "secret"} & set(changes):
             self._end_cooldowns(account)
         self._save(account)
