@@ -123,7 +123,7 @@ def split_into_chunks(text: str, files: Sequence[JobFile], connector: Connector)
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return the content of a job's message: only an answer has files, and only a question has buttons."""
     question = tx.jobs.questions.find_of_notice_job(job.id) if job.notice else None
-    buttons = question.buttons() if question is not None else ()
+    buttons = question.build_buttons() if question is not None else ()
     if start.purpose is not DeliveryPurpose.ANSWER:
         return OutgoingContent(job.notice or FAILURE_NOTICE, (), buttons)
     files = tx.deliveries.files.list_of_job(job.id) if start.files and not job.notice else ()
@@ -208,7 +208,7 @@ class ChunkQueue:
         unasked = chunk.state in IN_DOUBT and is_background(
             tx.jobs.delegations.read_lineage(tx.jobs.get(chunk.job_id))[-1]
         )
-        return chunk.outgoing(more=more, path=path, unasked=unasked)
+        return chunk.build_outgoing(has_more=more, path=path, proactive=unasked)
 
 
 def find_late_failure(chunks: Sequence[Delivery]) -> PermanentSend | None:

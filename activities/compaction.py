@@ -12,8 +12,8 @@ from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
     Compaction,
     Excerpt,
+    choose_excerpt,
     compaction_prompt,
-    excerpt,
     excerpt_budget,
     output_limit,
     removable_messages,
@@ -21,7 +21,7 @@ from maestro.domain.conversations.conversation import (
 from maestro.domain.jobs.flow import CompactionOutcome
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.calls import LLMCall
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredRequest
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.memory import parse_facts
@@ -120,7 +120,7 @@ class CompactionActivities:
                     summary=summary,
                     messages_before=len(before),
                     messages_after=len(before) - len(archived_tokens),
-                    tokens_saved=sum(archived_tokens) - estimate(summary),
+                    tokens_saved=sum(archived_tokens) - estimate_tokens(summary),
                     created_at=tx.now,
                 )
             )
@@ -151,7 +151,9 @@ def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> E
     texts = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in removable]
     facts = tx.llm.calls.find_newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:
-        unfinished = excerpt([(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget)
+        unfinished = choose_excerpt(
+            [(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget
+        )
         if is_answer_about(tx, facts, unfinished, redact):
             return unfinished
-    return excerpt(texts, budget)
+    return choose_excerpt(texts, budget)

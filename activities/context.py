@@ -12,7 +12,7 @@ from temporalio import activity
 from maestro.domain.agent_chat import chat_addendum
 from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.conducting.conductor import outcomes_note
-from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose
+from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose_prompt
 from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
 from maestro.domain.context.layers import Colleague, Persona, build_persona, speaker_line
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage, conversation_key
@@ -26,9 +26,9 @@ from maestro.domain.jobs.delegations import (
     task_text,
 )
 from maestro.domain.jobs.flow import ContextOutcome
-from maestro.domain.jobs.job import Job, JobStatus, StepRef, edits_of, model_for
-from maestro.domain.jobs.replay import what_if_input
-from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
+from maestro.domain.jobs.job import Job, JobStatus, StepRef, first_model, job_edits
+from maestro.domain.jobs.replay import build_what_if_input
+from maestro.domain.llm.models import estimate_tokens, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
@@ -104,13 +104,13 @@ def list_messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMe
 
 def find_own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
-        return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
+        return HistoryEntry(Role.ASSISTANT, job.said, estimate_tokens(job.said))
     message = tx.conversations.read_message(job.answer_id)
     return HistoryEntry(Role.ASSISTANT, message.content, message.token_estimate, message.id)
 
 
 def _user_turn(text: str) -> HistoryEntry:
-    return HistoryEntry(Role.USER, text, estimate(text))
+    return HistoryEntry(Role.USER, text, estimate_tokens(text))
 
 
 def memory_scope_key(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
@@ -128,7 +128,7 @@ def memory_scope_key(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope
 
 def input_job(tx: Transaction, job: Job) -> Job:
     """Return the job with the input to answer: the original job for a what-if, else the job itself."""
-    return what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
+    return build_what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
 def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptInput:
@@ -210,7 +210,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
         text = message.content if message is not None else add_transcripts(row.content, row_files)
         message_id = message.id if message is not None else None
         quote = quotes.get(row.id, "")
-        entry = HistoryEntry(Role.USER, text, estimate(text), message_id, tuple(row_files), quote=quote)
+        entry = HistoryEntry(Role.USER, text, estimate_tokens(text), message_id, tuple(row_files), quote=quote)
         turns.append(_apply_edit(job, row.id, entry))
     return tuple(turns), tuple(history_entries(tx, earlier, job)), read_last_tag_outcomes(tx, earlier)
 
@@ -233,10 +233,10 @@ def read_quoted_texts(
 
 def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEntry:
     """Return the message for the model: an operator's edit of the job's own message, else the user's text."""
-    prompt = edits_of(job).prompt
+    prompt = job_edits(job).prompt
     if prompt is None or inbox_id != job.inbox_id:
         return entry
-    return HistoryEntry(Role.USER, prompt, estimate(prompt), files=entry.files)
+    return HistoryEntry(Role.USER, prompt, estimate_tokens(prompt), files=entry.files)
 
 
 def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
@@ -249,7 +249,7 @@ def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids:
 
 def find_conversation_owner(tx: Transaction, job: Job) -> int | None:
     """Return the agent that owns the conversation if an operator chose another agent for the answer; else None."""
-    if edits_of(job).agent is None or job.conversation_id is None:
+    if job_edits(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
     return agent_id if agent_id != job.agent_id else None
@@ -325,31 +325,33 @@ class ContextActivities:
 
     def _compose_prompt(self, tx: Transaction, job: Job) -> Composition:
         rules, agent = self._rules(), tx.agents.read(job.agent_id)
-        specs = rules.toolbox.specs(agent)
+        specs = rules.toolbox.list_tools(agent)
         tools = frozenset(spec.name for spec in specs)
-        window = rules.window(model_for(job, agent.model) or tx.llm.accounts.find_default_model())
+        window = rules.window(first_model(job, agent.model) or tx.llm.accounts.find_default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
         rows = tx.jobs.merged.list_answered_messages(job)
         prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_key(tx, job, agent, rules.memory_scope)
         knowledge = Knowledge(
-            skills=tx.agents.skills.read_index().choose(prompt_input.text, tools, agent.skill_slugs),
+            skills=tx.agents.skills.read_index().choose_skills(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.find_best_facts(agent.id or 0, FACTS, scope_key),
             states=tx.memory.read_states(agent.id or 0, scope_key),
             addendum=chat_addendum(agent) if rules.chat else "",
         )
         circle = None
         if job.depth < MAX_DEPTH:  # At the greatest depth no agent is offered, because no task can be delegated.
-            sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
-            circle = tx.agents.colleagues.active_agents().circle(sender)
+            sender = next((Person.from_row(row) for row in rows if row.id == job.inbox_id), None)
+            circle = tx.agents.colleagues.active_agents().find_circle(sender)
         own = self._cached_persona(tx, agent, PersonaKey(tools, circle, budget))
-        return compose(own, prompt_input, knowledge, tx.now.date(), budget)
+        return compose_prompt(own, prompt_input, knowledge, tx.now.date(), budget)
 
     def _cached_persona(self, tx: Transaction, agent: Agent, key: PersonaKey) -> Persona:
         """Return the persona of an agent, from the cache if possible, because building one is slow."""
 
         def build() -> Persona:
             agent_id, circle = agent.id or 0, key.circle
-            colleagues = tx.agents.colleagues.active_agents().colleagues(agent_id, circle) if circle is not None else ()
+            colleagues = (
+                tx.agents.colleagues.active_agents().list_colleagues(agent_id, circle) if circle is not None else ()
+            )
             return build_persona(agent, key.tools, colleagues, key.budget)
 
         if not tx.system.versions.are_cacheable:

@@ -17,11 +17,11 @@ from activities.context import ContextActivities
 from activities.questions import person_wait
 from activities.routing import RoutingActivities, choose_answerer, require_active
 from activities.tags import ActingRules, TagOutcomes, TagRun
-from maestro.domain.agents.agent import Agent, payer_of
+from maestro.domain.agents.agent import Agent, paying_client_id
 from maestro.domain.conducting.conductor import answer_text
 from maestro.domain.conversations.conversation import MessageColumns, is_compaction_due
 from maestro.domain.errors import Stopped
-from maestro.domain.jobs.delegations import without_silent_lines
+from maestro.domain.jobs.delegations import remove_silent_lines
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
     AnswerStep,
@@ -32,10 +32,10 @@ from maestro.domain.jobs.flow import (
     RouteOutcome,
     WhatIfOutcome,
 )
-from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, edits_of, is_background
+from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, is_background, job_edits
 from maestro.domain.jobs.steps import PREPARATION, StepKind
 from maestro.domain.llm.calls import LLMCall
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
 from maestro.domain.media import add_transcripts
 from maestro.domain.messages import InboxRow
@@ -95,7 +95,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
             conversation_id=conversation.id or 0,
             role=Role.USER,
             content=content,
-            token_estimate=estimate(content),
+            token_estimate=estimate_tokens(content),
             inbox_id=row.id,
             job_id=job.id,
             has_files=has_files,
@@ -165,7 +165,7 @@ class PreparationActivities:
         else:
             if start.asks:
                 self.journal.record_next_attempt(
-                    StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model"
+                    StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered_step(1)), "call_model"
                 )
         return PreparationOutcome(**outcomes, milliseconds=tuple(milliseconds))
 
@@ -253,7 +253,7 @@ def compose_text_to_send(visible: str, outcomes: TagOutcomes, *, proactive: bool
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
-    text = without_silent_lines(visible) if proactive else visible
+    text = remove_silent_lines(visible) if proactive else visible
     if text and not outcomes.reports:
         return text
     silent = proactive and not (text or outcomes.reports or outcomes.tasks)
@@ -282,7 +282,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, is_proactive: bool) 
             conversation_id=job.conversation_id,
             role=Role.ASSISTANT,
             content=text,
-            token_estimate=estimate(text),
+            token_estimate=estimate_tokens(text),
             job_id=job.id,
             agent_id=job.agent_id if is_guest else None,
             created_at=tx.now,
@@ -351,10 +351,10 @@ class WhatIfActivities:
     def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        agent, reason = choose_answerer(tx, self._access(), message, binding, edits_of(job).agent)
+        agent, reason = choose_answerer(tx, self._access(), message, binding, job_edits(job).agent)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
-        payer = payer_of(agent, binding)
+        payer = paying_client_id(agent, binding)
         tx.jobs.update_job(job.id, agent_id=agent.id, client_id=payer)
         precedence = tx.jobs.compute_precedence(job.priority, payer, message.address)
         return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)
@@ -366,7 +366,7 @@ class WhatIfActivities:
             job = tx.jobs.get(step.job_id)
             answer = get_final_answer(tx, step)
             tx.jobs.update_job(
-                job.id, said=without_silent_lines(answer.visible) if is_background(job) else answer.visible
+                job.id, said=remove_silent_lines(answer.visible) if is_background(job) else answer.visible
             )
             tx.jobs.close_job(job.id, JobEnding(status=JobStatus.COMPLETED))
             return tx.jobs.steps.finish_step(step, WhatIfOutcome(tags=len(answer.tags)))
@@ -375,6 +375,6 @@ class WhatIfActivities:
 def route_to_chosen_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     require_active(agent)
-    reason = CHOSEN if edits_of(job).agent is not None else GIVEN
+    reason = CHOSEN if job_edits(job).agent is not None else GIVEN
     precedence = tx.jobs.read_precedence(job)
     return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)

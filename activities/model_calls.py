@@ -24,7 +24,7 @@ from maestro.domain.jobs.flow import (
     ModelOutcome,
     ModelStep,
 )
-from maestro.domain.jobs.job import Job, is_streamed, model_for
+from maestro.domain.jobs.job import Job, first_model, is_streamed
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
@@ -73,7 +73,7 @@ class LLMActivities:
 
     async def wait_for_tools(self) -> None:
         """Wait until the list of tools is known; return after a few seconds in any case."""
-        await self.rules().toolbox.settled()
+        await self.rules().toolbox.wait_until_settled()
 
     def build_request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return the request of a call, and start the typing indicator if it is not on yet."""
@@ -85,10 +85,10 @@ class LLMActivities:
         request = LLMRequest(
             key=CallKey(job_id=step.job_id, number=step.number),
             platform=job.platform,
-            model=model_for(job, agent.model),
+            model=first_model(job, agent.model),
             fallbacks=tuple(agent.fallbacks.split()),
             messages=self._build_messages(tx, caller, step),
-            tools=self.rules().toolbox.specs(agent),
+            tools=self.rules().toolbox.list_tools(agent),
             final=step.final,
             max_output_tokens=self.rules().max_output_tokens,
             conversation_id=0 if job.what_if else job.conversation_id or 0,
@@ -124,8 +124,10 @@ class LLMActivities:
         prompt = tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
-        window = self.rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.find_default_model())
-        tools = estimate_tools(self.rules().toolbox.specs(caller.agent))
+        window = self.rules().window(
+            first_model(caller.job, caller.agent.model) or tx.llm.accounts.find_default_model()
+        )
+        tools = estimate_tools(self.rules().toolbox.list_tools(caller.agent))
         room = window - estimate_messages(prompt) - tools - self.rules().max_output_tokens - MARGIN
         runs, pictures = tx.jobs.tool_runs.list_of_job(step.job_id), tx.jobs.tool_runs.list_images(step.job_id)
         rounds = []

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from ulid import ULID
 
-from maestro.domain.conducting.conductor import without_tags
+from maestro.domain.conducting.conductor import escape_tags
 from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.flow import AnswerStep, ToolStep
 from maestro.domain.jobs.job import Job, is_background, new_notice_job
 from maestro.domain.llm.prompts import ToolCall
-from maestro.domain.messages import lane_of
+from maestro.domain.messages import lane_key
 from maestro.domain.questions.question import (
     Question,
     QuestionKind,
@@ -24,9 +24,9 @@ from maestro.domain.questions.question import (
     question_job_id,
 )
 from maestro.domain.tags.grammar import Tag
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.store.transaction import Transaction
-from maestro.tools.base import ToolQuestion, shortened
+from maestro.tools.base import ToolQuestion, shorten_text
 
 ARGUMENT_CHARS = 1_000
 """The number of characters of a call's arguments that an approver sees; more would hide the question."""
@@ -53,8 +53,8 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion,
     question = _find_question(tx, job, step, rules)
     if question.id is not None:
         return question
-    question.text, question.context = storable(draft.text), storable(draft.context)
-    choices = tuple(map(storable, draft.choices))
+    question.text, question.context = storable_text(draft.text), storable_text(draft.context)
+    choices = tuple(map(storable_text, draft.choices))
     question.choices = choices_json(choices)
     text = "\n\n".join(filter(None, (question.context, question.text, choices_text(choices))))
     return _send_question(tx, job, question, text)
@@ -67,7 +67,7 @@ def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rule
         return question
     question.tool, question.approvers = call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
-    question.context = shortened(call.arguments, ARGUMENT_CHARS)
+    question.context = shorten_text(call.arguments, ARGUMENT_CHARS)
     return _send_approval(tx, job, question, "The tool would get:")
 
 
@@ -80,8 +80,8 @@ def ask_directives_approval(
     if question.id is not None:
         return question
     question.text, question.approvers = AFTER_READING, " ".join(rules.approvers)
-    texts = (f"{tag.name} {tag.key}".strip() + f"\n{shortened(tag.body, ARGUMENT_CHARS)}" for tag in directives)
-    question.context = without_tags("\n\n".join(texts))
+    texts = (f"{tag.name} {tag.key}".strip() + f"\n{shorten_text(tag.body, ARGUMENT_CHARS)}" for tag in directives)
+    question.context = escape_tags("\n\n".join(texts))
     return _send_approval(tx, job, question)
 
 
@@ -112,7 +112,7 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
         kind=QuestionKind.QUESTION,
         text="",
         # A message in the job's lane, or for background work in the job's channel, can answer the question.
-        lane=lane_of(first.address, None) if is_background(first) else job.lane or first.lane,
+        lane=lane_key(first.address, None) if is_background(first) else job.lane or first.lane,
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,
         expires_at=tx.now + rules.expiry,

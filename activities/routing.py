@@ -8,14 +8,22 @@ from collections.abc import Callable
 from temporalio import activity
 
 from connectors.hub import TypingIndicators
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
+from maestro.domain.agents.agent import (
+    CONDUCTOR,
+    Agent,
+    AgentChannel,
+    AgentStatus,
+    BusyMode,
+    channel_busy_mode,
+    paying_client_id,
+)
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome, TakeUpOutcome
-from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
+from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, job_edits
 from maestro.domain.messages import InboxRow, IncomingMessage
 from maestro.domain.people.people import UNKNOWN_USER_REASONS, access_refusal
-from maestro.domain.precedence import priority_of
+from maestro.domain.precedence import message_priority
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -48,17 +56,17 @@ class RoutingActivities:
             )
         message = next(row for row in tx.jobs.merged.list_answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        access, chosen = self._access(), edits_of(job).agent
+        access, chosen = self._access(), job_edits(job).agent
         agent, reason = choose_answerer(tx, access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
-        priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
-        payer = payer_of(agent, binding)
+        priority = message_priority(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
+        payer = paying_client_id(agent, binding)
         tx.jobs.update_later(job.id, agent_id=agent.id, client_id=payer, priority=priority)
         merged = merge_waiting_jobs(
             tx,
             job,
-            busy_mode_of(binding, BusyMode(access.routing.busy)),
+            channel_busy_mode(binding, BusyMode(access.routing.busy)),
             lambda row: choose_answerer(tx, access, row.message(), binding)[0] == agent,
         )
         rows = tx.jobs.merged.list_answered_messages(job) if merged else ()

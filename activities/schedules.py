@@ -12,7 +12,7 @@ from temporalio import activity
 from ulid import ULID
 
 from activities.routing import require_active
-from maestro.domain.agents.agent import payer_of
+from maestro.domain.agents.agent import paying_client_id
 from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.jobs.steps import StepKind
@@ -37,7 +37,7 @@ from maestro.domain.schedules.schedule import (
     skip_reason,
 )
 from maestro.domain.settings.jobs import JobSettings, ScheduleSettings, ToolSettings
-from maestro.fetch import FetchAccess, FetchLimits, fetch
+from maestro.fetch import FetchAccess, FetchLimits, fetch_response
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -78,7 +78,7 @@ class ScheduleActivities:
                 planned.last_slot = firing.slot
             if reason is not None or planned is None or agent is None:
                 return RunAdmission(begun=False, reason=reason or "")
-            payer = payer_of(agent, tx.agents.find_binding(planned.address))
+            payer = paying_client_id(agent, tx.agents.find_binding(planned.address))
             job = new_run_job(planned, payer, firing.job_id, firing.slot)
             is_full = tx.jobs.is_background_full(self.jobs().background_concurrency)
             tx.background.runs.count_run(tx.jobs.add(job))
@@ -158,7 +158,7 @@ class ScriptActivities:
         script = await asyncio.to_thread(self._read_script, ref)
         private_hosts = frozenset(host.lower() for host in self.settings().private_hosts)
         bearer = self.reveal(script.bearer) if script.bearer else SecretStr("")
-        answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=private_hosts, bearer=bearer))
+        answer = await fetch_response(script.url, LIMITS, FetchAccess(private_hosts=private_hosts, bearer=bearer))
         return await asyncio.to_thread(self._store_text, ref, script, read_response(answer.status, answer.body))
 
     def _read_script(self, ref: StepRef) -> Script:
@@ -173,7 +173,7 @@ class ScriptActivities:
         with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             model_job = ""
-            if script.condition is not None and script.condition.holds(fetched):
+            if script.condition is not None and script.condition.is_met(fetched):
                 model_job = f"{job.kind}-{ULID()}"
                 tx.jobs.add(
                     Job(

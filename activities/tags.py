@@ -11,17 +11,17 @@ from ulid import ULID
 
 from activities.context import memory_scope_key
 from activities.questions import AskingRules, ask_directives_approval
-from maestro.domain.agents.agent import Agent, MemoryScope, Permission, payer_of
+from maestro.domain.agents.agent import Agent, MemoryScope, Permission, paying_client_id
 from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
 from maestro.domain.conducting.conductor import (
     INCOMPLETE,
     PROTECTED_FIELDS,
     ActionOutcome,
     Requester,
+    escape_tags,
     failure_sentence,
     quotation_refusal,
-    subject_of,
-    without_tags,
+    tag_subject,
 )
 from maestro.domain.conducting.directives import (
     normalize_slug,
@@ -163,7 +163,7 @@ class TagRun:
                 priority=max(Priority.DELEGATION, by.priority),
                 inbox_id=by.inbox_id,
                 agent_id=target.id,
-                client_id=payer_of(target, self._tx.agents.find_binding(by.address)),
+                client_id=paying_client_id(target, self._tx.agents.find_binding(by.address)),
                 conversation_id=by.conversation_id,
                 parent_id=by.id,
                 depth=by.depth + 1,
@@ -240,12 +240,12 @@ def perform_directive(tx: Transaction, tag: Tag, requester: Requester) -> Action
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
         return _refused_outcome(tx, tag, requester, state, str(done))
-    return replace(done, detail=without_tags(done.detail))
+    return replace(done, detail=escape_tags(done.detail))
 
 
 def _refused_outcome(tx: Transaction, tag: Tag, requester: Requester, state: ActionState, reason: str) -> ActionOutcome:
     tx.system.audit.add_entry(requester.actor, f"conductor.{state}", tag.name.lower(), requester.job_id)
-    return ActionOutcome(state, without_tags(failure_sentence(tag, reason)), subject_of(tag))
+    return ActionOutcome(state, escape_tags(failure_sentence(tag, reason)), tag_subject(tag))
 
 
 def _create_agent(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:

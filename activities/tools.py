@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ImageRef, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
 from maestro.domain.redaction import LOOK_AHEAD, Redact, keep_text
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.tools import (
     FAILED_REPEATEDLY,
     NOT_MADE_IN_WHAT_IF,
@@ -35,7 +35,7 @@ from maestro.tools.registry import (
     ToolRegistry,
     ask_tool,
     parse_call,
-    prepare,
+    prepare_call,
     run_in_store,
     run_tool,
 )
@@ -87,7 +87,7 @@ class ToolActivities:
         A call during which the process died is repeated only if its tool declares repeating safe. Raises
         ``WaitsForPerson`` while the question of the call is open.
         """
-        await self.registry.settled()
+        await self.registry.wait_until_settled()
         parsed = await asyncio.to_thread(self._parse_arguments, step)
         begun = await asyncio.to_thread(self._begin_call, step, parsed)
         if begun.question is not None:
@@ -186,14 +186,14 @@ class ToolActivities:
             images = [ImageRef(digest=rules.keep(p.content), content_type=p.content_type) for p in result.pictures]
         else:
             assert begun.parsed is not None
-            ready = prepare(begun.parsed, begun.caller)
+            ready = prepare_call(begun.parsed, begun.caller)
         with self.store.begin() as tx:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
                 ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
-            row.state, row.result = ready.state, tx.llm.prompts.store_text(storable(text))
+            row.state, row.result = ready.state, tx.llm.prompts.store_text(storable_text(text))
             row.error = row.result if ready.state is ToolState.FAILED else ""
             tx.jobs.tool_runs.save(row)
             tx.jobs.tool_runs.store_images(row, images)

@@ -43,7 +43,7 @@ class Passwords:
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
 
-    def role_of(self, password: str, user: str = "") -> DashboardRole | None:
+    def find_role(self, password: str, user: str = "") -> DashboardRole | None:
         """Return the role of a password, and of a user name if one is given; None if they are wrong."""
         fits = [
             role
@@ -97,14 +97,14 @@ class LoginSessions:
         self._ended = lru_cache(256)(self._is_ended)  # holds, until the next commit, whether a session was ended
         self.lifetime = timedelta(hours=settings.session_hours)
 
-    def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
+    def start_session(self, role: DashboardRole) -> tuple[str, LoginSession]:
         """Return a new session with its cookie."""
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(18)
         body = f"{session_id}.{expires}"
         return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
 
-    def read(self, cookie: str) -> LoginSession | None:
+    def read_session(self, cookie: str) -> LoginSession | None:
         """Return the session of a cookie; None if the cookie is forged or expired, or its session was ended."""
         body, _, signature = cookie.rpartition(".")
         given = signature.encode("utf-8", "replace")
@@ -116,7 +116,7 @@ class LoginSessions:
         over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
         return None if over else session
 
-    def end(self, session: LoginSession) -> None:
+    def end_session(self, session: LoginSession) -> None:
         """End a session in every process, and add it to the audit log."""
         with self._store.begin() as tx:
             tx.users.logins.end_login(session.id, session.expires_at)
@@ -145,7 +145,7 @@ class TokenAuthentication:
         self._store = store
         self._throttle = Throttle(clock, "tokens")
 
-    def admit(self, request: Request) -> None:
+    def authenticate_request(self, request: Request) -> None:
         """Check the token of a request, and store its agent in the request.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
@@ -187,7 +187,7 @@ class TokenAuthentication:
             tx.system.audit.add_entry("unknown", "token.failed", address)
 
 
-def caller(request: Request) -> Agent:
+def calling_agent(request: Request) -> Agent:
     """Return the agent that authenticated the request by its token."""
     agent: Agent = request.state.caller
     return agent
@@ -236,10 +236,10 @@ class SignatureAuthentication:
         try:
             return SignedRequest(webhook, self._hooks.verify_event(webhook, request.headers, body), body)
         except BadSignature as error:
-            self.refuse(request, webhook, str(error))
+            self.reject_request(request, webhook, str(error))
             raise
 
-    def refuse(self, request: Request, webhook: Webhook, reason: str) -> None:
+    def reject_request(self, request: Request, webhook: Webhook, reason: str) -> None:
         """Count and record a rejected delivery; raises ``TooManyAttempts`` after too many.
 
         Wrong signatures never lock out a valid one from the same address, which may be that of a proxy in front of all

@@ -77,17 +77,17 @@ UNEXPECTED = "An unexpected error happened in Maestro. Its log has the details a
 
 def error_response(error: MaestroError) -> JSONResponse:
     """Return the response for a Maestro error; an error without its own status shows only its fixed sentence."""
-    status = status_of(error)
+    status = http_status(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _json(status, type(error).__name__, error.public)
-    response = _json(status, type(error).__name__, str(error) or error.public)
+        return json_error(status, type(error).__name__, error.public)
+    response = json_error(status, type(error).__name__, str(error) or error.public)
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = error.challenge
     response.headers.update(retry_after_header(error))
     return response
 
 
-def status_of(error: MaestroError) -> HTTPStatus:
+def http_status(error: MaestroError) -> HTTPStatus:
     """Return the HTTP status of an error."""
     known = (status for kind, status in STATUS if isinstance(error, kind))
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -102,7 +102,7 @@ def retry_after_header(error: MaestroError) -> dict[str, str]:
 
 def unexpected_error_response() -> JSONResponse:
     """Return the response for an unexpected error, which is a defect of Maestro."""
-    return _json(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", UNEXPECTED)
+    return json_error(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", UNEXPECTED)
 
 
 def register_handlers(app: FastAPI) -> None:
@@ -127,7 +127,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> JSONResp
         message = f"There is nothing at {request.url.path}."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"{request.method} is not allowed at {request.url.path}."
-    response = _json(status, name, message)
+    response = json_error(status, name, message)
     response.headers.update(error.headers or {})
     return response
 
@@ -144,5 +144,5 @@ async def _answer_invalid_request(_: Request, error: Exception) -> JSONResponse:
     return error_response(InvalidRequest("; ".join(problems)))
 
 
-def _json(status: HTTPStatus, error: str, message: str) -> JSONResponse:
+def json_error(status: HTTPStatus, error: str, message: str) -> JSONResponse:
     return JSONResponse(ErrorBody(error=error, message=message).model_dump(), status_code=status)

@@ -66,7 +66,7 @@ class FrontDoor:
             return
         headers = Headers(scope=scope)
         peer = RequestOrigin(scope["client"][0] if scope.get("client") else "", scope["scheme"])
-        origin = self._parts.guard.trusted_proxies.origin_of(
+        origin = self._parts.guard.trusted_proxies.find_origin(
             peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto")
         )
         # From here on, the request has the address of the client instead of the address of the proxy.
@@ -94,7 +94,7 @@ class FrontDoor:
                 await unexpected_error_response()(scope, receive, sender)
 
     def _find_refusal(self, method: str, headers: Headers) -> MaestroError | None:
-        if not self._hosts.admit(headers.getlist("host")):
+        if not self._hosts.accepts_hosts(headers.getlist("host")):
             return UnknownHost(
                 "Maestro does not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
             )

@@ -165,7 +165,7 @@ class RequestAccess:
         viewer, and the errors of ``TokenAuthentication`` and ``SignatureAuthentication``.
         """
         if route.guard is RouteGuard.BEARER:
-            await asyncio.to_thread(self._bearers.admit, request)
+            await asyncio.to_thread(self._bearers.authenticate_request, request)
         elif route.guard is RouteGuard.SIGNATURE:
             await self.signatures.admit(request)
         elif route.guard is RouteGuard.PASSWORD:
@@ -178,32 +178,32 @@ class RequestAccess:
             return DashboardRole.OPERATOR
         if "authorization" in request.headers:
             user, password = _read_basic_credentials(request)
-            return await self.check(request, password, user)
-        session = await asyncio.to_thread(self.session, request)
+            return await self.check_password(request, password, user)
+        session = await asyncio.to_thread(self.find_session, request)
         if session is None:
             raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_auth_challenge(request))
         if request.method not in SAFE_METHODS and not same_secret(await _read_csrf_token(request), session.csrf_token):
             raise await self._record_refusal(request, session.role, NO_TOKEN)
         return session.role
 
-    def session(self, request: Request) -> LoginSession | None:
+    def find_session(self, request: Request) -> LoginSession | None:
         """Return the login session of the request's cookie, None without a valid cookie."""
         cookie = request.cookies.get(COOKIE)
-        return self.sessions.read(cookie) if cookie and not self.open else None
+        return self.sessions.read_session(cookie) if cookie and not self.open else None
 
     def role_by_cookie(self, request: Request) -> DashboardRole | None:
         """Return the role of the request's login session, None without one; no password is checked."""
-        session = self.session(request)
+        session = self.find_session(request)
         return DashboardRole.OPERATOR if self.open else session.role if session else None
 
-    async def check(self, request: Request, password: str, user: str = "") -> DashboardRole:
+    async def check_password(self, request: Request, password: str, user: str = "") -> DashboardRole:
         """Return the role of a password, or of a user name and a password.
 
         Raises ``Unauthorized`` and ``TooManyAttempts``; wrong passwords never lock out the right one.
         """
         address = request.client.host if request.client else ""
-        await asyncio.sleep(self._throttle.delay(address).total_seconds())
-        role = self._passwords.role_of(password, user)
+        await asyncio.sleep(self._throttle.answer_delay(address).total_seconds())
+        role = self._passwords.find_role(password, user)
         if role is not None:
             return role
         self._throttle.record_failure(address)
@@ -228,7 +228,7 @@ def request_access(request: Request) -> RequestAccess:
     return access
 
 
-def role_of(request: Request) -> DashboardRole | None:
+def request_role(request: Request) -> DashboardRole | None:
     """Return the role of the authenticated caller; None on a page without authentication."""
     role: DashboardRole | None = getattr(request.state, "role", None)
     return role
@@ -290,7 +290,7 @@ def _auth_challenge(request: Request) -> str:
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""
 
 
-def parts_of(request: Request) -> ApiParts:
+def request_parts(request: Request) -> ApiParts:
     """Return the API's parts of the app that answers this request."""
     parts: ApiParts = request.app.state.parts
     return parts
@@ -298,10 +298,10 @@ def parts_of(request: Request) -> ApiParts:
 
 async def _parts(request: Request) -> ApiParts:
     # Async, because FastAPI would run a plain function in a thread of its pool.
-    return parts_of(request)
+    return request_parts(request)
 
 
-def chat_of(parts: ApiParts) -> AgentChat:
+def require_chat(parts: ApiParts) -> AgentChat:
     """Return the agent chat (#maestro); raises ``NotFound`` if the configuration disables it."""
     if parts.chat is None:
         raise NotFound("chat.enabled is false, so there is no #maestro chat here")

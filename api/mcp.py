@@ -24,7 +24,7 @@ class LazyServer:
         self._version = version
         self._server: ASGIApp | None = None
 
-    async def app(self) -> ASGIApp:
+    async def create_app(self) -> ASGIApp:
         """Return the MCP server as an ASGI application."""
         if self._server is None:
             module = await asyncio.to_thread(import_module, "api.mcp_server")
@@ -43,7 +43,7 @@ async def speak_mcp(request: Request) -> Any:
     if not (request.headers.get("content-type", "").startswith("application/json") and _is_json_rpc_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     server: LazyServer = request.app.state.mcp
-    return _ForwardedResponse(await server.app(), body)
+    return _ForwardedResponse(await server.create_app(), body)
 
 
 def _is_json_rpc_message(body: bytes) -> bool:

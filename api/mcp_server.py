@@ -12,11 +12,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from api.credentials import caller
+from api.credentials import calling_agent
 from api.front import MAX_BODY
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
-from maestro.tools.base import ToolFailure, canonical
+from maestro.tools.base import ToolFailure, canonical_json
 from maestro.tools.chat import OutsideTool, OutsideTools, call_outside_tool
 
 INSTRUCTIONS = (
@@ -57,30 +57,32 @@ class AgentToolServer:
             await manager.handle_request(scope, receive, send)
 
     async def _list(self, context: _Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_caller(context))])
+        return types.ListToolsResult(
+            tools=[_tool_description(tool) for tool in self._tools.list_tools(agent_of_context(context))]
+        )
 
     async def _call(self, context: _Context, call: types.CallToolRequestParams) -> types.CallToolResult:
-        agent = _caller(context)
-        tool = self._tools.find(call.name, agent)
+        agent = agent_of_context(context)
+        tool = self._tools.find_tool(call.name, agent)
         if tool is None:
-            names = ", ".join(tool.name for tool in self._tools.of(agent))
+            names = ", ".join(tool.name for tool in self._tools.list_tools(agent))
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {call.name[:64]}. You can call: {names}.")
         try:
-            return _success(await call_outside_tool(tool, agent, call.arguments or {}))
+            return success_result(await call_outside_tool(tool, agent, call.arguments or {}))
         except ToolFailure as failure:
-            return _failure(str(failure))
+            return failure_result(str(failure))
         except MaestroError as error:
             log.warning("mcp.failed", tool=tool.name, agent=agent.slug, error=type(error).__name__)
-            return _failure(error.public)
+            return failure_result(error.public)
         # The SDK would send the text of an unexpected error, but the caller may see no internal detail.
         except Exception:
             log.exception("mcp.broken", tool=tool.name, agent=agent.slug)
-            return _failure("An unexpected error happened in Maestro; its log has the details.")
+            return failure_result("An unexpected error happened in Maestro; its log has the details.")
 
 
-def _caller(context: _Context) -> Agent:
+def agent_of_context(context: _Context) -> Agent:
     assert context.request is not None, "every request comes over HTTP"
-    return caller(context.request)
+    return calling_agent(context.request)
 
 
 def _tool_description(tool: OutsideTool) -> types.Tool:
@@ -98,13 +100,13 @@ def _tool_description(tool: OutsideTool) -> types.Tool:
     )
 
 
-def _success(result: Mapping[str, object]) -> types.CallToolResult:
+def success_result(result: Mapping[str, object]) -> types.CallToolResult:
     """Return the result of a tool both as JSON text, with sorted keys, and as structured content."""
-    text = canonical(result)
+    text = canonical_json(result)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text), is_error=False
     )
 
 
-def _failure(reason: str) -> types.CallToolResult:
+def failure_result(reason: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=reason)], is_error=True)

@@ -10,7 +10,14 @@ from starlette.types import ASGIApp
 
 from api.parts import ApiParts, GuardSettings
 from maestro.importing import collector_off
-from maestro.serving import ConnectionLimits, ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.serving import (
+    ConnectionLimits,
+    ListenAddress,
+    Server,
+    listen_on_address,
+    serve_until_cancelled,
+    uvicorn_config,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +31,7 @@ class ApiServer:
         self._parts = parts
         self._serving = asyncio.Event()
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until the server answers requests."""
         await self._serving.wait()
 
@@ -33,7 +40,7 @@ class ApiServer:
 
         Raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be opened.
         """
-        sockets = await asyncio.to_thread(listen, self._address)
+        sockets = await asyncio.to_thread(listen_on_address, self._address)
         warn_without_password(self._parts.guard)
         with ExitStack() as bound:
             for one in sockets:
@@ -41,14 +48,14 @@ class ApiServer:
             if ready is not None:
                 await ready()
             options = uvicorn_config(await asyncio.to_thread(_build_app_lazily, self._parts), self._limits)
-            await serve_until_cancelled(Server(options, self._announce, self._close_tools), sockets)
+            await serve_until_cancelled(Server(options, self._announce_start, self._close_tools), sockets)
 
-    async def _announce(self) -> None:
+    async def _announce_start(self) -> None:
         self._serving.set()
 
     def _close_tools(self) -> None:
         if self._parts.outside is not None:
-            self._parts.outside.close()
+            self._parts.outside.end_waits()
 
 
 def warn_without_password(guard: GuardSettings) -> None:

@@ -6,7 +6,7 @@ from maestro.domain.agent_chat import Post, UnreadPosts, scan_post
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.redaction import SecretScanner
 from maestro.domain.settings.jobs import ChatSettings, SessionSettings
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.store.store import Store
 
 
@@ -32,7 +32,7 @@ class ChatService:
 
         A caller with a transaction of its own calls this first. Raises ``InvalidEdit`` for an empty text.
         """
-        text = storable(text)
+        text = storable_text(text)
         if not text.strip():
             raise InvalidEdit("a post must say something: give it a text that is not empty")
         rules = self._rules()

@@ -65,7 +65,7 @@ class ProgramResult:
     errors: bytes
 
 
-async def run(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
+async def run_program(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
     """Run a program to its end, then end its remaining child processes, also when cancelled.
 
     When this process is killed, the program is killed too. Raises ``OSError`` when the program cannot be started. Its
@@ -73,13 +73,13 @@ async def run(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
     """
     child = _RunningProgram(command)
     try:
-        await asyncio.to_thread(child.start)
-        outcome = await child.wait(limits)
-        await child.end()
+        await asyncio.to_thread(child.start_program)
+        outcome = await child.wait_for_end(limits)
+        await child.end_process_group()
         return await asyncio.to_thread(child.read_result, outcome, limits.output_bytes)
     finally:
-        await child.end()
-        child.close()
+        await child.end_process_group()
+        child.close_files()
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -101,8 +101,8 @@ class _RunningProgram:
     def _open_file(self) -> BinaryIO:
         return self._files.enter_context(tempfile.TemporaryFile())
 
-    def start(self) -> None:
-        """Start the program, unless ``end`` was called before: this thread outlives a cancelled task."""
+    def start_program(self) -> None:
+        """Start the program, unless ``end_process_group`` was called before: this thread outlives a cancelled task."""
         with tempfile.TemporaryFile() as input_file:
             input_file.write(self._command.input)
             input_file.seek(0)
@@ -121,7 +121,7 @@ class _RunningProgram:
                     assert self._guard.stdin is not None
                     self._guard.stdin.write(b"%d\n" % self._process.pid)
 
-    async def wait(self, limits: ProgramLimits) -> ProgramEnd:
+    async def wait_for_end(self, limits: ProgramLimits) -> ProgramEnd:
         """Return when the program has exited or must be stopped, even if its child processes still run."""
         assert self._process is not None
         exit_ = asyncio.create_task(_wait_for_exit(self._process))
@@ -139,7 +139,7 @@ class _RunningProgram:
             await asyncio.gather(exit_, return_exceptions=True)
         return ProgramEnd.EXITED
 
-    async def end(self) -> None:
+    async def end_process_group(self) -> None:
         """Send SIGTERM to the process group, and SIGKILL after the grace period, or at once if cancelled again."""
         with self._start_lock:
             self._cancelled = True
@@ -161,7 +161,7 @@ class _RunningProgram:
         output, errors = (file.read(max_bytes) for file in self._outputs)
         return ProgramResult(outcome, self._process.returncode or 0, output, errors)
 
-    def close(self) -> None:
+    def close_files(self) -> None:
         """Close the output files, and end the guard before it sees its input end and kills the group."""
         self._files.close()
         if self._guard is not None:

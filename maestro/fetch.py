@@ -89,7 +89,7 @@ class Fetched:
     body: bytes = field(default=b"", repr=False)
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -99,12 +99,12 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 class Network:
     """The resolver and the connections of a download; tests replace them."""
 
-    resolve: Resolve = resolve
+    resolve: Resolve = resolve_host
     backend: httpcore.AsyncNetworkBackend = field(default_factory=httpcore.AnyIOBackend)
     tls: Callable[[], ssl.SSLContext] = httpcore.default_ssl_context
 
 
-async def fetch(
+async def fetch_response(
     url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
     """Return the response from an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
@@ -113,7 +113,7 @@ async def fetch(
     async def append(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = await _request(url, append, limits, access, network)
+    head = await send_request(url, append, limits, access, network)
     return replace(head, body=bytes(body))
 
 
@@ -123,12 +123,12 @@ async def download(
     """Write the body of a response, whatever its status, into a new file; a failure leaves the received part there."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        return await _request(url, lambda chunk: asyncio.to_thread(file.write, chunk), limits, access, network)
+        return await send_request(url, lambda chunk: asyncio.to_thread(file.write, chunk), limits, access, network)
     finally:
         await asyncio.to_thread(file.close)
 
 
-async def _request(
+async def send_request(
     url: str, write: _Write, limits: FetchLimits, access: FetchAccess | None, network: Network | None
 ) -> Fetched:
     access, network = access or FetchAccess(), network or Network()
@@ -136,7 +136,7 @@ async def _request(
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
-                bearer = access.bearer.get_secret_value() if _origin(target) == _origin(first) else ""
+                bearer = access.bearer.get_secret_value() if url_origin(target) == url_origin(first) else ""
                 async with _opened_response(target, bearer, access, network) as response:
                     location = _header_value(response, b"location") if response.status in _REDIRECTS else ""
                     if not location:
@@ -160,7 +160,7 @@ def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -
         raise FetchRefused("the address must start with http:// or https:// and name a host")
     if target.userinfo:
         raise FetchRefused("the address must not contain a user name or a password")
-    _, host, port = _origin(target)
+    _, host, port = url_origin(target)
     if host not in access.private_hosts and not is_plain_host(host):
         raise FetchRefused(f"{host[:100]} is neither a host name nor an address in its usual spelling")
     if access.hosts and host not in access.hosts:
@@ -170,7 +170,7 @@ def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -
     return target
 
 
-def _origin(url: httpx.URL) -> tuple[str, str, int]:
+def url_origin(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.raw_host.decode("ascii").lower(), url.port or DEFAULT_PORTS.get(url.scheme, 0)
 
 
@@ -182,7 +182,7 @@ async def _opened_response(
     headers = [("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("User-Agent", f"Maestro/{release()}")]
     if bearer:
         headers.append(("Authorization", f"Bearer {bearer}"))
-    scheme, host, port = _origin(url)
+    scheme, host, port = url_origin(url)
     target = httpcore.URL(scheme=scheme, host=host, port=port, target=url.raw_path)
     backend = _CheckedBackend(network, access.private_hosts)
     tls = await asyncio.to_thread(network.tls) if scheme == "https" else None

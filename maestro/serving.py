@@ -51,7 +51,7 @@ class ConnectionLimits:
     request_seconds: float = 10.0
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
-    def within(self, descriptors: int) -> "ConnectionLimits":
+    def for_descriptors(self, descriptors: int) -> "ConnectionLimits":
         """Return the limits for a process with this number of file descriptors.
 
         A process has up to two busy ports; a quarter of the descriptors is left to databases, models and platforms.
@@ -65,7 +65,7 @@ class ConnectionLimits:
             local = ip_address(address).is_loopback
         except ValueError:
             return False
-        return not local and not self.proxies.include(address)
+        return not local and not self.proxies.is_trusted(address)
 
 
 class ConnectionLedger:
@@ -82,7 +82,7 @@ class ConnectionLedger:
         self._unfinished: dict[asyncio.Transport, None] = {}
         self._noted_at = -NOTE_SECONDS
 
-    def admit(self, transport: asyncio.Transport, address: str) -> bool:
+    def admit_connection(self, transport: asyncio.Transport, address: str) -> bool:
         """Take a new connection; false when there is no room for it."""
         if self._is_full(address):
             # A closed connection has no descriptor; a closing one keeps the descriptor until all data is written.
@@ -94,7 +94,7 @@ class ConnectionLedger:
         self._counts[address] += 1
         return True
 
-    def mark(self, transport: asyncio.Transport, *, unfinished: bool) -> None:
+    def record_request_part(self, transport: asyncio.Transport, *, unfinished: bool) -> None:
         """Record that a client has just sent a part of a request, or a complete one."""
         self._unfinished.pop(transport, None)
         if unfinished and transport in self._open:
@@ -144,7 +144,7 @@ class LimitedHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin the connection, or close it at once if a limit is reached."""
         super().connection_made(transport)
-        if self._ledger.admit(transport, self.client[0] if self.client else ""):
+        if self._ledger.admit_connection(transport, self.client[0] if self.client else ""):
             self._watch_client()
         else:
             transport.abort()
@@ -162,27 +162,29 @@ class LimitedHttp(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline and update the ledger."""
         self._set_deadline(None)
-        self._ledger.mark(self.transport, unfinished=False)
+        self._ledger.record_request_part(self.transport, unfinished=False)
         super().connection_lost(exc)
 
     def _watch_client(self) -> None:
         """Set the deadline for the client's next bytes; a WebSocket has none."""
         state = self.conn.their_state if self.transport.get_protocol() is self else None
         unfinished = state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
-        self._ledger.mark(self.transport, unfinished=unfinished)
+        self._ledger.record_request_part(self.transport, unfinished=unfinished)
         if not unfinished:
             self._set_deadline(None)
         elif state is h11.IDLE:
-            self._set_deadline(self._deadline or self.loop.call_later(self._ledger.limits.request_seconds, self._end))
+            self._set_deadline(
+                self._deadline or self.loop.call_later(self._ledger.limits.request_seconds, self._end_request)
+            )
         elif self.conn.our_state is not h11.DONE or self._deadline is None:
-            self._set_deadline(self.loop.call_later(BODY_SILENCE_SECONDS, self._end))
+            self._set_deadline(self.loop.call_later(BODY_SILENCE_SECONDS, self._end_request))
 
     def _set_deadline(self, deadline: asyncio.TimerHandle | None) -> None:
         if self._deadline is not None and self._deadline is not deadline:
             self._deadline.cancel()
         self._deadline = deadline
 
-    def _end(self) -> None:
+    def _end_request(self) -> None:
         self._deadline = None
         if self.flow.read_paused:  # While reading is paused, Maestro is slow, not the client.
             self._watch_client()
@@ -249,7 +251,7 @@ def raise_descriptor_limit() -> None:
 def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> uvicorn.Config:
     """Return the uvicorn configuration of an application on one port; ``options`` are uvicorn's own."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    within = (limits or ConnectionLimits()).within(descriptors if descriptors > 0 else MOST_DESCRIPTORS)
+    within = (limits or ConnectionLimits()).for_descriptors(descriptors if descriptors > 0 else MOST_DESCRIPTORS)
     return uvicorn.Config(
         app,
         http=partial(LimitedHttp, ConnectionLedger(within)),  # type: ignore[arg-type]  # called like a class
@@ -276,17 +278,17 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
             await task
 
 
-def listen(server: ListenAddress) -> list[socket.socket]:
+def listen_on_address(server: ListenAddress) -> list[socket.socket]:
     """Bind every address of the host to one port.
 
     Raises ``PortTaken`` naming the port and its setting, ``ConfigurationError`` when the host cannot be bound.
     """
     sockets: list[socket.socket] = []
     try:
-        for family, address in _resolve(server):
+        for family, address in resolve_address(server):
             chosen = sockets[0].getsockname()[1] if sockets else server.port
             with contextlib.suppress(_FamilyMissing):
-                sockets.append(_bind(family, (address, chosen), server))
+                sockets.append(bind_socket(family, (address, chosen), server))
     except BaseException:
         for bound in sockets:
             bound.close()
@@ -300,7 +302,7 @@ class _FamilyMissing(Exception):
     """The machine lacks an address family, for example IPv6."""
 
 
-def _resolve(server: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]]:
+def resolve_address(server: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -310,7 +312,7 @@ def _resolve(server: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]
     return sorted({(family, str(address[0])) for family, _, _, _, address in found})
 
 
-def _bind(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket:
+def bind_socket(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket:
     try:
         bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:

@@ -23,7 +23,7 @@ from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.store.deliveries.drafts import AddressedDraft, Place
 from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
-from maestro.supervision import end, uninterrupted
+from maestro.supervision import cancel_tasks, finish_despite_cancellation
 
 LOOK_SECONDS = 0.1
 """Seconds between checks for changes in the store; a check reads one number."""
@@ -59,7 +59,7 @@ class DraftSender:
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
-        message = addressed.draft.edit_to(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
+        message = addressed.draft.build_edit(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await perform_send_action(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             await asyncio.to_thread(self._drop_draft, addressed.draft.job_id)
@@ -69,7 +69,7 @@ class DraftSender:
         """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
         text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
         outcome = await perform_send_action(
-            connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND
+            connector, addressed.draft.build_edit(addressed.address, text), SendAction.SEND
         )
         if isinstance(outcome, Receipt | PermanentSend):
             await self.delete_row(addressed.draft.job_id)
@@ -77,7 +77,7 @@ class DraftSender:
 
     async def delete_row(self, job_id: str) -> None:
         """Delete the row of a draft."""
-        await uninterrupted(asyncio.to_thread(self._delete_draft, job_id))
+        await finish_despite_cancellation(asyncio.to_thread(self._delete_draft, job_id))
 
     def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
@@ -87,7 +87,7 @@ class DraftSender:
                 return None
             if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
-            return draft.placeholder(
+            return draft.build_placeholder(
                 job.address, reply_ref(tx, job, tx.deliveries.read_start(job, DeliveryPurpose.ANSWER))
             )
 
@@ -184,7 +184,7 @@ class DraftStreamer:
                     log.warning("drafts.postponed", reason=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            await end([progress.work for progress in self._progress.values() if progress.work is not None])
+            await cancel_tasks([progress.work for progress in self._progress.values() if progress.work is not None])
 
     async def end_streaming(self, job_id: str) -> None:
         """Stop streaming a job, because its answer is about to replace its draft.

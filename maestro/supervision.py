@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 Service = Coroutine[Any, Any, None]
 
 
-async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
+async def finish_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
     """Return the result of the work; a cancellation takes effect only after the work has ended."""
     task = asyncio.create_task(work)
     try:
@@ -20,7 +20,7 @@ async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
-async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
+async def wait_for_first(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
     """Return when one of the events occurs; raise the error of a watched task that ends earlier."""
     waiting = [asyncio.ensure_future(event) for event in events]
     try:
@@ -37,7 +37,7 @@ async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]
             task.cancel()
 
 
-async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def cancel_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel the tasks and wait for their end; errors that they raise now are ignored."""
     for task in tasks:
         task.cancel()
@@ -54,18 +54,18 @@ class Services:
         self._stop = stop
         self._tasks: list[asyncio.Task[None]] = []
 
-    def add(self, *services: Service) -> None:
+    def add_services(self, *services: Service) -> None:
         """Add services to the group."""
         self._tasks += [asyncio.create_task(service) for service in services]
 
     async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
         """Wait for ``begun``, which announces the start, and for the stop; then drain and end the others."""
         try:
-            await first_of(self._stop.wait(), begun, watched=self._tasks)
-            await first_of(self._stop.wait(), watched=self._tasks)
+            await wait_for_first(self._stop.wait(), begun, watched=self._tasks)
+            await wait_for_first(self._stop.wait(), watched=self._tasks)
             await drain()
         finally:
-            await end(self._tasks)
+            await cancel_tasks(self._tasks)
 
 
 class ReadySignals:
@@ -74,7 +74,7 @@ class ReadySignals:
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []
 
-    def another(self) -> Callable[[], None]:
+    def expect_part(self) -> Callable[[], None]:
         """Expect one more part, and return the function that it calls when ready."""
         event = asyncio.Event()
         self._events.append(event)
@@ -85,7 +85,7 @@ class ReadySignals:
         """Whether all parts are ready."""
         return all(event.is_set() for event in self._events)
 
-    async def wait(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return when all parts are ready."""
         for event in self._events:
             await event.wait()

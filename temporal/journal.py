@@ -15,7 +15,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
-from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, RetryRules, StepKind, kind_of, wait_before_retry
+from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, RetryRules, StepKind, step_kind, wait_before_retry
 from maestro.domain.llm.calls import LLMFailure
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, own_attempt_at, use_attempt
 from maestro.store.store import Store
@@ -181,7 +181,7 @@ class Journal:
             job = tx.jobs.read(ref.job_id)
             self._write_late_failure(tx, ref)
             past = tx.jobs.steps.read_history(ref, tried)
-            if past.result is not None and kind_of(ref.step) is StepKind.PARK:
+            if past.result is not None and step_kind(ref.step) is StepKind.PARK:
                 return past.result  # A parked job may already wait for its next run.
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
@@ -299,9 +299,9 @@ def result_type(function: Callable[..., Any]) -> type[Any]:
 
 def _require_open(job: Job, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
-    if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
+    if job.status.ended and step_kind(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
-    if job.stop_requested and kind_of(ref.step) not in AFTER_A_STOP:
+    if job.stop_requested and step_kind(ref.step) not in AFTER_A_STOP:
         raise Stopped(f"a person stopped job {ref.job_id}")
 
 

@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import JobRef
-from maestro.domain.precedence import Precedence, Priority, precedence_of
+from maestro.domain.precedence import Precedence, Priority, build_precedence
 from maestro.domain.schedules.expressions import CronTimes, Interval, Once, read_stored_schedule, read_zone
 from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
 from maestro.domain.schedules.schedule import ScheduleColumns, skip_reason
@@ -155,7 +155,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettin
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = settings.build_job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
     # The paying client is unknown here, because the run reads it; so the priority ignores it.
-    precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
+    precedence = build_precedence(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, settings, ref, attributes, precedence)
     schedule = Schedule(
         action=action,

@@ -45,12 +45,12 @@ with workflow.unsafe.imports_passed_through():
         StepKind,
         StepPath,
         background_steps,
-        kind_of,
+        list_what_if_steps,
         message_steps,
-        numbers_of,
-        purpose_of,
+        step_kind,
+        step_numbers,
+        step_purpose,
         task_steps,
-        what_if_steps,
     )
     from maestro.domain.schedules.schedule import RunAdmission, ScheduledRun
     from workflows import steps
@@ -155,7 +155,7 @@ class WhatIfWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Do the what-if, and return its final status; a failure is not reported, because no user waits."""
-        return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow_path(what_if_steps)
+        return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow_path(list_what_if_steps)
 
 
 async def _run_in_background(ref: JobRef) -> str:
@@ -225,7 +225,7 @@ class JobRun:
 
     async def _do_step(self, step: str) -> None:
         """Do a step, and store its result; if its activity also did further steps, store their results as well."""
-        kind = kind_of(step)
+        kind = step_kind(step)
         if kind is StepKind.MODEL:
             await self._ask_model(step)
         elif kind in OPTIONAL:
@@ -243,18 +243,18 @@ class JobRun:
 
     async def _run_own_activity(self, step: str) -> Any:
         """Do a step in an activity of its own, and return the step's result."""
-        kind = kind_of(step)
+        kind = step_kind(step)
         is_first = kind in (StepKind.ROUTE, StepKind.TAKE_UP)
         local = self._begin if is_first and self._begin is not None else LOCAL_STEPS.get(kind)
         if local is not None:
-            return await run_local_step(local, self._step_ref(step), purpose_of(step))
+            return await run_local_step(local, self._step_ref(step), step_purpose(step))
         if kind in STEPS_OF_ANSWER:
-            last_call = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
+            last_call = max(step_numbers(name)[0] for name in self._results if step_kind(name) is StepKind.MODEL)
             answer = AnswerStep(job_id=self._ref.job_id, step=step, number=last_call)
-            return await run_local_step(STEPS_OF_ANSWER[kind], answer, purpose_of(step))
+            return await run_local_step(STEPS_OF_ANSWER[kind], answer, step_purpose(step))
         if kind is StepKind.TOOL:
-            number, place = numbers_of(step)
-            name = self._results[StepKind.MODEL.numbered(number)].tools[place]
+            number, place = step_numbers(step)
+            name = self._results[StepKind.MODEL.numbered_step(number)].tools[place]
             call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
             return await self._queued.run_step(
                 ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
@@ -262,7 +262,7 @@ class JobRun:
         if kind is StepKind.SCRIPT:
             options = self._queued.tool_options()
             return await self._queued.run_step(
-                ScriptActivities.run_script, self._step_ref(step), options, purpose_of(step)
+                ScriptActivities.run_script, self._step_ref(step), options, step_purpose(step)
             )
         return await self._deliver_message(step)
 
@@ -285,15 +285,15 @@ class JobRun:
 
     async def _ask_model(self, step: str) -> None:
         """Call the model; the same activity records and sends the answer if no other step comes first."""
-        (number,) = numbers_of(step)
+        (number,) = step_numbers(step)
         final = number > self._ref.tool_rounds
         if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
             model_step = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
             options = self._queued.model_options()
-            call = await self._queued.run_step(LLMActivities.call_model, model_step, options, purpose_of(step))
+            call = await self._queued.run_step(LLMActivities.call_model, model_step, options, step_purpose(step))
             return self._store_result(step, call)
         group = AskGroup(job_id=self._ref.job_id, step=step, number=number, final=final)
-        summary = f"{purpose_of(step)}; record and send its answer"
+        summary = f"{step_purpose(step)}; record and send its answer"
         options = self._queued.model_options(sends=True)
         done: AskGroupOutcome
         try:
@@ -329,7 +329,7 @@ class JobRun:
         activity, options = work[step]
         try:
             self._store_result(
-                step, await self._queued.run_step(activity, self._step_ref(step), options, purpose_of(step))
+                step, await self._queued.run_step(activity, self._step_ref(step), options, step_purpose(step))
             )
         except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or error_type(error) in STOPPED:
@@ -344,7 +344,7 @@ class JobRun:
         purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
         options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
-        return await self._queued.run_step(DeliveryActivities.deliver, message, options, purpose_of(step))
+        return await self._queued.run_step(DeliveryActivities.deliver, message, options, step_purpose(step))
 
     def _show_typing(self) -> None:
         """Start the typing indicator in the process with the connector; the run does not wait for that."""
@@ -362,9 +362,9 @@ class JobRun:
         return StepRef(job_id=self._ref.job_id, step=step)
 
     async def _park_job(self, waiting: tuple[str, ...]) -> None:
-        step = StepKind.PARK.numbered(self._ref.run)
+        step = StepKind.PARK.numbered_step(self._ref.run)
         park = ParkStep(job_id=self._ref.job_id, step=step, steps=waiting)
-        parked = await run_local_step(ClosingActivities.park_job, park, purpose_of(step))
+        parked = await run_local_step(ClosingActivities.park_job, park, step_purpose(step))
         self._status = parked.status
         self._details.add_line(f"{parked.status}: {', '.join(waiting)}")
 
@@ -378,7 +378,7 @@ class JobRun:
                 self._details.add_line("the failure notice could not be sent")
         step = CloseStep(
             job_id=self._ref.job_id,
-            step=StepKind.CLOSE.numbered(self._ref.run),
+            step=StepKind.CLOSE.numbered_step(self._ref.run),
             run=self._ref.run,
             status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
             error="" if stopped else error_name,

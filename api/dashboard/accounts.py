@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
-from api.dashboard.pages import redirect_to, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import redirect_to_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from api.parts import ApiParts
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
@@ -183,7 +183,7 @@ def _page_state(parts: ApiParts, edit: str, connector: str, client: str) -> Acco
 def add_account(request: Request, parts: Parts, form: Annotated[AccountForm, Form()]) -> Response:
     """Add an account, and redirect to the list."""
     state = AccountsPageState("account", account=form.without_key())
-    return _submit(request, "added", lambda: parts.accounts.add(read(NewAccount, form.fields()), OPERATOR), state)
+    return submit_form(request, "added", lambda: parts.accounts.add(read(NewAccount, form.fields()), OPERATOR), state)
 
 
 @router.post("/change")
@@ -194,7 +194,7 @@ def change_account(
     fields = form.fields("name", "type", "provider")
     if not fields["api_key"] and not forget_key:
         del fields["api_key"]
-    return _submit(
+    return submit_form(
         request,
         "changed",
         lambda: parts.accounts.change(form.name, read(AccountChange, fields), OPERATOR),
@@ -211,7 +211,9 @@ def add_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm,
         fields = {**names, "secrets": form.secrets(), "options": form.parse_options()}
         parts.connectors.add(read(NewConnector, fields), OPERATOR)
 
-    return _submit(request, "connecting", operation, AccountsPageState("connector", connector=form.without_secrets()))
+    return submit_form(
+        request, "connecting", operation, AccountsPageState("connector", connector=form.without_secrets())
+    )
 
 
 @router.post("/connectors/change")
@@ -225,7 +227,7 @@ def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorFo
         parts.connectors.change(form.platform, form.account, read(ConnectorChange, fields), OPERATOR)
 
     state = AccountsPageState("connector", editing=True, connector=form.without_secrets())
-    return _submit(request, "changed", operation, state)
+    return submit_form(request, "changed", operation, state)
 
 
 @router.post("/pairings/approve")
@@ -233,7 +235,7 @@ def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: Fo
     """Give a user access, as a user or as an owner, and notify the user."""
     approval = PairingApproval(owner=owner)
     done = "owner" if owner else "user"
-    return _submit(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
+    return submit_form(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
 
 
 @router.post("/pairings/invite")
@@ -247,13 +249,13 @@ def create_invitation(request: Request, parts: Parts, owner: FormFlag = False) -
 def add_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
     """Add a client, to which agents and channels can then be assigned."""
     state = AccountsPageState("client", client=form)
-    return _submit(request, "added", lambda: parts.clients.add(read(NewClient, form.fields()), OPERATOR), state)
+    return submit_form(request, "added", lambda: parts.clients.add(read(NewClient, form.fields()), OPERATOR), state)
 
 
 @router.post("/clients/change")
 def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
     """Change a client."""
-    return _submit(
+    return submit_form(
         request,
         "changed",
         lambda: parts.clients.change(form.name, read(ClientChange, form.fields("name")), OPERATOR),
@@ -264,19 +266,19 @@ def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Fo
 _NO_OPEN_FORM = AccountsPageState()
 
 
-def _submit(
+def submit_form(
     request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _NO_OPEN_FORM
 ) -> Response:
     """Apply the form and redirect to the page; after an error, show the page with the reason and the entered text."""
     return submit(
         operation,
-        lambda _: redirect_to(PAGE, done=done),
+        lambda _: redirect_to_page(PAGE, done=done),
         lambda error: _render_page(request, replace(state, problem=error)),
     )
 
 
 def _render_page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
-    parts = parts_of(request)
+    parts = request_parts(request)
     with parts.store.view() as tx:
         lists = _read_lists(tx)
     return render(

@@ -19,8 +19,8 @@ from api.dashboard.forms import (
     submit,
     without_empty,
 )
-from api.dashboard.pages import redirect_to, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import redirect_to_page, refusal_page, render
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, request_parts
 from api.parts import ApiParts
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -131,7 +131,9 @@ def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
 
 
 def _submit_schedule(request: Request, operation: Callable[[], object], form: ScheduleForm) -> Response:
-    return submit(operation, lambda _: redirect_to(SCHEDULES_PAGE), lambda error: _schedules_page(request, form, error))
+    return submit(
+        operation, lambda _: redirect_to_page(SCHEDULES_PAGE), lambda error: _schedules_page(request, form, error)
+    )
 
 
 def _schedules_page(
@@ -142,7 +144,7 @@ def _schedules_page(
     times: SchedulePreview | str = "",
 ) -> HTMLResponse:
     """Return the page, with the form open if it is given."""
-    parts, reading = parts_of(request), request.method == "GET"
+    parts, reading = request_parts(request), request.method == "GET"
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None
     with parts.store.view() as tx:
@@ -218,7 +220,7 @@ def begin_backfill(
     form = BackfillForm(start.strip(), end.strip())
     return submit(
         lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
-        lambda _: redirect_to(SCHEDULES_PAGE, done="backfilled"),
+        lambda _: redirect_to_page(SCHEDULES_PAGE, done="backfilled"),
         lambda error: _backfill_page(request, ref, form, error),
     )
 
@@ -231,7 +233,7 @@ def _backfill_page(
     backfill: BackfillView | None = None,
 ) -> HTMLResponse:
     try:
-        schedule = parts_of(request).schedules.show(ref)
+        schedule = request_parts(request).schedules.show(ref)
     except MaestroError as error:
         return refusal_page(request, "schedules", error)
     return render(request, "schedule-backfill.html", schedule=schedule, form=form, backfill=backfill, problem=problem)
@@ -306,7 +308,7 @@ def change_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, 
         lambda: parts.webhooks.change(
             form.path, read(WebhookChange, form.fields("path", "scheme", "secret")), OPERATOR
         ),
-        lambda _: redirect_to(WEBHOOKS_PAGE),
+        lambda _: redirect_to_page(WEBHOOKS_PAGE),
         lambda error: _webhooks_page(request, _WebhookPageState(form, form.path, error, open=True)),
     )
 
@@ -323,7 +325,7 @@ def rotate_secret(request: Request, parts: Parts, path: FormText) -> Response:
 
 def _webhooks_page(request: Request, state: _WebhookPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     cursor = request.query_params.get("cursor") or None
-    parts = parts_of(request)
+    parts = request_parts(request)
     with parts.store.view() as tx:
         agents = [agent for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED]
     return render(

@@ -11,8 +11,8 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_filters, read_query, submit, without_empty
 from api.dashboard.jobs.job import excerpt
-from api.dashboard.pages import not_modified, redirect_to, refusal_page, render
-from api.guards import OPERATOR, Number, Parts, PasswordRoute, chat_of, parts_of
+from api.dashboard.pages import not_modified, redirect_to_page, refusal_page, render
+from api.guards import OPERATOR, Number, Parts, PasswordRoute, request_parts, require_chat
 from api.parts import AgentChat
 from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.columns import LARGEST
@@ -104,7 +104,7 @@ def close_conversation(request: Request, parts: Parts, conversation_id: Number) 
     """End a conversation, and redirect to it."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
-        lambda _: redirect_to(f"{PAGE}/{conversation_id}", done="closed"),
+        lambda _: redirect_to_page(f"{PAGE}/{conversation_id}", done="closed"),
         lambda error: _conversation_page(request, conversation_id, error),
     )
 
@@ -122,7 +122,7 @@ def delete_conversation(
     """Delete a conversation and redirect to the list; an error is shown on the confirmation page."""
     return submit(
         lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
-        lambda _: redirect_to(PAGE, done="deleted"),
+        lambda _: redirect_to_page(PAGE, done="deleted"),
         lambda error: _deletion_page(request, conversation_id, error),
     )
 
@@ -131,7 +131,7 @@ def _conversation_page(
     request: Request, conversation_id: int, problem: MaestroError | None = None, *, notice: str = ""
 ) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
+        with request_parts(request).store.view() as tx:
             query = read(MessagesQuery, without_empty(read_filters(request, MessagesQuery.model_fields)))
             conversation = tx.conversations.lists.build_detail(conversation_id)
             content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, conversation, query)
@@ -192,7 +192,7 @@ def _find_messages(tx: Transaction, number: int, query: MessagesQuery) -> Mappin
 
 def _deletion_page(request: Request, conversation_id: int, problem: MaestroError | None = None) -> HTMLResponse:
     try:
-        conversation = parts_of(request).conversations.show(conversation_id)
+        conversation = request_parts(request).conversations.show(conversation_id)
     except MaestroError as error:
         return refusal_page(request, HERE, error)
     return render(request, "conversation-delete.html", conversation=conversation, problem=problem)
@@ -209,10 +209,10 @@ def show_chat(request: Request, parts: Parts) -> HTMLResponse:
 @posting.post(CHAT_PAGE)
 def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
     """Add a post from the form, for browsers without scripts; a rejected text is shown again."""
-    chat = chat_of(parts)
+    chat = require_chat(parts)
     return submit(
         lambda: chat.service.add_post(HUMAN, text),
-        lambda _: redirect_to(f"{CHAT_PAGE}#end"),
+        lambda _: redirect_to_page(f"{CHAT_PAGE}#end"),
         lambda error: _chat_page(request, chat, text, error),
     )
 

@@ -10,7 +10,7 @@ from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.dashboard.pages import redirect_to
+from api.dashboard.pages import redirect_to_page
 from api.guards import OPERATOR, Parts, PasswordRoute
 from maestro.domain.agents.edits import MAX_REASON
 from maestro.domain.columns import LARGEST
@@ -56,7 +56,7 @@ def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query,
         return model(), error
 
 
-def reason_of(text: str) -> str:
+def edit_reason(text: str) -> str:
     """Return the reason that an operator gave for an edit, without surrounding blanks, and truncated."""
     return text.strip()[:MAX_REASON]
 
@@ -114,7 +114,7 @@ def _form_endpoint(page: str, show_problem: Callable[..., Response], action: For
     def endpoint(request: Request, parts: Parts, **fields: str) -> Response:
         return submit(
             lambda: action.operation(getattr(parts, action.noun), **fields, **fixed),
-            lambda _: redirect_to(page.format(**fields), done=action.done),
+            lambda _: redirect_to_page(page.format(**fields), done=action.done),
             lambda error: show_problem(request, error, **fields),
         )
 

@@ -41,11 +41,11 @@ def show_login(request: Request, next: str = HOME, left: bool = False, unsent: b
     With ``unsent`` the page says that a form was not applied, because the login had expired.
     """
     access = request_access(request)
-    if access.open or access.session(request) is not None:
-        return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
+    if access.open or access.find_session(request) is not None:
+        return RedirectResponse(safe_redirect_path(next), HTTPStatus.SEE_OTHER)
     # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return render(request, "login.html", next=_own_page(next), problem=EXPIRED if unsent else "", left=left)
+    return render(request, "login.html", next=safe_redirect_path(next), problem=EXPIRED if unsent else "", left=left)
 
 
 @open_router.post("/login")
@@ -58,13 +58,13 @@ async def login(request: Request) -> Response:
         if not is_form(request):
             raise
         status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-        values = {"next": _own_page(fields.next), "problem": str(error), "left": False}
+        values = {"next": safe_redirect_path(fields.next), "problem": str(error), "left": False}
         page = await asyncio.to_thread(render, request, "login.html", status, **values)
         page.headers.update(retry_after_header(error))
         return page
     response: Response = JSONResponse({"csrfToken": token})
     if is_form(request):
-        response = RedirectResponse(_own_page(fields.next), HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(safe_redirect_path(fields.next), HTTPStatus.SEE_OTHER)
     if cookie:
         lifetime = int(request_access(request).sessions.lifetime.total_seconds())
         secure = request.url.scheme == "https"
@@ -76,9 +76,9 @@ async def login(request: Request) -> Response:
 def logout(request: Request) -> Response:
     """End the session of the cookie, if there is one."""
     access = request_access(request)
-    session = access.session(request)
+    session = access.find_session(request)
     if session is not None:
-        access.sessions.end(session)
+        access.sessions.end_session(session)
     response = RedirectResponse("/login?left=true", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -90,8 +90,8 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
     if access.open:
         return "", ""
     # An unknown user name counts as a failed login in the same way as a wrong password.
-    role = await access.check(request, fields.password, "" if fields.user in USERS else fields.user)
-    cookie, session = access.sessions.issue(role)
+    role = await access.check_password(request, fields.password, "" if fields.user in USERS else fields.user)
+    cookie, session = access.sessions.start_session(role)
     await asyncio.to_thread(access.add_audit_entry, role, "login")
     return cookie, session.csrf_token
 
@@ -104,7 +104,7 @@ async def _read_login(request: Request) -> Login:
         raise InvalidRequest("Send the field password, as a form or as JSON.") from None
 
 
-def _own_page(path: str) -> str:
+def safe_redirect_path(path: str) -> str:
     """Return a path of the dashboard, or the home page if the address leads elsewhere."""
     within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if within else HOME

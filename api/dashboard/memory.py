@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, FormText, read_filters, submit, without_empty
-from api.dashboard.pages import redirect_to, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import redirect_to_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.memory.memory import FactCategory, FactChange, FactFilter, NewFact, StateChange
@@ -80,7 +80,7 @@ def show_memory(request: Request, agent: str = "", done: str = "") -> HTMLRespon
 @router.post("/facts")
 def add_fact(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
     """Add a fact; a duplicate is refused with a message that names the existing fact."""
-    return _submit(request, agent, lambda: parts.memory.add_fact(agent, form.new_fact(), OPERATOR), "added", form)
+    return submit_form(request, agent, lambda: parts.memory.add_fact(agent, form.new_fact(), OPERATOR), "added", form)
 
 
 @router.post("/facts/change")
@@ -88,7 +88,7 @@ def change_fact(
     request: Request, parts: Parts, agent: FormText, number: FormRow, form: Annotated[MemoryForm, Form()]
 ) -> Response:
     """Change a fact."""
-    return _submit(
+    return submit_form(
         request, agent, lambda: parts.memory.change_fact(agent, number, form.fact_change(), OPERATOR), "changed", form
     )
 
@@ -97,40 +97,42 @@ def change_fact(
 def make_fact_sticky(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Make a fact sticky, so that it is part of every prompt."""
     sticky = FactChange(category=FactCategory.STICKY)
-    return _submit(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), "changed")
+    return submit_form(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), "changed")
 
 
 @router.post("/facts/forget")
 def forget_fact(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Delete a fact."""
-    return _submit(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), "forgotten")
+    return submit_form(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), "forgotten")
 
 
 @router.post("/states")
 def put_state(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
     """Store a value under a key, and replace the earlier value."""
     key = form.key.strip()
-    return _submit(request, agent, lambda: parts.memory.put_state(agent, key, form.new_state(), OPERATOR), "kept", form)
+    return submit_form(
+        request, agent, lambda: parts.memory.put_state(agent, key, form.new_state(), OPERATOR), "kept", form
+    )
 
 
 @router.post("/states/forget")
 def forget_state(request: Request, parts: Parts, agent: FormText, key: FormText, place: FormText = "") -> Response:
     """Delete a key and its value, only in the given scope."""
-    return _submit(request, agent, lambda: parts.memory.forget_state(agent, key, OPERATOR, place), "forgotten")
+    return submit_form(request, agent, lambda: parts.memory.forget_state(agent, key, OPERATOR, place), "forgotten")
 
 
 @router.post("/clear")
 def clear_memory(request: Request, parts: Parts, agent: FormText) -> Response:
     """Delete all facts and states of an agent."""
-    return _submit(request, agent, lambda: parts.memory.clear(agent, OPERATOR), "cleared")
+    return submit_form(request, agent, lambda: parts.memory.clear(agent, OPERATOR), "cleared")
 
 
-def _submit(
+def submit_form(
     request: Request, slug: str, operation: Callable[[], object], done: str, form: MemoryForm | None = None
 ) -> Response:
     return submit(
         operation,
-        lambda _: redirect_to(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
+        lambda _: redirect_to_page(PAGE, agent=slug, **read_filters(request, FILTERS), done=done),
         lambda error: _render_page(request, slug, form, error),
     )
 
@@ -139,7 +141,7 @@ def _render_page(
     request: Request, slug: str, form: MemoryForm | None = None, problem: MaestroError | None = None, notice: str = ""
 ) -> HTMLResponse:
     filters, cursors = read_filters(request, FILTERS), read_filters(request, ("cursor", "kept"))
-    with parts_of(request).store.view() as tx:
+    with request_parts(request).store.view() as tx:
         slugs = tx.agents.list_slugs()
         chosen = slug or next(iter(slugs), "")
         content: Mapping[str, object] = EMPTY_CONTENT

@@ -16,9 +16,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.credentials import DashboardRole
 from api.dashboard import words
 from api.dashboard.assets import Assets
-from api.errors import ErrorBody, status_of
+from api.errors import ErrorBody, http_status
 from api.front import connector_origins
-from api.guards import Parts, PasswordRoute, is_page, parts_of, request_access, role_of
+from api.guards import Parts, PasswordRoute, is_page, request_access, request_parts, request_role
 from maestro.domain.errors import MaestroError
 
 HOME = "/"
@@ -31,7 +31,7 @@ FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
-def environment(assets: Assets) -> Environment:
+def create_environment(assets: Assets) -> Environment:
     """Return the template environment: values are escaped, and a missing value is an error."""
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     functions = (words.clock, words.span, words.money, words.number)
@@ -51,8 +51,8 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     this page with other parameters.
     """
     templates: Environment = request.app.state.templates
-    parts, session = parts_of(request), request_access(request).session(request)
-    now, role = parts.clock(), role_of(request)
+    parts, session = request_parts(request), request_access(request).find_session(request)
+    now, role = parts.clock(), request_role(request)
     # Macros are imported with the page's values, so these values are visible in the macros too.
     shared = {
         "version": parts.version,
@@ -71,7 +71,7 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     if "problem" in values:
         values["problem"] = str(problem or "")
     if status is None:
-        status = status_of(problem) if isinstance(problem, MaestroError) else HTTPStatus.OK
+        status = http_status(problem) if isinstance(problem, MaestroError) else HTTPStatus.OK
     page = HTMLResponse(templates.get_template(name).render({**shared, **values}), status_code=status)
     # ``not_modified`` computed this ETag before the data was read, so that a later change has another ETag.
     tag = getattr(request.state, "tag", "")
@@ -92,7 +92,7 @@ def link(request: Request, path: str = "", /, **changed: object) -> str:
     return address(path or request.url.path, unchanged + added)
 
 
-def redirect_to(page: str, **parameters: object) -> RedirectResponse:
+def redirect_to_page(page: str, **parameters: object) -> RedirectResponse:
     """Redirect a form to a page, so that a reload does not send the form again; empty parameters are left out."""
     filled = {name: value for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)
@@ -112,10 +112,10 @@ def not_modified(request: Request, *also: str) -> Response | None:
 
 
 def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
-    session, state = request_access(request).session(request), request.app.state
+    session, state = request_access(request).find_session(request), request.app.state
     parts = (
-        parts_of(request).store.mark(),
-        str(role_of(request) or ""),
+        request_parts(request).store.mark(),
+        str(request_role(request) or ""),
         session.id if session else "",
         state.start_id,
         state.assets.version,
@@ -153,7 +153,7 @@ def _answer_with_page(handler: Any) -> Callable[[Request, Any], Awaitable[Respon
 def _error_page(request: Request, response: Response) -> HTMLResponse:
     """Return an error as a page; the navigation is shown only after a login."""
     # For a page that does not exist no route guard ran, so the role is read here.
-    role = role_of(request) or request_access(request).role_by_cookie(request)
+    role = request_role(request) or request_access(request).role_by_cookie(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)
     problem = ErrorBody.model_validate_json(bytes(response.body)).message
@@ -168,7 +168,7 @@ def chat(request: Request, parts: Parts) -> HTMLResponse:
 
     Messages from this page come from the operator, so a viewer only reads how to get access.
     """
-    if role_of(request) is DashboardRole.VIEWER:
+    if request_role(request) is DashboardRole.VIEWER:
         return render(request, "chat-off.html")
     sockets = connector_origins(parts, request.url.scheme, request.headers["host"])
     return render(request, "chat.html", web_url=sockets[0] if sockets else "")

@@ -11,8 +11,8 @@ from pydantic import BaseModel, JsonValue
 from starlette.responses import Response
 
 from api.dashboard.forms import submit, without_empty
-from api.dashboard.pages import address, redirect_to, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import address, redirect_to_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView, parse_value, value_text
 
@@ -75,10 +75,10 @@ def reset_setting(request: Request, form: Annotated[SettingForm, Form()]) -> Res
 
 
 def _change_setting(request: Request, form: SettingForm, value: Callable[[], JsonValue]) -> Response:
-    settings = parts_of(request).settings
+    settings = request_parts(request).settings
     return submit(
         lambda: settings.change({form.key: value()}, form.version, OPERATOR),
-        lambda _: redirect_to(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
+        lambda _: redirect_to_page(address(PAGE, {**form.filters, "changed": form.key}) + f"#{form.key}"),
         lambda error: _render_page(request, form.model_copy(update={"edit": form.key}), form, error),
     )
 
@@ -94,7 +94,7 @@ def _parse_value(page: SettingsPage, form: SettingForm) -> JsonValue:
 def _render_page(
     request: Request, query: SettingsQuery, refused: SettingForm | None = None, problem: MaestroError | None = None
 ) -> Response:
-    page = parts_of(request).settings.page()
+    page = request_parts(request).settings.page()
     listed = [setting for setting in page.items if query.matches(setting)]
     # Without a filter, the unchanged settings of a platform are hidden, and only their number is shown.
     hidden = set() if query.filters else {setting.key for setting in listed if _is_default_of_platform(setting)}

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormAction, FormText, form_routes, read_filters, submit
-from api.dashboard.pages import redirect_to, refusal_page, render
-from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import redirect_to_page, refusal_page, render
+from api.guards import FOR_VIEWERS, OPERATOR, Parts, PasswordRoute, request_parts
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.views import SkillChange, SkillDetail, SkillTrial, SkillTrialRequest, skill_page
@@ -111,13 +111,13 @@ def remove_skill(request: Request, parts: Parts, slug: str) -> Response:
     """Delete the file of an operator's skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
-        lambda _: redirect_to(PAGE, done="removed"),
+        lambda _: redirect_to_page(PAGE, done="removed"),
         lambda error: _skill_page(request, slug, error),
     )
 
 
 def _show_added(skill: SkillDetail) -> Response:
-    return redirect_to(f"{PAGE}/{skill.slug}", done="added")
+    return redirect_to_page(f"{PAGE}/{skill.slug}", done="added")
 
 
 def _file_content(text: str) -> bytes:
@@ -134,10 +134,10 @@ def _list_page(
 ) -> HTMLResponse:
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
-    with parts_of(request).store.view() as tx:
+    with request_parts(request).store.view() as tx:
         rows = tx.agents.skills.list_all()
         page = skill_page(
-            [row for row in rows if _matches(row, filters)], tx.agents.skills.list_problems(), cursor, PAGE_SIZE
+            [row for row in rows if matches_filters(row, filters)], tx.agents.skills.list_problems(), cursor, PAGE_SIZE
         )
         agents = tx.agents.list_slugs()
     return render(
@@ -157,7 +157,7 @@ def _list_page(
     )
 
 
-def _matches(row: SkillRow, filters: Mapping[str, str]) -> bool:
+def matches_filters(row: SkillRow, filters: Mapping[str, str]) -> bool:
     q, source, state = filters["q"].casefold(), filters["source"], filters["state"]
     texts = (row.slug, row.name, row.description, row.category, row.keywords)
     return (
@@ -174,7 +174,7 @@ def _form_page(request: Request, text: str, problem: MaestroError | None = None)
 def _skill_page(
     request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", notice: str = ""
 ) -> HTMLResponse:
-    parts = parts_of(request)
+    parts = request_parts(request)
     try:
         skill = parts.skills.show(slug)
     except MaestroError as error:

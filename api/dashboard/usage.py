@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard import words
 from api.dashboard.forms import moment_with_zone, read_filters, read_query
 from api.dashboard.pages import address, render
-from api.guards import Parts, PasswordRoute, parts_of
+from api.guards import Parts, PasswordRoute, request_parts
 from api.parts import ApiParts
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
@@ -103,7 +103,7 @@ class Plot:
     floor: int = HEIGHT - BOTTOM
 
 
-def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
+def largest_series(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
     """Return the largest series, and all others as one.
 
     ``values`` are by column and label. A series without a value above zero is left out.
@@ -193,7 +193,7 @@ def _column_text(name: str, index: int, series: Sequence[PlotSeries], format_val
 @router.get("")
 def show_usage(request: Request) -> Response:
     """Show usage and cost of a period; an error in the filter is shown above the form."""
-    parts, filters = parts_of(request), read_filters(request, (*FILTERS, "by"))
+    parts, filters = request_parts(request), read_filters(request, (*FILTERS, "by"))
     query, problem = read_query(UsageFilter, {name: filters[name] for name in FILTERS})
     by = filters["by"] or UsageBy.AGENT
     if by not in STACKS:
@@ -251,7 +251,7 @@ def describe_change(now: float, before: float) -> str:
     return f"{abs(share):.0%} {'more' if share > 0 else 'less'}"
 
 
-def columns_of(period: Period) -> tuple[Sequence[str], int]:
+def plot_columns(period: Period) -> tuple[Sequence[str], int]:
     """Return the names of a plot's columns, and how many first characters of a date name its column."""
     if period.days > MOST_MONTH_DAYS:
         return [str(year) for year in range(period.since.year, period.until.year + 1)], YEAR_CHARS
@@ -261,23 +261,23 @@ def columns_of(period: Period) -> tuple[Sequence[str], int]:
 
 
 def _plot_costs(period: Period, usage: Sequence[UsagePart]) -> Plot:
-    names, chars = columns_of(period)
+    names, chars = plot_columns(period)
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for part in usage:
         values[part.day[:chars], part.sum.key or NOBODY] += part.sum.cost_usd or 0.0
-    return stacked_plot(names, series_of(names, values), words.money)
+    return stacked_plot(names, largest_series(names, values), words.money)
 
 
 def _plot_tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
     """Plot the input tokens that caches did not and did serve, and the output tokens."""
-    names, chars = columns_of(period)
+    names, chars = plot_columns(period)
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for day in days:
         column = day.key[:chars]
         values[column, "in"] += max(0, day.input_tokens - day.cached_tokens)
         values[column, "in, cached"] += max(0, day.cached_tokens)
         values[column, "out"] += max(0, day.output_tokens)
-    return stacked_plot(names, series_of(names, values), format_amount)
+    return stacked_plot(names, largest_series(names, values), format_amount)
 
 
 def format_amount(count: float) -> str:

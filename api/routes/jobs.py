@@ -46,8 +46,8 @@ class BulkCancel(JobSelection):
 
 
 batches = OperationAPIRouter("batches", tag="jobs")
-batches.serve("GET", "/counts", BatchOperations.counts, "count_jobs")
-batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
+batches.serve_operation("GET", "/counts", BatchOperations.counts, "count_jobs")
+batches.serve_operation("GET", "/errors", BatchOperations.errors, "group_errors")
 
 
 @batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
@@ -64,10 +64,10 @@ def cancel_jobs(parts: Parts, bulk: BulkCancel, response: Response) -> BatchPrev
     return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=bulk.dry_run)
 
 
-batches.serve("GET", "/batches", BatchOperations.list, "list_batches")
-batches.serve("GET", "/batches/{batch_id}", BatchOperations.show, "show_batch")
-batches.serve("GET", "/batches/{batch_id}/items", BatchOperations.items, "list_items")
-batches.serve("POST", "/batches/{batch_id}/stop", BatchOperations.stop, "stop_batch")
+batches.serve_operation("GET", "/batches", BatchOperations.list, "list_batches")
+batches.serve_operation("GET", "/batches/{batch_id}", BatchOperations.show, "show_batch")
+batches.serve_operation("GET", "/batches/{batch_id}/items", BatchOperations.items, "list_items")
+batches.serve_operation("POST", "/batches/{batch_id}/stop", BatchOperations.stop, "stop_batch")
 
 
 def _begin_batch(parts: Parts, request: BatchRequest, response: Response, *, dry_run: bool) -> BatchPreview | BatchView:
@@ -91,10 +91,10 @@ class Replay(Value):
 
 
 jobs = OperationAPIRouter("jobs")
-jobs.serve("GET", "", JobOperations.list, "list_jobs")
-jobs.serve("GET", "/{job_id}", JobOperations.show, "show_job")
-jobs.serve("GET", "/{job_id}/calls", JobOperations.calls, "list_calls")
-jobs.serve("GET", "/{job_id}/calls/{call_id}/prompt", JobOperations.prompt, "show_prompt")
+jobs.serve_operation("GET", "", JobOperations.list, "list_jobs")
+jobs.serve_operation("GET", "/{job_id}", JobOperations.show, "show_job")
+jobs.serve_operation("GET", "/{job_id}/calls", JobOperations.calls, "list_calls")
+jobs.serve_operation("GET", "/{job_id}/calls/{call_id}/prompt", JobOperations.prompt, "show_prompt")
 
 
 @jobs.post("/{job_id}/replay")
@@ -105,9 +105,9 @@ async def replay_job(parts: Parts, job_id: str, replay: Replay) -> ReplayReferen
     return ReplayReference(id=await parts.jobs.replay(job_id, replay.mode, OPERATOR, replay.edits))
 
 
-jobs.serve("POST", "/{job_id}/cancel", JobOperations.cancel, "cancel_job")
+jobs.serve_operation("POST", "/{job_id}/cancel", JobOperations.cancel, "cancel_job")
 
 questions = OperationAPIRouter("questions")
-questions.serve("GET", "", QuestionOperations.list, "list_questions")
-questions.serve("GET", "/{question_id}", QuestionOperations.show, "show_question")
-questions.serve("POST", "/{question_id}/answer", QuestionOperations.answer, "answer_question")
+questions.serve_operation("GET", "", QuestionOperations.list, "list_questions")
+questions.serve_operation("GET", "/{question_id}", QuestionOperations.show, "show_question")
+questions.serve_operation("POST", "/{question_id}/answer", QuestionOperations.answer, "answer_question")

@@ -23,10 +23,10 @@ MARKDOWN = {"requestBody": {"required": True, "content": {"text/markdown": {"sch
 """The OpenAPI request body: the text of the file, whatever media type the client states."""
 
 conversations = OperationAPIRouter("conversations")
-conversations.serve("GET", "", ConversationOperations.list, "list_conversations")
-conversations.serve("GET", "/search", ConversationOperations.search, "search_conversations")
-conversations.serve("GET", "/{conversation_id}", ConversationOperations.show, "show_conversation")
-conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations.messages, "list_messages")
+conversations.serve_operation("GET", "", ConversationOperations.list, "list_conversations")
+conversations.serve_operation("GET", "/search", ConversationOperations.search, "search_conversations")
+conversations.serve_operation("GET", "/{conversation_id}", ConversationOperations.show, "show_conversation")
+conversations.serve_operation("GET", "/{conversation_id}/messages", ConversationOperations.messages, "list_messages")
 
 
 @conversations.get(
@@ -36,7 +36,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as one JSON object."""
-    return _download(parts, conversation_id, json_export_parts, "json")
+    return download_response(parts, conversation_id, json_export_parts, "json")
 
 
 @conversations.get(
@@ -46,14 +46,14 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with all its messages, as Markdown."""
-    return _download(parts, conversation_id, markdown_export_parts, "md")
+    return download_response(parts, conversation_id, markdown_export_parts, "md")
 
 
-conversations.serve("POST", "/{conversation_id}/close", ConversationOperations.close, "close_conversation")
-conversations.serve("DELETE", "/{conversation_id}", ConversationOperations.delete, "delete_conversation")
+conversations.serve_operation("POST", "/{conversation_id}/close", ConversationOperations.close, "close_conversation")
+conversations.serve_operation("DELETE", "/{conversation_id}", ConversationOperations.delete, "delete_conversation")
 
 
-def _download(parts: ApiParts, conversation_id: int, export: Export, ending: str) -> StreamingResponse:
+def download_response(parts: ApiParts, conversation_id: int, export: Export, ending: str) -> StreamingResponse:
     detail = parts.conversations.show(conversation_id)
     headers = {"Content-Disposition": f'attachment; filename="conversation-{conversation_id}.{ending}"'}
     return StreamingResponse(
@@ -71,7 +71,7 @@ def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView
 
 
 memory = OperationAPIRouter("memory", prefix="/api/agents/{slug}/memory")
-memory.serve("GET", "", MemoryOperations.show, "show_memory")
+memory.serve_operation("GET", "", MemoryOperations.show, "show_memory")
 
 
 @memory.delete("", status_code=HTTPStatus.NO_CONTENT)
@@ -80,14 +80,14 @@ def clear_memory(parts: Parts, slug: str) -> None:
     parts.memory.clear(slug, OPERATOR)
 
 
-memory.serve("POST", "/facts", MemoryOperations.add_fact, "add_fact", HTTPStatus.CREATED)
-memory.serve("PATCH", "/facts/{number}", MemoryOperations.change_fact, "change_fact")
-memory.serve("DELETE", "/facts/{number}", MemoryOperations.forget_fact, "forget_fact")
-memory.serve("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state")
-memory.serve("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
+memory.serve_operation("POST", "/facts", MemoryOperations.add_fact, "add_fact", HTTPStatus.CREATED)
+memory.serve_operation("PATCH", "/facts/{number}", MemoryOperations.change_fact, "change_fact")
+memory.serve_operation("DELETE", "/facts/{number}", MemoryOperations.forget_fact, "forget_fact")
+memory.serve_operation("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state")
+memory.serve_operation("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
 
 skills = OperationAPIRouter("skills")
-skills.serve("GET", "", SkillOperations.list, "list_skills")
+skills.serve_operation("GET", "", SkillOperations.list, "list_skills")
 
 
 async def _read_body(request: Request) -> bytes:
@@ -100,7 +100,7 @@ def add_skill(parts: Parts, body: Annotated[bytes, Depends(_read_body)], replace
     return parts.skills.add(body, OPERATOR, replace=replace)
 
 
-skills.serve("POST", "/try", SkillOperations.trial, "try_message")
+skills.serve_operation("POST", "/try", SkillOperations.trial, "try_message")
 
 
 @skills.get("/{slug}/text", response_class=PlainTextResponse, responses=file_responses("text/markdown", "The file"))
@@ -109,6 +109,6 @@ def show_text(parts: Parts, slug: str) -> PlainTextResponse:
     return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")
 
 
-skills.serve("GET", "/{slug}", SkillOperations.show, "show_skill")
-skills.serve("PATCH", "/{slug}", SkillOperations.change, "change_skill")
-skills.serve("DELETE", "/{slug}", SkillOperations.remove, "remove_skill")
+skills.serve_operation("GET", "/{slug}", SkillOperations.show, "show_skill")
+skills.serve_operation("PATCH", "/{slug}", SkillOperations.change, "change_skill")
+skills.serve_operation("DELETE", "/{slug}", SkillOperations.remove, "remove_skill")

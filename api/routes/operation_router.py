@@ -32,14 +32,14 @@ class OperationAPIRouter(APIRouter):
         super().__init__(route_class=PasswordRoute, tags=[group], prefix=prefix or f"/api/{group}")
         self._operations = attrgetter(noun)
 
-    def serve(
+    def serve_operation(
         self, method: str, path: str, operation: Callable[..., Any], name: str, status: HTTPStatus | None = None
     ) -> None:
         """Serve an operation; the status is 201 for an addition and 204 without a result, unless ``status`` is set.
 
         A viewer may use every operation without the parameter ``actor``, because such an operation changes nothing.
         """
-        endpoint = _endpoint(self._operations, operation, method)
+        endpoint = create_endpoint(self._operations, operation, method)
         endpoint.__name__ = name
         if status is None and signature(operation).return_annotation is None:
             status = HTTPStatus.NO_CONTENT
@@ -54,11 +54,13 @@ class OperationAPIRouter(APIRouter):
         )
 
 
-def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., Any], method: str) -> Callable[..., Any]:
+def create_endpoint(
+    operations: Callable[[ApiParts], Any], operation: Callable[..., Any], method: str
+) -> Callable[..., Any]:
     """Return a FastAPI endpoint that calls an operation with the operator as ``actor``."""
     described = signature(operation)
     fixed = {ACTOR: OPERATOR} if ACTOR in described.parameters else {}
-    own = [_parameter(one, method) for one in list(described.parameters.values())[1:] if one.name != ACTOR]
+    own = [endpoint_parameter(one, method) for one in list(described.parameters.values())[1:] if one.name != ACTOR]
     parts = Parameter("parts", Parameter.KEYWORD_ONLY, annotation=Parts)
 
     def call(parts: ApiParts, **values: Any) -> Any:
@@ -75,7 +77,7 @@ def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., An
     return endpoint
 
 
-def _parameter(parameter: Parameter, method: str) -> Parameter:
+def endpoint_parameter(parameter: Parameter, method: str) -> Parameter:
     """Return a parameter for FastAPI; with GET, each field of a model becomes a query parameter."""
     kind = parameter.annotation
     if method == "GET" and isinstance(kind, type) and issubclass(kind, BaseModel):

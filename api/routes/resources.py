@@ -25,18 +25,18 @@ from maestro.operations.people import ClientOperations, PeopleOperations
 from maestro.operations.reports import AuditOperations, UsageOperations
 
 agents = OperationAPIRouter("agents")
-agents.serve("GET", "", AgentOperations.list, "list_agents")
-agents.serve("POST", "", AgentOperations.add, "make_agent")
-agents.serve("GET", "/{slug}", AgentOperations.show, "show_agent")
-agents.serve("PATCH", "/{slug}", AgentOperations.change, "change_agent")
-agents.serve("DELETE", "/{slug}", AgentOperations.remove, "remove_agent")
-agents.serve("GET", "/{slug}/versions", AgentOperations.versions, "list_versions")
-agents.serve("GET", "/{slug}/versions/{number}", AgentOperations.version, "show_version")
-agents.serve("POST", "/{slug}/rollback", AgentOperations.roll_back, "roll_back")
+agents.serve_operation("GET", "", AgentOperations.list, "list_agents")
+agents.serve_operation("POST", "", AgentOperations.add, "make_agent")
+agents.serve_operation("GET", "/{slug}", AgentOperations.show, "show_agent")
+agents.serve_operation("PATCH", "/{slug}", AgentOperations.change, "change_agent")
+agents.serve_operation("DELETE", "/{slug}", AgentOperations.remove, "remove_agent")
+agents.serve_operation("GET", "/{slug}/versions", AgentOperations.versions, "list_versions")
+agents.serve_operation("GET", "/{slug}/versions/{number}", AgentOperations.version, "show_version")
+agents.serve_operation("POST", "/{slug}/rollback", AgentOperations.roll_back, "roll_back")
 
 tokens = OperationAPIRouter("tokens", tag="agents", prefix="/api/agents/{slug}/tokens")
-tokens.serve("GET", "", TokenOperations.list, "list_tokens")
-tokens.serve("POST", "", TokenOperations.add, "make_token")
+tokens.serve_operation("GET", "", TokenOperations.list, "list_tokens")
+tokens.serve_operation("POST", "", TokenOperations.add, "make_token")
 
 
 @tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
@@ -46,51 +46,51 @@ def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
 
 
 bindings = OperationAPIRouter("bindings")
-bindings.serve("GET", "", BindingOperations.list, "list_bindings")
-bindings.serve("POST", "", BindingOperations.add, "bind_channel")
-bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_binding")
-bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
+bindings.serve_operation("GET", "", BindingOperations.list, "list_bindings")
+bindings.serve_operation("POST", "", BindingOperations.add, "bind_channel")
+bindings.serve_operation("PATCH", "/{binding_id}", BindingOperations.change, "change_binding")
+bindings.serve_operation("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
 
 accounts = OperationAPIRouter("accounts")
-accounts.serve("GET", "", AccountOperations.list, "list_accounts")
-accounts.serve("POST", "", AccountOperations.add, "add_account")
-accounts.serve("GET", "/{name:path}", AccountOperations.show, "show_account")
-accounts.serve("PATCH", "/{name:path}", AccountOperations.change, "change_account")
-accounts.serve("DELETE", "/{name:path}", AccountOperations.remove, "remove_account")
+accounts.serve_operation("GET", "", AccountOperations.list, "list_accounts")
+accounts.serve_operation("POST", "", AccountOperations.add, "add_account")
+accounts.serve_operation("GET", "/{name:path}", AccountOperations.show, "show_account")
+accounts.serve_operation("PATCH", "/{name:path}", AccountOperations.change, "change_account")
+accounts.serve_operation("DELETE", "/{name:path}", AccountOperations.remove, "remove_account")
 
 clients = OperationAPIRouter("clients")
-clients.serve("GET", "", ClientOperations.list, "list_clients")
-clients.serve("POST", "", ClientOperations.add, "add_client")
-clients.serve("GET", "/{name:path}", ClientOperations.show, "show_client")
-clients.serve("PATCH", "/{name:path}", ClientOperations.change, "change_client")
-clients.serve("DELETE", "/{name:path}", ClientOperations.remove, "remove_client")
+clients.serve_operation("GET", "", ClientOperations.list, "list_clients")
+clients.serve_operation("POST", "", ClientOperations.add, "add_client")
+clients.serve_operation("GET", "/{name:path}", ClientOperations.show, "show_client")
+clients.serve_operation("PATCH", "/{name:path}", ClientOperations.change, "change_client")
+clients.serve_operation("DELETE", "/{name:path}", ClientOperations.remove, "remove_client")
 
 CONNECTOR = "/{platform}/{account}"
 
 connectors = OperationAPIRouter("connectors")
-connectors.serve("GET", "", ConnectorOperations.list, "list_connectors")
-connectors.serve("POST", "", ConnectorOperations.add, "add_connector")
-connectors.serve("GET", "/disabled-channels", ConnectorOperations.disabled_channels, "list_disabled_channels")
-connectors.serve("GET", CONNECTOR, ConnectorOperations.show, "show_connector")
-connectors.serve("PATCH", CONNECTOR, ConnectorOperations.change, "change_connector")
-connectors.serve("DELETE", CONNECTOR, ConnectorOperations.remove, "remove_connector")
-connectors.serve(
+connectors.serve_operation("GET", "", ConnectorOperations.list, "list_connectors")
+connectors.serve_operation("POST", "", ConnectorOperations.add, "add_connector")
+connectors.serve_operation("GET", "/disabled-channels", ConnectorOperations.disabled_channels, "list_disabled_channels")
+connectors.serve_operation("GET", CONNECTOR, ConnectorOperations.show, "show_connector")
+connectors.serve_operation("PATCH", CONNECTOR, ConnectorOperations.change, "change_connector")
+connectors.serve_operation("DELETE", CONNECTOR, ConnectorOperations.remove, "remove_connector")
+connectors.serve_operation(
     "POST", f"{CONNECTOR}/channels/{{channel}}/enable", ConnectorOperations.enable_channel, "enable_channel"
 )
 
 people = OperationAPIRouter("people", prefix="/api")
-people.serve("GET", "/pairings", PeopleOperations.pairings, "list_pairings")
-people.serve("POST", "/pairings/invite", PeopleOperations.invite, "invite", HTTPStatus.CREATED)
-people.serve("POST", "/pairings/{pairing}/approve", PeopleOperations.approve, "approve")
-people.serve("POST", "/pairings/{pairing}/refuse", PeopleOperations.refuse, "refuse")
-people.serve("GET", "/people", PeopleOperations.list, "list_people")
-people.serve("DELETE", "/people/{person:path}", PeopleOperations.remove, "remove_person")
-people.serve("GET", "/ignored", PeopleOperations.ignored, "list_ignored")
+people.serve_operation("GET", "/pairings", PeopleOperations.pairings, "list_pairings")
+people.serve_operation("POST", "/pairings/invite", PeopleOperations.invite, "invite", HTTPStatus.CREATED)
+people.serve_operation("POST", "/pairings/{pairing}/approve", PeopleOperations.approve, "approve")
+people.serve_operation("POST", "/pairings/{pairing}/refuse", PeopleOperations.refuse, "refuse")
+people.serve_operation("GET", "/people", PeopleOperations.list, "list_people")
+people.serve_operation("DELETE", "/people/{person:path}", PeopleOperations.remove, "remove_person")
+people.serve_operation("GET", "/ignored", PeopleOperations.ignored, "list_ignored")
 
 CSV = "text/csv; charset=utf-8; header=present"
 
 audit = OperationAPIRouter("audit", prefix="/api")
-audit.serve("GET", "/audit", AuditOperations.list, "list_audit")
+audit.serve_operation("GET", "/audit", AuditOperations.list, "list_audit")
 
 
 @audit.get("/audit.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
@@ -100,7 +100,7 @@ def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> Stream
 
 
 usage = OperationAPIRouter("usage", prefix="/api")
-usage.serve("GET", "/usage", UsageOperations.show, "show_usage")
+usage.serve_operation("GET", "/usage", UsageOperations.show, "show_usage")
 
 
 @usage.get("/usage.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
@@ -109,7 +109,7 @@ def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> Streami
     return _csv_file(f"usage-by-{table.by}.csv", parts.usage.export(table))
 
 
-usage.serve("GET", "/usage/latency", UsageOperations.latency, "show_latency")
+usage.serve_operation("GET", "/usage/latency", UsageOperations.latency, "show_latency")
 
 
 @usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
@@ -118,7 +118,7 @@ def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> Str
     return _csv_file("latency.csv", parts.usage.export_latency(query))
 
 
-usage.serve("GET", "/usage/budgets", UsageOperations.budgets, "show_budgets")
+usage.serve_operation("GET", "/usage/budgets", UsageOperations.budgets, "show_budgets")
 
 
 def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
@@ -126,13 +126,13 @@ def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
 
 
 schedules = OperationAPIRouter("schedules")
-schedules.serve("GET", "", ScheduleOperations.list, "list_schedules")
-schedules.serve("POST", "", ScheduleOperations.add, "add_schedule")
-schedules.serve("POST", "/preview", ScheduleOperations.preview, "preview_schedule")
-schedules.serve("GET", "/{ref}", ScheduleOperations.show, "show_schedule")
-schedules.serve("PATCH", "/{ref}", ScheduleOperations.change, "change_schedule")
-schedules.serve("DELETE", "/{ref}", ScheduleOperations.remove, "remove_schedule")
-schedules.serve("POST", "/{ref}/trigger", ScheduleOperations.run_now, "trigger_schedule", HTTPStatus.ACCEPTED)
+schedules.serve_operation("GET", "", ScheduleOperations.list, "list_schedules")
+schedules.serve_operation("POST", "", ScheduleOperations.add, "add_schedule")
+schedules.serve_operation("POST", "/preview", ScheduleOperations.preview, "preview_schedule")
+schedules.serve_operation("GET", "/{ref}", ScheduleOperations.show, "show_schedule")
+schedules.serve_operation("PATCH", "/{ref}", ScheduleOperations.change, "change_schedule")
+schedules.serve_operation("DELETE", "/{ref}", ScheduleOperations.remove, "remove_schedule")
+schedules.serve_operation("POST", "/{ref}/trigger", ScheduleOperations.run_now, "trigger_schedule", HTTPStatus.ACCEPTED)
 
 
 @schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
@@ -147,12 +147,12 @@ def backfill_schedule(parts: Parts, ref: str, backfill: BackfillRequest, respons
 
 
 webhooks = OperationAPIRouter("webhooks")
-webhooks.serve("GET", "", WebhookOperations.list, "list_webhooks")
-webhooks.serve("POST", "", WebhookOperations.add, "add_webhook")
-webhooks.serve("GET", "/{path}", WebhookOperations.show, "show_webhook")
-webhooks.serve("PATCH", "/{path}", WebhookOperations.change, "change_webhook")
-webhooks.serve("DELETE", "/{path}", WebhookOperations.remove, "remove_webhook")
-webhooks.serve("POST", "/{path}/rotate", WebhookOperations.rotate, "rotate_secret")
+webhooks.serve_operation("GET", "", WebhookOperations.list, "list_webhooks")
+webhooks.serve_operation("POST", "", WebhookOperations.add, "add_webhook")
+webhooks.serve_operation("GET", "/{path}", WebhookOperations.show, "show_webhook")
+webhooks.serve_operation("PATCH", "/{path}", WebhookOperations.change, "change_webhook")
+webhooks.serve_operation("DELETE", "/{path}", WebhookOperations.remove, "remove_webhook")
+webhooks.serve_operation("POST", "/{path}/rotate", WebhookOperations.rotate, "rotate_secret")
 
 endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
 
@@ -172,5 +172,5 @@ def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
     except InvalidJson as error:
         raise InvalidRequest(f"{error}; send JSON, or another Content-Type") from None
     except BadSignature as error:
-        request_access(request).signatures.refuse(request, delivery.webhook, str(error))
+        request_access(request).signatures.reject_request(request, delivery.webhook, str(error))
         raise

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
 from api.errors import InvalidRequest
-from api.guards import OPERATOR, SCHEMES, OpenRoute, Parts, PasswordRoute, chat_of
+from api.guards import OPERATOR, SCHEMES, OpenRoute, Parts, PasswordRoute, require_chat
 from connectors.base import IdentityRole
 from maestro.domain.agent_chat import HUMAN, Post
 from maestro.domain.health import METRICS_TYPE, Liveness, Readiness
@@ -149,13 +149,13 @@ class ChatQuery(Value):
 @chat.post("")
 def post(parts: Parts, new: NewPost) -> PostedView:
     """Add a post as @human to the agent chat; 400 for an empty text."""
-    return PostedView(id=chat_of(parts).service.add_post(HUMAN, new.text), success=True)
+    return PostedView(id=require_chat(parts).service.add_post(HUMAN, new.text), success=True)
 
 
 @chat.get("", response_model=list[Post])
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
     """List the posts of this session, oldest first; 304 if If-None-Match shows that there is no new post."""
-    service = chat_of(parts).service
+    service = require_chat(parts).service
     tag = f'"{service.read_version()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if tag in request.headers.get("if-none-match", ""):

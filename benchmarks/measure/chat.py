@@ -74,7 +74,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         with store.begin() as tx:
             for slug in slugs:
                 tx.agents.save(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
-        live = LiveSettings.unchanging(Settings())
+        live = LiveSettings.from_fixed(Settings())
         service = build_chat(live, store, build_scanner(lambda: None))
         assert service is not None
         service.add_post(HUMAN, "the first post loads the rules")

@@ -24,7 +24,7 @@ from connectors.webhooks import PlatformWebhooks
 from maestro.domain.errors import Forbidden, MaestroError, NotFound
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
 from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
-from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.serving import ListenAddress, Server, listen_on_address, serve_until_cancelled, uvicorn_config
 
 PING_SECONDS = 20.0
 
@@ -49,7 +49,7 @@ class OriginGuard:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        if not self._hosts.admit(headers.getlist("host")) or not self._is_origin_allowed(headers, origin):
+        if not self._hosts.accepts_hosts(headers.getlist("host")) or not self._is_origin_allowed(headers, origin):
             text = "This Host or Origin is not allowed; see web.allowedOrigins."
             denial = JSONResponse({"error": Forbidden.__name__, "message": text}, status_code=403)
             await denial(scope, receive, send)
@@ -152,7 +152,7 @@ class WebConnector:
         await self._context.report(ConnectorState.STARTING)
         try:
             address = ListenAddress(self._config.host, self._config.port, section="web", option="--web-port")
-            sockets = await asyncio.to_thread(listen, address)
+            sockets = await asyncio.to_thread(listen_on_address, address)
         except MaestroError as error:
             self._failure = error
             try:

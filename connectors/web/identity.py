@@ -175,7 +175,7 @@ class WebAuthenticator:
         if not api_key or (self._config.local_owner and not expected):
             return False
         if expected:
-            await asyncio.sleep(self._throttle.delay(caller).total_seconds())
+            await asyncio.sleep(self._throttle.answer_delay(caller).total_seconds())
         if not expected or not hmac.compare_digest(text_digest(api_key), text_digest(expected)):
             if expected:
                 self._throttle.record_failure(caller)

@@ -26,7 +26,7 @@ from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.serving import ListenAddress
 from maestro.settings import Settings, read_environment
 from maestro.settings.accounts import account_columns
-from maestro.settings.addresses import connection_limits, endpoint_of
+from maestro.settings.addresses import connection_limits, temporal_endpoint
 from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -45,11 +45,11 @@ def api_parts(
         store=store,
         jobs=jobs,
         batches=BatchOperations(store),
-        accounts=AccountOperations(store, keys.keep, account_columns),
-        connectors=ConnectorOperations(store, keys.keep),
+        accounts=AccountOperations(store, keys.stored_form, account_columns),
+        connectors=ConnectorOperations(store, keys.stored_form),
         conversations=ConversationOperations(store, settings.data_dir),
         schedules=build_schedule_operations(store, live),
-        webhooks=WebhookOperations(store, keys.keep),
+        webhooks=WebhookOperations(store, keys.stored_form),
         hooks=build_intake(store, keys, live),
         settings=SettingsOperations(store, EffectiveSettings(live)),
         skills=SkillOperations(store, SkillFolder(settings.skills.folder), tool_names(live)),
@@ -84,7 +84,7 @@ class Api(SeparateProcess):
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Serve until the event is set, also while Temporal is unreachable."""
-        engine = Engine(endpoint_of(self.settings), self.say)
+        engine = Engine(temporal_endpoint(self.settings), self.say)
         jobs = build_job_operations(store, self.live, engine.current_client, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = remote_worker_check(engine, self.settings.temporal.task_queue)
@@ -92,13 +92,15 @@ class Api(SeparateProcess):
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.count_failed_scan)
         chat = build_chat(self.live, store, scope.scanner)
-        parts = replace(api_parts(self.live, store, chat, jobs, health), demo=demo, redact=scope.of(TextKind.MEMORY))
+        parts = replace(
+            api_parts(self.live, store, chat, jobs, health), demo=demo, redact=scope.current_redaction(TextKind.MEMORY)
+        )
         server = build_server(self.settings, parts)
         services = Services(stop)
-        services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())
-        await services.until_stopped(self._announce(server), engine.drain_workers)
+        services.add_services(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())
+        await services.until_stopped(self._announce_start(server), engine.drain_workers)
 
-    async def _announce(self, server: ApiServer) -> None:
-        await server.started()
+    async def _announce_start(self, server: ApiServer) -> None:
+        await server.wait_until_started()
         webui = self.settings.webui
         self.say(f"The API is ready: http://{webui.host}:{webui.port}")

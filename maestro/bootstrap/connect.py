@@ -22,12 +22,12 @@ from maestro.observability.health import (
     STANDING_BY,
     EngineHealth,
     HealthServer,
+    build_worker_check,
     health_address,
-    own_worker_check,
     process_metrics,
 )
 from maestro.settings import Loaded, Settings, read_environment
-from maestro.settings.addresses import connection_limits, dashboard_origins, endpoint_of
+from maestro.settings.addresses import connection_limits, dashboard_origins, temporal_endpoint
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services
@@ -96,7 +96,7 @@ class Connect(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Receive messages, start jobs, and run the steps that need a connector: send, show typing, fetch files."""
         dispatcher = self.build_dispatcher(store)
-        engine = Engine(endpoint_of(self.settings), self.say)
+        engine = Engine(temporal_endpoint(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         flow = flow_parts(
             store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
@@ -104,20 +104,20 @@ class Connect(SeparateProcess):
         web_context = build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
         connectors = self._requested_connectors(configured_connectors(self.settings, web_context))
         health = EngineHealth(
-            store, engine, own_worker_check(engine, STANDING_BY), partial(describe_closed_ports, connectors)
+            store, engine, build_worker_check(engine, STANDING_BY), partial(describe_closed_ports, connectors)
         )
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         services, ready = Services(stop), ReadySignals()
-        services.add(*(host.run(connector, ready.another()) for connector in connectors))
+        services.add_services(*(host.run_with_lease(connector, ready.expect_part()) for connector in connectors))
         bots = build_bots(self.live, store, dispatcher, host, self._platforms)
-        services.add(bots.run(next((connector.webhooks for connector in connectors), None)))
+        services.add_services(bots.keep_running(next((connector.webhooks for connector in connectors), None)))
         address, hosts = health_address(self.settings, "connectPort"), self.settings.webui.allowed_hosts
-        services.add(
+        services.add_services(
             HealthServer(address, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run()
         )
-        services.add(engine.run(dispatcher.run), flow.drafts.stream_until_cancelled())
+        services.add_services(engine.run(dispatcher.run), flow.drafts.stream_until_cancelled())
         drain = partial(self.drain, engine, dispatcher, connectors)
-        await services.until_stopped(self._announce(ready, connectors), drain)
+        await services.until_stopped(self._announce_start(ready, connectors), drain)
 
     def _requested_connectors(self, connectors: Sequence[WebConnector]) -> list[WebConnector]:
         """Return the connectors of the requested platforms; raises ``ConfigurationError`` for an unknown platform.
@@ -133,12 +133,12 @@ class Connect(SeparateProcess):
             )
         return [connector for connector in connectors if connector.platform in self._platforms]
 
-    async def _announce(self, ready: ReadySignals, connectors: Sequence[WebConnector]) -> None:
+    async def _announce_start(self, ready: ReadySignals, connectors: Sequence[WebConnector]) -> None:
         for connector in connectors:
             await connector.wait_until_started()
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not ready.done:
             self.say(f"Messages are taken in for {names}; they wait in the store until Temporal is reachable.")
-        await ready.wait()
+        await ready.wait_until_ready()
         self.say(f"The connectors are ready: {names}.")

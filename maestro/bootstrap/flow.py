@@ -43,7 +43,7 @@ from maestro.llm.transcriber import Transcriber
 from maestro.operations.background import ScheduleOperations
 from maestro.operations.jobs import JobOperations, TemporalAddress
 from maestro.settings import Settings, read_environment
-from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
+from maestro.settings.addresses import dashboard_url, temporal_endpoint, temporal_ui_url
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
@@ -113,7 +113,7 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
     The worker that calls models polls only after the library for model calls is imported.
     """
     settings = live.start
-    names = queues(settings)
+    names = task_queue_names(settings)
     tags = TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released)
     local, calls = _local_steps(flow, live, parts, tags), _model_steps(flow, live, parts, tags)
     imported = parts.models.library.wait_for_import
@@ -126,11 +126,11 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
     """Return the parts of the worker for the steps that only the process of this connector can run."""
-    queue = queues(settings).connector_queue(connector.platform, connector.account)
+    queue = task_queue_names(settings).connector_queue(connector.platform, connector.account)
     return _worker_on(flow, settings, queue, _connector_steps(flow), workflows=False)
 
 
-def queues(settings: Settings) -> Queues:
+def task_queue_names(settings: Settings) -> Queues:
     """Return the names of the task queues, one if Temporal is embedded (docs/architecture.md: processes and queues)."""
     temporal = settings.temporal
     if temporal.embedded:
@@ -153,7 +153,7 @@ def retry_rules(settings: Settings) -> RetryRules:
 def run_settings(settings: Settings) -> RunSettings:
     """Return the queues, intervals, timeouts and limits of workflows and the dispatcher."""
     return RunSettings(
-        queues=queues(settings),
+        queues=task_queue_names(settings),
         look=settings.jobs.dispatch_seconds,
         background=settings.jobs.background_concurrency,
         defaults=JobRef(
@@ -175,7 +175,7 @@ def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
     return ActingRules(
         memory_scope=_memory_scope(settings),
         may_conduct=frozenset(settings.conductor.allow_users),
-        redact=scope.redact(TextKind.MEMORY, settings),
+        redact=scope.redaction_function(TextKind.MEMORY, settings),
         shortest=settings.schedules.shortest,
         asking=_asking_rules(settings, approvers=settings.conductor.allow_users)
         if settings.conductor.approve_after_reading
@@ -226,7 +226,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
         asking.call_model,
         CompactionActivities(flow.store, llm, rules).compact_conversation,
         tools.call_tool,
-        ScriptActivities(flow.store, live.of(lambda settings: settings.tools), keys.reveal).run_script,
+        ScriptActivities(flow.store, live.of(lambda settings: settings.tools), keys.reveal_key).run_script,
         VoiceActivities(flow.store, flow.files, transcriber, watch).transcribe,
     ]
 
@@ -238,9 +238,9 @@ def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -
         max_output_tokens=settings.llm.max_output_tokens,
         memory_scope=_memory_scope(settings),
         chat=settings.chat.enabled,
-        scans_answers=scope.redact(TextKind.OUTGOING, settings) is not keep_text,
-        redact=scope.redact(TextKind.MEMORY, settings),
-        redact_prompts=scope.redact(TextKind.PROMPTS, settings),
+        scans_answers=scope.redaction_function(TextKind.OUTGOING, settings) is not keep_text,
+        redact=scope.redaction_function(TextKind.MEMORY, settings),
+        redact_prompts=scope.redaction_function(TextKind.PROMPTS, settings),
     )
 
 
@@ -254,7 +254,7 @@ def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
         folder=settings.data_dir / "workspaces",
         asking=_asking_rules(settings, tools.approvers),
         memory_scope=_memory_scope(settings),
-        redact=scope.redact(TextKind.TOOLS, settings),
+        redact=scope.redaction_function(TextKind.TOOLS, settings),
     )
 
 
@@ -263,7 +263,7 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery_activities(flow: FlowParts) -> DeliveryActivities:
-    redact, chunk_queue = flow.scope.of(TextKind.OUTGOING), ChunkQueue(flow.files.path_of_digest)
+    redact, chunk_queue = flow.scope.current_redaction(TextKind.OUTGOING), ChunkQueue(flow.files.path_of_digest)
     return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, redact, chunk_queue, flow.drafts)
 
 
@@ -287,12 +287,12 @@ def _worker_on(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *,
 
 
 def build_schedule_operations(store: Store, live: LiveSettings) -> ScheduleOperations:
-    return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
+    return ScheduleOperations(store, live.of(lambda settings: settings.schedules), task_queue_names(live.start).main)
 
 
 def build_intake(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
     return WebhookIntake(
-        store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
+        store, keys.reveal_key, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
     )
 
 
@@ -312,7 +312,7 @@ def build_job_operations(
 
 def build_operator(store: Store, live: LiveSettings) -> JobOperations:
     """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
-    endpoint = endpoint_of(live.start)
+    endpoint = temporal_endpoint(live.start)
     return build_job_operations(store, live, lambda: connect_within(endpoint, CONNECT_SECONDS), lambda: None)
 
 

@@ -32,7 +32,13 @@ from maestro.llm.middleware.request_changes import (
 )
 from maestro.llm.protocols import LLMClient, chain_middleware
 from maestro.settings import Settings
-from maestro.settings.accounts import account_of, describe_accounts, describe_unknown_window, models_of, real_accounts
+from maestro.settings.accounts import (
+    convert_account,
+    describe_accounts,
+    describe_unknown_window,
+    list_models,
+    real_accounts,
+)
 from maestro.settings.environment import found_accounts
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.store import Store
@@ -62,7 +68,7 @@ def begin_library_import(live: LiveSettings, environment: Mapping[str, str]) -> 
     The import takes two seconds of CPU time. Meanwhile the process opens the store and starts the Temporal server.
     """
     library = LiteLLMLibrary(live.of(lambda settings: settings.llm.max_answer_bytes))
-    if any(AccountType(account.type) is AccountType.API_KEY for account in _own_accounts(live.start, environment)):
+    if any(AccountType(account.type) is AccountType.API_KEY for account in process_accounts(live.start, environment)):
         library.warm_up()
     return library
 
@@ -73,12 +79,12 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     Accounts from the environment are used only if the configuration has none.
     """
     settings = live.start
-    keys, own_accounts = open_keys(settings, environment), _own_accounts(settings, environment)
+    keys, own_accounts = open_keys(settings, environment), process_accounts(settings, environment)
     known = enter_accounts(store, settings, keys, own_accounts)
     cooldowns = live.of(lambda settings: tuple(timedelta(minutes=one) for one in settings.llm.cooldown_minutes))
-    book = AccountBook(store, map(account_of, own_accounts), keys.reveal, cooldowns)
+    book = AccountBook(store, map(convert_account, own_accounts), keys.reveal_key, cooldowns)
     table = build_model_table(settings.llm.models)
-    unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
+    unknown = table.list_unknown_windows([*list_models(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
     files, demo_time = open_files(settings), live.of(lambda settings: timedelta(seconds=settings.llm.demo_seconds))
@@ -101,7 +107,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     )
 
 
-def _own_accounts(settings: Settings, environment: Mapping[str, str]) -> list[AccountSettings]:
+def process_accounts(settings: Settings, environment: Mapping[str, str]) -> list[AccountSettings]:
     return real_accounts(settings, found_accounts(environment))
 
 
@@ -116,13 +122,13 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     attempt at one account.
     """
     live = scope.live
-    estimates = Estimates(models.book, models.table.price)
+    estimates = Estimates(models.book, models.table.find_price)
     window, chat = models.table.context_window, live.start.chat.enabled
     reader = CallReader(store, models.book, live.of(lambda settings: settings.budgets), chat=chat)
     llm, breaker = live.of(lambda settings: settings.llm), live.of(lambda settings: settings.llm.breaker)
     recovered = partial(wake_for_models, store, WaitReason.PROVIDER)
     changes: list[Change] = [
-        Redaction(scope.of(TextKind.PROMPTS)),
+        Redaction(scope.current_redaction(TextKind.PROMPTS)),
         CacheMarkers(models.book, live.of(lambda settings: settings.llm.cache)),
     ]
     if chat:

@@ -43,7 +43,7 @@ threads of the store were busy (measured with 50 users: 10 to 20 % more messages
 Say = Callable[[str], None]
 
 
-def run(process: "Process") -> int:
+def run_process(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
     logs = process.settings.logs
     configure_logs(process.live.current().logs.level, logs.format, line_redactor(process.live, logs.format))
@@ -103,7 +103,7 @@ class Process(ABC):
                 await asyncio.to_thread(store.create_reserve)
                 await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
-                async with self.live.refreshing(store, partial(_apply_settings, store)):
+                async with self.live.keep_current(store, partial(_apply_settings, store)):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing

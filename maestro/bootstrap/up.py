@@ -18,10 +18,10 @@ from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
-from maestro.observability.health import EngineHealth, own_worker_check, process_metrics
-from maestro.settings.addresses import address_lines, endpoint_of
+from maestro.observability.health import EngineHealth, build_worker_check, process_metrics
+from maestro.settings.addresses import address_lines, temporal_endpoint
 from maestro.store.store import Store
-from maestro.supervision import ReadySignals, Services, end, first_of
+from maestro.supervision import ReadySignals, Services, cancel_tasks, wait_for_first
 from maestro.tools.registry import ToolRegistry
 from temporal.dispatcher import Dispatcher
 from temporal.endpoint import Endpoint
@@ -63,15 +63,15 @@ class Up(ModelProcess):
     async def _temporal_endpoint(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
         """Yield Temporal's address when the server is ready, after up to half a minute, or when ``stop`` is set."""
         if not self.settings.temporal.embedded:
-            yield endpoint_of(self.settings)
+            yield temporal_endpoint(self.settings)
             return
         server = EmbeddedServer(self.server_config(), self.say)
         starting = asyncio.create_task(server.start())
         try:
-            await first_of(stop.wait(), watched=[starting])
-            yield endpoint_of(self.settings)
+            await wait_for_first(stop.wait(), watched=[starting])
+            yield temporal_endpoint(self.settings)
         finally:
-            await end([starting])
+            await cancel_tasks([starting])
             await server.stop()
 
     async def _run(self, store: Store, models: Models, endpoint: Endpoint, stop: asyncio.Event) -> None:
@@ -88,19 +88,19 @@ class Up(ModelProcess):
         model_parts = ModelParts(models, self.build_tools(chat))
         services, ready = Services(stop), ReadySignals()
         flow_services = await self.build_services(flow, model_parts, engine, dispatcher, ready)
-        services.add(*(host.run(connector, ready.another()) for connector in connectors))
-        services.add(
-            bots.run(next((connector.webhooks for connector in connectors), None)),
+        services.add_services(*(host.run_with_lease(connector, ready.expect_part()) for connector in connectors))
+        services.add_services(
+            bots.keep_running(next((connector.webhooks for connector in connectors), None)),
             flow.drafts.stream_until_cancelled(),
             *flow_services,
         )
         if self.settings.webui.enabled:
             jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.check_soon)
-            health = EngineHealth(store, engine, own_worker_check(engine), partial(describe_closed_ports, connectors))
+            health = EngineHealth(store, engine, build_worker_check(engine), partial(describe_closed_ports, connectors))
             process_health = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, process_health)
-            parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
-            services.add(build_server(self.settings, parts).run(partial(_wait_for_workers, ready)))
+            parts = replace(parts, demo=models.demo, redact=flow.scope.current_redaction(TextKind.MEMORY))
+            services.add_services(build_server(self.settings, parts).run(partial(_wait_for_workers, ready)))
         drain = partial(self.drain, engine, dispatcher, connectors)
         await services.until_stopped(self._announce(ready, connectors, models), drain)
 
@@ -120,7 +120,7 @@ class Up(ModelProcess):
         for line in (*address_lines(self.settings), models.announcement):
             self.say(line)
         if is_late:
-            await ready.wait()
+            await ready.wait_until_ready()
             self.say(READY)
 
 
@@ -128,4 +128,4 @@ async def _wait_for_workers(ready: ReadySignals) -> None:
     """Return when the workers have started, or after five seconds, so that the dashboard is served."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(5.0):
-            await ready.wait()
+            await ready.wait_until_ready()

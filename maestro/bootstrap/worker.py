@@ -8,8 +8,8 @@ from maestro.bootstrap.flow import (
     ModelParts,
     build_batch_work,
     flow_parts,
-    queues,
     run_settings,
+    task_queue_names,
     worker_parts,
 )
 from maestro.bootstrap.models import Models, begin_library_import, build_models
@@ -17,10 +17,10 @@ from maestro.bootstrap.process import Process, SeparateProcess
 from maestro.bootstrap.tools import build_chat, build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.observability.health import EngineHealth, HealthServer, health_address, own_worker_check, process_metrics
+from maestro.observability.health import EngineHealth, HealthServer, build_worker_check, health_address, process_metrics
 from maestro.operations.skills import load_skills
 from maestro.settings import read_environment
-from maestro.settings.addresses import connection_limits, endpoint_of
+from maestro.settings.addresses import connection_limits, temporal_endpoint
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Service, Services
 from temporal.dispatcher import Dispatcher
@@ -51,10 +51,10 @@ class ModelProcess(Process):
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.check_soon)
         keeper = ScheduleKeeper(store, self.live.of(run_settings), self.live.of(lambda settings: settings.schedules))
         return [
-            parts.tools.serve(),
-            skills.watch(),
+            parts.tools.keep_sources_open(),
+            skills.watch_files(),
             engine.run(dispatcher.run, reconciler.run, keeper.run),
-            *(engine.run_worker(worker, ready.another()) for worker in worker_parts(flow, self.live, parts)),
+            *(engine.run_worker(worker, ready.expect_part()) for worker in worker_parts(flow, self.live, parts)),
             build_batch_work(store, engine, dispatcher.check_soon).run(),
         ]
 
@@ -68,9 +68,9 @@ class Worker(ModelProcess, SeparateProcess):
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
         dispatcher = self.build_dispatcher(store)
-        engine = Engine(endpoint_of(self.settings), self.say)
+        engine = Engine(temporal_endpoint(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        vitals = ProcessHealth(EngineHealth(store, engine, own_worker_check(engine)), metrics)
+        vitals = ProcessHealth(EngineHealth(store, engine, build_worker_check(engine)), metrics)
         flow = flow_parts(
             store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
         )
@@ -79,14 +79,14 @@ class Worker(ModelProcess, SeparateProcess):
         flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
         address, hosts = health_address(self.settings, "workerPort"), self.settings.webui.allowed_hosts
         health = HealthServer(address, hosts, vitals, connection_limits(self.settings))
-        services.add(health.run(), *flow_services)
+        services.add_services(health.run(), *flow_services)
         try:
-            await services.until_stopped(self._announce(begun, models), partial(self.drain, engine, dispatcher))
+            await services.until_stopped(self._announce_start(begun, models), partial(self.drain, engine, dispatcher))
         finally:
             await models.close()
 
-    async def _announce(self, begun: ReadySignals, models: Models) -> None:
-        await begun.wait()
-        names = queues(self.settings)
+    async def _announce_start(self, ready: ReadySignals, models: Models) -> None:
+        await ready.wait_until_ready()
+        names = task_queue_names(self.settings)
         self.say(f"The worker is ready. It polls {names.main} and {names.llm}.")
         self.say(models.announcement)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from maestro.cli.framework.commands import Fields, InputOptions, SecretRef, build_input, read_given_secret, read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, moment
+from maestro.cli.framework.output import Columns, Portrait, Result, local_time_text
 from maestro.domain.llm.accounts import (
     AccountChange,
     AccountSource,
@@ -35,7 +35,7 @@ NOTHING = (
 
 def _state_of(account: AccountView) -> str:
     limited = account.state is AccountState.LIMITED
-    return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
+    return f"limited until {local_time_text(account.rate_limited_until)}" if limited else account.state
 
 
 DERIVED = {
@@ -50,7 +50,7 @@ PORTRAIT = Portrait(
     lines_of={
         **DERIVED,
         "limits": lambda account: [
-            f"{limit.model or 'every model'} until {moment(limit.until)}" for limit in account.limits
+            f"{limit.model or 'every model'} until {local_time_text(limit.until)}" for limit in account.limits
         ],
     },
 )

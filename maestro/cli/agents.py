@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from maestro.cli.framework.commands import Fields, InputOptions, Limit, RowCursor, build_input, row_number
 from maestro.cli.framework.operations import ACTOR, PAGES, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
+from maestro.cli.framework.output import Columns, Portrait, Result, list_lines, local_time_text, plain_line
 from maestro.domain.agents.agent import AgentStatus, NewToken
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
 from maestro.domain.agents.views import AgentDetail, VersionDetail
@@ -37,7 +37,7 @@ def _list_text(words: tuple[str, ...] | None) -> str:
 
 COLUMNS = Columns("slug name role status version edited=updated_at model description")
 PORTRAIT = Portrait(
-    lambda agent: f"{agent.slug}  {agent.status}, version {agent.version} of {moment(agent.updated_at)}",
+    lambda agent: f"{agent.slug}  {agent.status}, version {agent.version} of {local_time_text(agent.updated_at)}",
     hide="id slug status version updated_at configured created_at",
     lines_of={
         "model": lambda agent: agent.model or "that of the account",
@@ -138,7 +138,7 @@ def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
 def list_versions(agents: AgentOperations, slug: Slug, limit: Limit = 20, cursor: RowCursor = None) -> Result:
     """List the edits of an agent, newest first: author, time and changed fields."""
     page = agents.versions(slug, limit, str(cursor) if cursor else None)
-    return page, listing(page, VERSION_COLUMNS, "There are no earlier versions.")
+    return page, list_lines(page, VERSION_COLUMNS, "There are no earlier versions.")
 
 
 @app.operation("diff")
@@ -218,7 +218,7 @@ def make_token(
 def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, cursor: RowCursor = None) -> Result:
     """List the tokens of an agent, newest first, revoked tokens too."""
     page = operations.list(slug, limit, cursor)
-    return page, listing(page, TOKEN_COLUMNS, f"{slug} has no tokens.")
+    return page, list_lines(page, TOKEN_COLUMNS, f"{slug} has no tokens.")
 
 
 @tokens.operation("revoke")
@@ -263,7 +263,7 @@ def _default_fields(names: list[str]) -> Fields:
 def _difference_lines(version: VersionDetail) -> Iterator[str]:
     """Yield the differences of a version, longer texts line by line."""
     compared = f"against version {version.against}" if version.against is not None else "the first"
-    yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {compared}"
+    yield f"version {version.version} of {local_time_text(version.at)} by {plain_line(version.actor)}, {compared}"
     if not version.changes:
         yield "nothing is different"
     for change in version.changes:
@@ -278,5 +278,5 @@ def _difference_lines(version: VersionDetail) -> Iterator[str]:
 
 def _value_lines(value: JsonValue) -> list[str]:
     if isinstance(value, str):
-        return [plain(line) for line in value.splitlines()] or ['""']
-    return [plain(json.dumps(value, ensure_ascii=False))]
+        return [plain_line(line) for line in value.splitlines()] or ['""']
+    return [plain_line(json.dumps(value, ensure_ascii=False))]

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from connectors.platforms import platform as described
 from maestro.cli.framework.commands import read_secret
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, listing
+from maestro.cli.framework.output import Columns, Portrait, Result, list_lines
 from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
@@ -128,7 +128,7 @@ app.remove("Remove a connector that was added here or on the API, with its secre
 def closed_channels(connectors: ConnectorOperations) -> Result:
     """List the channels to which Maestro sends nothing, because the platform refused a message for good."""
     page = connectors.disabled_channels()
-    return page, listing(page, CLOSED_COLUMNS, "Every channel can be sent to.")
+    return page, list_lines(page, CLOSED_COLUMNS, "Every channel can be sent to.")
 
 
 @app.operation("open-channel")

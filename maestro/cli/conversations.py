@@ -10,7 +10,17 @@ import typer
 
 from maestro.cli.framework.commands import Limit, QueryOptions, RowCursor, Yes, build_input, row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, join, listing, moment, page_hint, plain
+from maestro.cli.framework.output import (
+    Columns,
+    Portrait,
+    Result,
+    channel_text,
+    join_parts,
+    list_lines,
+    local_time_text,
+    page_hint,
+    plain_line,
+)
 from maestro.domain.agent_chat import SessionView
 from maestro.operations.conversations import (
     LIMIT,
@@ -25,7 +35,7 @@ NO_HITS = "No message contains this text."
 NO_RECENT_HITS = "No recent message contains this text. To search older messages, add --cursor {}."
 COLUMNS = Columns(
     "id status agent channel with messages=message_count tokens=total_tokens_estimate last_said=last_message_at",
-    {"channel": channel_of, "with": lambda conversation: conversation.user_name or conversation.user_id},
+    {"channel": channel_text, "with": lambda conversation: conversation.user_name or conversation.user_id},
 )
 HIT_COLUMNS = Columns("conversation=conversation_id message=id when=created_at who=author what=content")
 PORTRAIT = Portrait(
@@ -33,7 +43,7 @@ PORTRAIT = Portrait(
     hide="id status",
     lines_of={
         "compactions": lambda conversation: [
-            f"{moment(one.created_at)}: {one.messages_before} to {one.messages_after} messages"
+            f"{local_time_text(one.created_at)}: {one.messages_before} to {one.messages_after} messages"
             for one in conversation.compactions
         ]
     },
@@ -64,10 +74,12 @@ def show(
     views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
     lines = [*PORTRAIT.lines(detail), ""]
     for message in page.items:
-        marks = join("archived" if message.archived else "", "superseded" if message.superseded else "", by=", ")
+        marks = join_parts(
+            "archived" if message.archived else "", "superseded" if message.superseded else "", separator=", "
+        )
         said_at = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        lines.append(f"[{message.id}] {said_at}  {plain(message.author)}{f'  ({marks})' if marks else ''}")
-        lines += [f"    {plain(line)}" for line in message.content.splitlines()]
+        lines.append(f"[{message.id}] {said_at}  {plain_line(message.author)}{f'  ({marks})' if marks else ''}")
+        lines += [f"    {plain_line(line)}" for line in message.content.splitlines()]
     return views, [*lines, *page_hint(page.next)]
 
 
@@ -81,7 +93,7 @@ def search(
     """Find messages in all conversations, newest first."""
     query = build_input(SearchQuery, q=text, cursor=cursor)
     page = conversations.search(query.model_copy(update={"limit": limit}))
-    return page, listing(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))
+    return page, list_lines(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))
 
 
 @app.operation()
@@ -149,4 +161,4 @@ def _session_text(session: SessionView) -> str:
     if session.started_at is None:
         return NO_SESSION
     posts = "1 post" if session.posts == 1 else f"{session.posts} posts"
-    return f"the session {session.id} is open since {moment(session.started_at)}, with {posts}"
+    return f"the session {session.id} is open since {local_time_text(session.started_at)}, with {posts}"

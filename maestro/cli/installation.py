@@ -10,8 +10,8 @@ import typer
 
 from maestro.cli.framework.commands import Commands, load_settings
 from maestro.cli.framework.options import TEMPORAL_PORT, TEMPORAL_UI_PORT, WEB_PORT, WEBUI_PORT, Given
-from maestro.cli.framework.output import plain, write
-from maestro.diagnostics.doctor import examine
+from maestro.cli.framework.output import plain_line, write_output
+from maestro.diagnostics.doctor import diagnose_installation
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.installation.initial import FileAction, InitPlan, InitRequest, plan_init, prepare_cluster, write_plan
 from maestro.installation.storage import Migration, MigrationOutcome, migrate
@@ -59,10 +59,12 @@ def init(
     if plan.address and not cluster:
         cluster = (f"Namespace and search attributes were there already at {plan.address}.",)
     start = "`maestro up` (or worker, api and connect)" if plan.address else "`maestro up`"
-    lines = [*map(plain, cluster), f"Next: `maestro doctor` checks everything, {start} starts it."]
+    lines = [*map(plain_line, cluster), f"Next: `maestro doctor` checks everything, {start} starts it."]
     accounts = [entry["name"] for entry in plan.discovery.accounts]
     result = {"file": str(plan.file), "action": plan.action, "backup": str(backup) if backup else None}
-    write({**result, "accounts": accounts, "found": plan.discovery.sentences, "cluster": cluster}, lines, given.as_json)
+    write_output(
+        {**result, "accounts": accounts, "found": plan.discovery.sentences, "cluster": cluster}, lines, given.as_json
+    )
 
 
 def _confirm_plan(plan: InitPlan) -> None:
@@ -94,7 +96,7 @@ def _outcome_lines(plan: InitPlan, backup: Path | None) -> Iterator[str]:
 
 def _echo_plain(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(plain(line))
+        typer.echo(plain_line(line))
 
 
 @examination.command(ports=[WEBUI_PORT, WEB_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT])
@@ -105,10 +107,10 @@ def doctor(given: Given) -> None:
     Maestro is started.
     """
     environment = read_environment()
-    checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
+    checks = tuple(diagnose_installation(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
     is_fine = all(check.verdict is not DiagnosisLevel.BROKEN for check in checks)
     findings = {"ok": is_fine, "checks": [check.model_dump(mode="json") for check in checks]}
-    write(findings, _check_lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
+    write_output(findings, _check_lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
     raise typer.Exit(0 if is_fine else 1)
 
 
@@ -118,9 +120,9 @@ def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str
     for check in checks:
         word, colour = MARKS[check.verdict]
         mark = typer.style(word.ljust(WIDTH), fg=colour, bold=check.verdict is DiagnosisLevel.BROKEN)
-        yield f"{mark if coloured else word.ljust(WIDTH)}  {check.check.ljust(column)}  {plain(check.found)}"
+        yield f"{mark if coloured else word.ljust(WIDTH)}  {check.check.ljust(column)}  {plain_line(check.found)}"
         if check.fix:
-            yield f"{'':{WIDTH}}  {'':{column}}  -> {plain(check.fix)}"
+            yield f"{'':{WIDTH}}  {'':{column}}  -> {plain_line(check.fix)}"
     count = sum(check.verdict is DiagnosisLevel.BROKEN for check in checks)
     yield ""
     yield f"{count} check{'' if count == 1 else 's'} found something broken." if count else "Nothing is broken."
@@ -134,7 +136,7 @@ def migrate_store(given: Given) -> None:
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
     done = migrate(load_settings(given, accounts=False).settings)
-    write(done, outcome_sentence(done), given.as_json)
+    write_output(done, outcome_sentence(done), given.as_json)
 
 
 def outcome_sentence(done: Migration) -> str:

@@ -22,14 +22,14 @@ from maestro.cli.framework.output import (
     Result,
     align_rows,
     field_lines,
-    join,
-    listing,
-    moment,
-    plain,
-    price,
+    join_parts,
+    list_lines,
+    local_time_text,
+    plain_line,
+    price_text,
     text_lines,
     titled_table,
-    write,
+    write_output,
 )
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import RecordedCallView
@@ -38,7 +38,7 @@ from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
-from maestro.domain.jobs.views import JobDetail, excerpt
+from maestro.domain.jobs.views import JobDetail, first_line
 from maestro.domain.llm.prompts import Role, ToolCall
 from maestro.domain.values import Value
 from maestro.operations.jobs import BatchOperations, BatchQuery, ItemQuery, JobOperations, JobQuery
@@ -65,9 +65,9 @@ JOB_PORTRAIT = Portrait(
     hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
     "interrupted_cost_usd calls deliveries actions substitution would_act depth erased restarted_from",
     lines_of={
-        "channel": lambda job: join(job.platform, job.account, job.channel, job.thread),
+        "channel": lambda job: join_parts(job.platform, job.account, job.channel, job.thread),
         "message": lambda job: job.excerpt if not job.task else "",
-        "task": lambda job: excerpt(job.task),
+        "task": lambda job: first_line(job.task),
         "what if": lambda job: job.restarted_from if job.what_if else "",
         "restarted from": lambda job: "" if job.what_if else job.restarted_from,
         "answered by": lambda job: (
@@ -75,11 +75,11 @@ JOB_PORTRAIT = Portrait(
         ),
         "chosen agent": lambda job: job.edits and job.edits.agent,
         "chosen model": lambda job: job.edits and job.edits.model,
-        "asked instead": lambda job: job.edits and excerpt(job.edits.prompt or ""),
-        "cost": lambda job: None if job.cost_usd is None else price(job.cost_usd),
-        "cut off": lambda job: None if job.interrupted_cost_usd is None else price(job.interrupted_cost_usd),
-        "would answer": lambda job: excerpt(job.said) if job.what_if else "",
-        "said": lambda job: "" if job.what_if else excerpt(job.said),
+        "asked instead": lambda job: job.edits and first_line(job.edits.prompt or ""),
+        "cost": lambda job: None if job.cost_usd is None else price_text(job.cost_usd),
+        "cut off": lambda job: None if job.interrupted_cost_usd is None else price_text(job.interrupted_cost_usd),
+        "would answer": lambda job: first_line(job.said) if job.what_if else "",
+        "said": lambda job: "" if job.what_if else first_line(job.said),
         "texts": lambda job: "deleted with the conversation" if job.erased else "",
         "model calls": lambda job: job.calls,
         "acted on": lambda job: job.actions,
@@ -89,7 +89,7 @@ JOB_PORTRAIT = Portrait(
     tables={
         "steps": Columns(
             "step state attempt run started=started_at took=duration_ms:duration error",
-            {"error": lambda step: join(step.error, step.detail, by=": ")},
+            {"error": lambda step: join_parts(step.error, step.detail, separator=": ")},
         ),
         "model calls": Columns(
             "id call for=purpose state provider model account in=input_tokens out=output_tokens "
@@ -167,7 +167,7 @@ def count_jobs(batches: BatchOperations, chosen: ChosenJobs) -> Result:
 def group_errors(batches: BatchOperations, chosen: ChosenJobs) -> Result:
     """Group failed jobs by error, the newest first."""
     groups = batches.errors(chosen)
-    return groups, listing(groups, ERROR_COLUMNS, "No failures match.")
+    return groups, list_lines(groups, ERROR_COLUMNS, "No failures match.")
 
 
 @batches.operation("batches")
@@ -181,7 +181,7 @@ def show_batches(
         batch = batches.show(batch_id)
         return batch, progress_lines(batch)
     page = batches.list(query)
-    return page, listing(page, BATCH_COLUMNS, "There are no batches yet.")
+    return page, list_lines(page, BATCH_COLUMNS, "There are no batches yet.")
 
 
 @batches.operation("batch-jobs")
@@ -190,7 +190,7 @@ def list_batch_jobs(
 ) -> Result:
     """List the result of each job of a batch, in the order of the batch."""
     page = batches.items(batch_id, query)
-    return page, listing(page, ITEM_COLUMNS, "No jobs of this batch match.")
+    return page, list_lines(page, ITEM_COLUMNS, "No jobs of this batch match.")
 
 
 @batches.operation("stop-batch")
@@ -208,7 +208,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
         batches, request = BatchOperations(at.store), build_input(BatchRequest, filter=chosen, **fields)
         if not confirmation.yes:
             forecast = batches.forecast(request)
-            write(forecast, forecast_lines(forecast), given.as_json and confirmation.dry_run)
+            write_output(forecast, forecast_lines(forecast), given.as_json and confirmation.dry_run)
             request = request.model_copy(update={"expected": forecast.matching})
         if confirmation.expected is not None:
             request = request.model_copy(update={"expected": confirmation.expected})
@@ -217,7 +217,7 @@ def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation,
         if not confirmation.yes:
             typer.confirm("Begin the batch?", abort=True, err=True)
         batch = batches.begin(request, ACTOR)
-    write(batch, progress_lines(batch), given.as_json)
+    write_output(batch, progress_lines(batch), given.as_json)
 
 
 app = OperationCommands(__doc__, lambda at: build_operator(at.store, at.live))
@@ -231,7 +231,7 @@ def show(given: Given, job_id: Id) -> None:
         job = build_operator(at.store, at.live).show(job_id)
     dashboard = dashboard_url(at.loaded.settings)
     page = ["", f"page: {dashboard}/queue/{job_id}"] if dashboard else []
-    write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
+    write_output(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
 
 
 @app.operation()
@@ -275,16 +275,16 @@ def replay(
         jobs = build_operator(at.store, at.live)
         if preview:
             outcome = jobs.preview(job_id, mode, edits)
-            write(outcome, preview_lines(outcome), given.as_json)
+            write_output(outcome, preview_lines(outcome), given.as_json)
             return
         running = asyncio.run(jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
-            write({"id": running}, running, given.as_json)
+            write_output({"id": running}, running, given.as_json)
         if not wait:
             return
         job = _wait_for_end(jobs, running)
-    line = plain(join(job.status, job.error, job.reason, by=": "))
-    write(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
+    line = plain_line(join_parts(job.status, job.error, job.reason, separator=": "))
+    write_output(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
@@ -314,14 +314,17 @@ def _wait_for_end(jobs: JobOperations, job_id: str) -> JobDetail:
 def preview_lines(preview: ReplayPreview) -> Iterator[str]:
     """Yield the lines about what a replay would do, cost and repeat."""
     if not preview.possible:
-        yield plain(f"{preview.mode} is not possible: {preview.problem}")
+        yield plain_line(f"{preview.mode} is not possible: {preview.problem}")
         return
     yield f"{preview.mode} would begin at: {preview.step}"
     calls = f"{'at least ' if preview.more else ''}{preview.model_calls}"
     lines = [
         ("keeps", ", ".join(preview.kept)),
-        ("model calls", f"{calls}, about {price(preview.cost_usd)}" if preview.model_calls else calls),
-        ("before", f"{preview.first_calls} answered, {price(preview.first_cost_usd)}" if preview.first_calls else ""),
+        ("model calls", f"{calls}, about {price_text(preview.cost_usd)}" if preview.model_calls else calls),
+        (
+            "before",
+            f"{preview.first_calls} answered, {price_text(preview.first_cost_usd)}" if preview.first_calls else "",
+        ),
     ]
     for effect in preview.effects:
         outcome = "stays" if effect.kept else "again" if effect.again else "happens"
@@ -334,7 +337,7 @@ def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
     """Yield the lines about what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
-        amount = f"about {price(forecast.cost_usd)}"
+        amount = f"about {price_text(forecast.cost_usd)}"
         if forecast.model_calls and forecast.unknown_cost == forecast.model_calls:
             amount = "their cost is unknown"
         elif forecast.unknown_cost:
@@ -342,7 +345,7 @@ def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
         yield f"They pay for about {forecast.model_calls:,} model calls: {amount}."
     yield from (f"  {step.count:,} from {step.step}" for step in forecast.steps)
     for group in forecast.refused:
-        yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
+        yield f"  {group.count:,} not: {plain_line(group.reason)} (such as {group.example})"
 
 
 def progress_lines(batch: BatchView) -> Iterator[str]:
@@ -357,7 +360,7 @@ def progress_lines(batch: BatchView) -> Iterator[str]:
         f"{batch.otherwise:,} ended otherwise"
     )
     if batch.estimated_end is not None:
-        yield f"  may end at {moment(batch.estimated_end)}"
+        yield f"  may end at {local_time_text(batch.estimated_end)}"
 
 
 def prompt_lines(call: RecordedCallView) -> Iterator[str]:
@@ -367,7 +370,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
     yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"
     yield from field_lines(
         [
-            ("at", moment(call.started_at)),
+            ("at", local_time_text(call.started_at)),
             ("error", call.error),
             ("account", call.account),
             ("provider", call.provider),
@@ -375,7 +378,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("answered by", answer.model if answer is not None else ""),
             ("asked", f"about {call.tokens} tokens as estimated{counted}"),
             ("answer", f"at most {call.max_output_tokens} tokens{', without tools' if call.final else ''}"),
-            ("cost", price(answer.cost_usd) if answer is not None else ""),
+            ("cost", price_text(answer.cost_usd) if answer is not None else ""),
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
@@ -383,7 +386,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
     for message in call.messages:
         tool = f" of {message.tool} ({message.call_id})" if message.role is Role.TOOL else ""
         row = f", message {message.message_id}" if message.message_id is not None else ""
-        yield from ("", plain(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *text_lines(message.text))
+        yield from ("", plain_line(f"== {message.role}{tool}, {message.tokens} tokens{row}"), *text_lines(message.text))
         yield from _tool_call_lines(message.tool_calls)
         yield from (f"  [image {image.content_type} {image.digest}]" for image in message.images)
     if answer is not None:
@@ -392,4 +395,4 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
 
 
 def _tool_call_lines(calls: Iterable[ToolCall]) -> Iterator[str]:
-    yield from (f"  [calls {plain(call.name)} with {plain(call.arguments)}]" for call in calls)
+    yield from (f"  [calls {plain_line(call.name)} with {plain_line(call.arguments)}]" for call in calls)

@@ -12,7 +12,7 @@ import typer
 from maestro.bootstrap.tools import build_redaction
 from maestro.cli.framework.commands import Fields, InputOptions, Limit, QueryOptions, Yes, build_input, row_number
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
-from maestro.cli.framework.output import Columns, Result, align_rows, listing
+from maestro.cli.framework.output import Columns, Result, align_rows, list_lines
 from maestro.domain.memory.memory import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Page
@@ -35,7 +35,7 @@ Place = Annotated[str, "PLACE: Only the state of the conversation with this key.
 
 
 def _operations(at: CommandContext) -> MemoryOperations:
-    return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
+    return MemoryOperations(at.store, lambda: build_redaction(at.live).current_redaction(TextKind.MEMORY)())
 
 
 app = OperationCommands(__doc__, _operations)
@@ -47,7 +47,7 @@ app.add_typer(state, name="state")
 def list_facts(memory: MemoryOperations, slug: Slug, query: Annotated[MemoryQuery, QUERY]) -> Result:
     """List the facts, newest first."""
     page = memory.show(slug, query)
-    return page, listing(page, FACT_COLUMNS, NO_FACTS)
+    return page, list_lines(page, FACT_COLUMNS, NO_FACTS)
 
 
 @app.operation()
@@ -60,7 +60,7 @@ def search(
 ) -> Result:
     """Find facts as the agent itself does, best match first."""
     page = memory.show(slug, query.model_copy(update={"q": " ".join(text), "limit": limit}))
-    return page, listing(page, FACT_COLUMNS, NO_FACTS)
+    return page, list_lines(page, FACT_COLUMNS, NO_FACTS)
 
 
 @app.operation()
@@ -107,7 +107,7 @@ def list_states(
 ) -> Result:
     """List the states of an agent, by key."""
     page = Page[StateView](items=memory.show(slug, MemoryQuery(place=place, limit=1)).states, next=None)
-    return page, listing(page, STATE_COLUMNS, "The agent keeps no state.")
+    return page, list_lines(page, STATE_COLUMNS, "The agent keeps no state.")
 
 
 @state.operation("set")

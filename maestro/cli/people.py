@@ -7,7 +7,7 @@ import typer
 
 from maestro.cli.framework.commands import Fields, InputOptions, validate_input
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
-from maestro.cli.framework.output import Columns, Result, listing
+from maestro.cli.framework.output import Columns, Result, list_lines
 from maestro.domain.llm.budgets import ClientChange, NewClient
 from maestro.domain.people.views import OwnerView, PairingApproval
 from maestro.domain.values import OwnerId, read
@@ -71,7 +71,7 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 def list_pairings(people: PeopleOperations) -> Result:
     """List the pairings, newest first: open, approved and refused requests for access."""
     page = people.pairings(1000)
-    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "No user asks for access.")
+    return page, list_lines(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "No user asks for access.")
 
 
 @pairings.operation()
@@ -116,7 +116,7 @@ def list_owners(operations: OwnerOperations) -> Result:
     def origins(owner: OwnerView) -> list[str]:
         return [operations.origin] * owner.configured + [f"added by {owner.added_by}"] * (owner.added_at is not None)
 
-    return page, listing(page, Columns("owner=id since=added_at from", {"from": origins}), NO_OWNERS)
+    return page, list_lines(page, Columns("owner=id since=added_at from", {"from": origins}), NO_OWNERS)
 
 
 @owners.operation("add")

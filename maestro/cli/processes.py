@@ -6,7 +6,7 @@ import typer
 
 from maestro.bootstrap.api import Api
 from maestro.bootstrap.connect import Connect
-from maestro.bootstrap.process import run
+from maestro.bootstrap.process import run_process
 from maestro.bootstrap.up import Up
 from maestro.bootstrap.worker import Worker
 from maestro.cli.framework.commands import Commands, load_settings
@@ -30,7 +30,7 @@ def run_everything(given: Given) -> None:
     It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; unfinished work goes on
     with the next `maestro up`.
     """
-    raise typer.Exit(run(Up(load_settings(given), typer.echo)))
+    raise typer.Exit(run_process(Up(load_settings(given), typer.echo)))
 
 
 @worker.command(json=False, ports=[WORKER_HEALTH_PORT])
@@ -40,13 +40,13 @@ def run_worker(given: Given) -> None:
     Several workers may run side by side. Ctrl-C lets running work finish and then ends; unfinished work goes on in
     another worker, or with the next start.
     """
-    raise typer.Exit(run(Worker(load_settings(given), typer.echo)))
+    raise typer.Exit(run_process(Worker(load_settings(given), typer.echo)))
 
 
 @api.command(json=False, ports=[WEBUI_PORT])
 def run_api(given: Given) -> None:
     """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
-    raise typer.Exit(run(Api(load_settings(given), typer.echo)))
+    raise typer.Exit(run_process(Api(load_settings(given), typer.echo)))
 
 
 @connect.command(json=False, ports=[WEB_PORT, CONNECT_HEALTH_PORT])
@@ -58,4 +58,4 @@ def run_connectors(
     Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
     ends.
     """
-    raise typer.Exit(run(Connect(load_settings(given, accounts=False), typer.echo, platforms)))
+    raise typer.Exit(run_process(Connect(load_settings(given, accounts=False), typer.echo, platforms)))

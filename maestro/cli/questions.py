@@ -8,13 +8,13 @@ from typing import Annotated
 
 from maestro.cli.framework.commands import QueryOptions, row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, join
+from maestro.cli.framework.output import Columns, Portrait, Result, join_parts
 from maestro.domain.questions.views import QuestionView
 from maestro.operations.questions import QuestionOperations, QuestionQuery
 
 COLUMNS = Columns(
     "number=id status kind agent channel asked=asked_at expires=expires_at question=text",
-    {"channel": lambda question: join(question.platform, question.channel)},
+    {"channel": lambda question: join_parts(question.platform, question.channel)},
 )
 PORTRAIT = Portrait(
     lambda question: f"{question.kind} {question.id}  {question.status}",

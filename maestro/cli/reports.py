@@ -9,7 +9,7 @@ import typer
 from maestro.cli.framework.commands import Commands, Fields, InputOptions, QueryOptions, TextCursor, build_input
 from maestro.cli.framework.operations import OperationCommands, open_context
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, align_rows, listing, page_hint, write
+from maestro.cli.framework.output import Columns, Result, align_rows, list_lines, page_hint, write_output
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
 from maestro.domain.people.views import AuditQuery
@@ -69,14 +69,14 @@ def show_usage(
         elif budgets:
             used = usage.budgets()
             note = f"Budgets start again at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
-            write(used, listing(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
+            write_output(used, list_lines(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
         elif latency:
             times = usage.latency(build_input(LatencyQuery, **filters))
             note = f"Of {times.jobs} completed jobs from {times.since} to {times.until}: the newest {times.per_day} of "
-            write(times, listing(times, STAGE_COLUMNS, NO_JOBS, f"{note}each day."), given.as_json)
+            write_output(times, list_lines(times, STAGE_COLUMNS, NO_JOBS, f"{note}each day."), given.as_json)
         else:
             page = usage.show(query)
-            write(page, _usage_lines(page, by), given.as_json)
+            write_output(page, _usage_lines(page, by), given.as_json)
 
 
 def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
@@ -130,4 +130,4 @@ def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, AUDIT_QUERY]
     It works whether Maestro runs or not.
     """
     page = audit.list(query)
-    return page, listing(page, AUDIT_COLUMNS, "No entry matches.")
+    return page, list_lines(page, AUDIT_COLUMNS, "No entry matches.")

@@ -17,7 +17,17 @@ from maestro.bootstrap.flow import build_schedule_operations
 from maestro.cli.framework.commands import Fields, InputOptions, QueryOptions, load_settings, read_text
 from maestro.cli.framework.operations import ACTOR, OperationCommands, open_context
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, align_rows, channel_of, join, moment, plain, write
+from maestro.cli.framework.output import (
+    Columns,
+    Portrait,
+    Result,
+    align_rows,
+    channel_text,
+    join_parts,
+    local_time_text,
+    plain_line,
+    write_output,
+)
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.edits import (
     BackfillRequest,
@@ -46,7 +56,7 @@ def _state_text(schedule: ScheduleView) -> str:
     return schedule.state.replace("_", " ")
 
 
-def _distance(time: datetime | None) -> str:
+def distance_text(time: datetime | None) -> str:
     return describe_distance(time, datetime.now(UTC)) if time else ""
 
 
@@ -63,10 +73,12 @@ COLUMNS = Columns(
     "ref name agent when channel state next last skipped failures",
     {
         "when": _when_text,
-        "channel": channel_of,
+        "channel": channel_text,
         "state": _state_text,
-        "next": lambda schedule: _distance(schedule.next_run),
-        "last": lambda schedule: (run := schedule.last_run) and join(_distance(run.created_at), run.status, by=": "),
+        "next": lambda schedule: distance_text(schedule.next_run),
+        "last": lambda schedule: (
+            (run := schedule.last_run) and join_parts(distance_text(run.created_at), run.status, separator=": ")
+        ),
     },
 )
 PORTRAIT = Portrait(
@@ -76,7 +88,8 @@ PORTRAIT = Portrait(
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
         "next runs": lambda schedule: list(map(_clock_text, schedule.next_runs)),
         "last run": lambda schedule: (
-            (run := schedule.last_run) and f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}"
+            (run := schedule.last_run)
+            and f"{run.job_id}: {run.status or 'gone'} {local_time_text(run.created_at)} {run.reason}"
         ),
     },
     text="prompt",
@@ -106,7 +119,7 @@ def add(
     """Add a schedule, and show its next times; --agent, --when, --channel and --prompt are needed."""
     fields = {"platform": "web", **options, **_script_field(script_file), "kind": kind}
     planned = schedules.add(read(NewScheduleOfKind, fields), ACTOR)
-    line = plain(f"{planned.ref}: {planned.agent} works {_when_text(planned)}, in {channel_of(planned)}")
+    line = plain_line(f"{planned.ref}: {planned.agent} works {_when_text(planned)}, in {channel_text(planned)}")
     return planned, [line, *(f"  {_clock_text(time)}" for time in planned.next_runs)]
 
 
@@ -126,7 +139,7 @@ def edit(
 
 def _change_text(schedule: ScheduleView) -> str:
     next_run = f", and comes next {_clock_text(schedule.next_run)}" if schedule.next_run else ""
-    return plain(f"{schedule.ref} is changed{next_run}")
+    return plain_line(f"{schedule.ref} is changed{next_run}")
 
 
 app.switch("pause", "Pause a schedule until it is resumed.", " is paused", ScheduleChange(enabled=False))
@@ -153,11 +166,14 @@ def backfill(
     preview_only: Annotated[bool, "--preview: Only show the runs that would start."] = False,
 ) -> Result:
     """Start a run for each missed time, at most 100; times are in the schedule's zone."""
-    times = {"from": _to_time(start, "--from"), "to": _to_time(end, "--to") if end is not None else datetime.now(UTC)}
+    times = {
+        "from": parse_time(start, "--from"),
+        "to": parse_time(end, "--to") if end is not None else datetime.now(UTC),
+    }
     zone = read_zone(schedules.show(ref).timezone)
     zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in times.items()}
     backfilled = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
-    rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
+    rows = [(local_time_text(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
     table = align_rows([("TIME", "JOB", ""), *rows]) if rows else ()
     runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
     outcome = f"{runs} will start, one after the other; `maestro jobs list` shows them."
@@ -182,13 +198,13 @@ def preview(
             settings = at.live.current()
     view = preview_view(request, datetime.now(UTC), settings.schedules.shortest)
     lines = [_when_text(view), *(f"  {_clock_text(time)}" for time in view.next_runs), view.note]
-    write(view, filter(None, lines), given.as_json)
+    write_output(view, filter(None, lines), given.as_json)
 
 
 app.remove("Remove a schedule; its jobs stay, and a running job goes on.")
 
 
-def _to_time(text: str, option: str) -> datetime:
+def parse_time(text: str, option: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:

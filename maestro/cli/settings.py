@@ -18,13 +18,13 @@ from typing import Annotated
 from pydantic import JsonValue
 
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Result, listing
+from maestro.cli.framework.output import Columns, Result, list_lines
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.operations.settings import SettingsOperations
 from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS
-from maestro.settings.sources import parse
+from maestro.settings.sources import parse_value
 
 
 def _value_text(setting: SettingView) -> str:
@@ -47,7 +47,7 @@ def list_settings(
     """List every key with its value and the value's origin."""
     page = _without_accounts(settings.page(), runtime=runtime)
     problems = [f"does not count: {view.problem}" for view in page.items if view.problem]
-    return page, [*listing(page, COLUMNS, "Nothing was set while Maestro ran."), *problems]
+    return page, [*list_lines(page, COLUMNS, "Nothing was set while Maestro ran."), *problems]
 
 
 @app.operation("set")
@@ -57,7 +57,7 @@ def set_key(
     """Set a key while Maestro runs; the value takes effect within a second."""
     known = KEYS.get(key)  # the operation refuses an unknown key by its name
     try:
-        parsed = json.loads(json.dumps(parse(value, known.kind, known.entry is not None))) if known else value
+        parsed = json.loads(json.dumps(parse_value(value, known.kind, known.entry is not None))) if known else value
     except ValueError as error:
         raise InvalidEdit(f"{key}: {error}") from None
     return _change_key(settings, key, parsed)

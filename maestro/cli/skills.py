@@ -11,7 +11,7 @@ from typing import Annotated
 from maestro.bootstrap.tools import tool_names
 from maestro.cli.framework.commands import MOST, build_input, read_bytes
 from maestro.cli.framework.operations import ACTOR, CommandContext, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, listing, plain
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled_text, list_lines, plain_line
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
 from maestro.operations.skills import SkillFolder, SkillOperations
@@ -28,7 +28,7 @@ COLUMNS = Columns(
     "slug name category version from state",
     {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state_text},
 )
-PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state_text(skill)}", hide="name enabled", text="body")
+PORTRAIT = Portrait(lambda skill: f"{plain_line(skill.name)}  {_state_text(skill)}", hide="name enabled", text="body")
 TRIAL_COLUMNS = Columns(
     "_ skill=slug points because_of",
     {
@@ -42,7 +42,7 @@ Slug = Annotated[str, "SLUG: The slug of the skill, as `maestro skills list` sho
 
 def _operations(at: CommandContext) -> SkillOperations:
     settings = at.loaded.settings
-    return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.unchanging(settings)))
+    return SkillOperations(at.store, SkillFolder(settings.skills.folder), tool_names(LiveSettings.from_fixed(settings)))
 
 
 app = OperationCommands(__doc__, _operations, Slug, "slug")
@@ -52,8 +52,8 @@ app = OperationCommands(__doc__, _operations, Slug, "slug")
 def list_skills(skills: SkillOperations) -> Result:
     """List the skills by slug, and the problems of skill files."""
     page = skills.list(MOST)
-    problems = [f"{plain(view.source)}: {plain(view.problem)}" for view in page.problems]
-    return page, [*listing(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
+    problems = [f"{plain_line(view.source)}: {plain_line(view.problem)}" for view in page.problems]
+    return page, [*list_lines(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
 
 
 app.show("Show a skill: what selects it, and its instructions for the model.", PORTRAIT)
@@ -67,7 +67,7 @@ def try_message(
 ) -> Result:
     """Show which skills a message would add, and why; no message is sent, and no model is called."""
     trial = skills.trial(build_input(SkillTrialRequest, message=" ".join(message), agent=agent))
-    return trial, listing(trial, TRIAL_COLUMNS, "No skill matches this message.")
+    return trial, list_lines(trial, TRIAL_COLUMNS, "No skill matches this message.")
 
 
 @app.operation()

@@ -23,7 +23,7 @@ from maestro.cli.framework.commands import (
 )
 from maestro.cli.framework.operations import ACTOR, PAGES, CommandContext, OperationCommands, open_context
 from maestro.cli.framework.options import WEBUI_PORT, Given
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled_text, write
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_text, enabled_text, write_output
 from maestro.domain.errors import MaestroError
 from maestro.domain.settings.process import WebuiSettings
 from maestro.domain.values import read
@@ -45,7 +45,7 @@ NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
 COLUMNS = Columns(
     "path agent channel scheme state taken=trigger_count refused=refused_count last=last_triggered",
-    {"channel": channel_of, "state": enabled_text},
+    {"channel": channel_text, "state": enabled_text},
 )
 PORTRAIT = Portrait(
     lambda webhook: f"{webhook.path}  {enabled_text(webhook)}",
@@ -90,7 +90,7 @@ def add(
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
         address = _dashboard_address(at.loaded.settings.webui)
     lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_secret_lines(webhook)]
-    write(webhook, lines, given.as_json)
+    write_output(webhook, lines, given.as_json)
 
 
 app.edit("Change a webhook.", WebhookChange, OPTIONS)
@@ -131,12 +131,14 @@ def send_delivery(
     with open_context(given) as at:
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
-        secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
+        secret = open_keys(at.loaded.settings, read_environment()).reveal_key(webhook.secret).get_secret_value()
         content = read_bytes(body) if body is not None else data.encode()
         address = url or _dashboard_address(at.loaded.settings.webui)
         taken = _post_delivery(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"
-    write(taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json)
+    write_output(
+        taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json
+    )
 
 
 def _dashboard_address(webui: WebuiSettings) -> str:

@@ -20,7 +20,7 @@ from maestro.installation.data_folder import SecretKeys
 from maestro.settings import Settings
 from maestro.settings.connectors import BotSettings
 from maestro.store.store import Store
-from maestro.supervision import end
+from maestro.supervision import cancel_tasks
 
 LOOK_SECONDS = 0.5
 """The longest delay in seconds until a change of a bot's row is applied."""
@@ -47,7 +47,7 @@ class ConnectorFactory:
         """Return the factory of a process, with the bots in its settings."""
         return cls(keys, {(bot.platform, bot.account): bot for bot in settings.connectors.enabled_bots()})
 
-    def instance(self, row: BotInstance) -> Instance:
+    def build_instance(self, row: BotInstance) -> Instance:
         """Return the options and the decrypted secrets of a bot.
 
         Raises ``ConfigurationError`` for a bot that cannot be connected; the message names the fix and quotes no value.
@@ -64,29 +64,29 @@ class ConnectorFactory:
             raise ConfigurationError(f"{row.name}: {error}") from None
         first = next((secrets[name] for name in entry.secrets if name in secrets), SecretStr(""))
         token = first.get_secret_value()
-        digest = self.keys.fingerprint(row.platform, token) if token else ""
+        digest = self.keys.keyed_fingerprint(row.platform, token) if token else ""
         instance = Instance(row.account, secrets, checked, digest)
         problem = entry.complete(instance)
         if problem is not None:
             raise ConfigurationError(f"{row.name}: {problem}")
         return instance
 
-    def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
+    def create_connector(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
         """Create the connector of a bot; the first call for a platform imports its library, which takes a moment."""
         return platform(row.platform).connect(instance, context)
 
     def settings_digest(self, row: BotInstance) -> str:
         """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
         try:
-            instance = self.instance(row)
+            instance = self.build_instance(row)
         except ConfigurationError as error:
             return str(error)
         secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
-        return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
+        return self.keys.keyed_fingerprint(instance.options.model_dump_json(), *secrets)
 
     def _secrets_and_options(self, row: BotInstance) -> tuple[Mapping[str, SecretStr], Mapping[str, object]]:
         if not row.configured:
-            return {name: self.keys.reveal(text) for name, text in row.stored_secrets.items()}, row.option_values
+            return {name: self.keys.reveal_key(text) for name, text in row.stored_secrets.items()}, row.option_values
         bot = self.configured.get((row.platform, row.account))
         if bot is None:
             raise ConfigurationError(
@@ -137,7 +137,7 @@ class BotKeeper:
         # The initial value equals no version, so that the first read counts as a change.
         self._applied_version: object = self
 
-    async def run(self, webhooks: PlatformWebhooks | None) -> None:
+    async def keep_running(self, webhooks: PlatformWebhooks | None) -> None:
         """Start and stop bots as their rows change, until cancelled; ``webhooks`` serves the webhooks of platforms."""
         self._webhooks = webhooks
         try:
@@ -150,7 +150,7 @@ class BotKeeper:
                     changed.clear()
                     await self._apply_changes()
         finally:
-            await end([old_bot.task for old_bot in self._running.values()])
+            await cancel_tasks([old_bot.task for old_bot in self._running.values()])
 
     async def _apply_changes(self) -> None:
         try:
@@ -179,7 +179,7 @@ class BotKeeper:
             if name not in enabled_bots or not old_bot.is_current(enabled_bots[name])
         ]
         # An account has one connector, so the old connector ends before the new connector starts.
-        await end([self._running.pop(name).task for name in outdated])
+        await cancel_tasks([self._running.pop(name).task for name in outdated])
         for name, bot in enabled_bots.items():
             if name not in self._running:
                 task = asyncio.create_task(self._run_bot(bot.row))
@@ -192,8 +192,8 @@ class BotKeeper:
         while True:
             try:
                 await context.report(ConnectorState.STARTING)
-                instance = await asyncio.to_thread(self._factory.instance, row)
-                connector = await asyncio.to_thread(self._factory.connect, row, instance, context)
+                instance = await asyncio.to_thread(self._factory.build_instance, row)
+                connector = await asyncio.to_thread(self._factory.create_connector, row, instance, context)
                 with self._register_webhook(connector):
                     await self._run_connector(connector)
                 problem = "the connector ended by itself"

@@ -22,7 +22,7 @@ from maestro.settings import Settings
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.supervision import end, first_of
+from maestro.supervision import cancel_tasks, wait_for_first
 from temporal.engine import Engine, WorkerParts
 
 Result = TypeVar("Result")
@@ -41,13 +41,15 @@ class StoreContext(AccountIntake):
         self._files = files
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        return await self._read(lambda tx: tx.bots.channels.read_cursor(self._address(channel, thread)))
+        return await self._read(lambda tx: tx.bots.channels.read_cursor(self._channel_address(channel, thread)))
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        await self._change(lambda tx: tx.bots.channels.advance_cursor(self._address(channel, thread), mark))
+        await self._change(lambda tx: tx.bots.channels.advance_cursor(self._channel_address(channel, thread), mark))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
-        await self._change(lambda tx: tx.bots.channels.record_activity(self._address(channel, thread), direct=direct))
+        await self._change(
+            lambda tx: tx.bots.channels.record_activity(self._channel_address(channel, thread), direct=direct)
+        )
 
     async def known_channels(self) -> Sequence[KnownChannel]:
         return await self._read(
@@ -58,33 +60,35 @@ class StoreContext(AccountIntake):
         )
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        await self._change(lambda tx: tx.inbox.ignored.add(self._address(channel), why, count))
+        await self._change(lambda tx: tx.inbox.ignored.add(self._channel_address(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         rows = await self._read(lambda tx: tx.deliveries.list_sent_since(address, after_id, limit))
         path = self._files.path_of_digest
-        return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
+        return [row.build_outgoing(has_more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
 
     async def newest_delivery(self) -> int:
         return await self._read(lambda tx: tx.deliveries.find_newest_id())
 
     async def last_heard(self, channel: str) -> datetime | None:
-        return await self._read(lambda tx: tx.bots.channels.read_last_activity(self._address(channel)))
+        return await self._read(lambda tx: tx.bots.channels.read_last_activity(self._channel_address(channel)))
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        return await self._change(lambda tx: tx.deliveries.reports.apply_report(self._address(""), key, report))
+        return await self._change(lambda tx: tx.deliveries.reports.apply_report(self._channel_address(""), key, report))
 
     async def receipt(self, key: str) -> Receipt | None:
-        return await self._read(lambda tx: tx.deliveries.reports.find_receipt(self._address(""), key))
+        return await self._read(lambda tx: tx.deliveries.reports.find_receipt(self._channel_address(""), key))
 
     async def pressed(self, key: str, number: int) -> str | None:
-        return await self._read(lambda tx: tx.deliveries.reports.find_button_value(self._address(""), key, number))
+        return await self._read(
+            lambda tx: tx.deliveries.reports.find_button_value(self._channel_address(""), key, number)
+        )
 
     async def moved(self, channel: str, to: str) -> None:
-        await self._change(lambda tx: tx.bots.moves.move_channel(self._address(channel), to))
+        await self._change(lambda tx: tx.bots.moves.move_channel(self._channel_address(channel), to))
 
     async def moved_to(self, channel: str) -> str:
-        return await self._read(lambda tx: tx.bots.channels.find_new_id(self._address(channel)))
+        return await self._read(lambda tx: tx.bots.channels.find_new_id(self._channel_address(channel)))
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         return await self._change(lambda tx: tx.users.claim_channel(address, user_id))
@@ -129,7 +133,7 @@ class StoreContext(AccountIntake):
         account = (self._platform, self._account)
         await self._change(lambda tx: tx.users.record_connector_state(*account, state, detail, trouble=trouble))
 
-    def _address(self, channel: str, thread: str = "") -> Address:
+    def _channel_address(self, channel: str, thread: str = "") -> Address:
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
 
     async def _read(self, read: Callable[[Transaction], Result]) -> Result:
@@ -150,7 +154,7 @@ def _run_in_transaction(store: Store, change: Callable[[Transaction], Result]) -
 
 
 @contextlib.asynccontextmanager
-async def lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
+async def hold_lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the connector's lease during the block; wait while another process has the lease.
 
     The lease locks the platform and account, as only one process may poll the queue, and the token, which two accounts
@@ -165,7 +169,7 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             for lock in locks:
-                await _acquire(FileLock(folder / lock), name, report, held)
+                await acquire_lock(FileLock(folder / lock), name, report, held)
         except OSError as error:
             raise ConfigurationError(
                 f"The lease of {name} in {folder} cannot be taken: {error.strerror}. "
@@ -174,16 +178,18 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
         yield
 
 
-async def _acquire(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
+async def acquire_lock(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
     has_waited = False
     # The lock is tried every second: a thread that blocks in flock could not be cancelled.
-    while not await asyncio.to_thread(lock.take):
+    while not await asyncio.to_thread(lock.take_lock):
         if not has_waited:
-            report(f"{lock.holder().capitalize()} runs the connector {name}; this process takes over after it.")
+            report(
+                f"{lock.describe_holder().capitalize()} runs the connector {name}; this process takes over after it."
+            )
             has_waited = True
         await asyncio.sleep(LOOK_SECONDS)
-    held.callback(lock.release)
-    lock.sign()
+    held.callback(lock.release_lock)
+    lock.write_process_id()
     if has_waited:
         report(f"This process has taken over the connector {name}.")
 
@@ -199,16 +205,16 @@ class ConnectorHost:
     parts_of: Callable[[Connector], WorkerParts]
     """Returns the worker of one connector's queue."""
 
-    async def run(self, connector: Connector, begun: Callable[[], None]) -> None:
-        """Run the connector until cancelled, once its lease is held; ``begun`` is called when it accepts sends."""
+    async def run_with_lease(self, connector: Connector, on_begin: Callable[[], None]) -> None:
+        """Run the connector until cancelled, once its lease is held; ``on_begin`` is called when it accepts sends."""
         if self.settings.temporal.embedded:
-            begun()
+            on_begin()
             with self.hub.register_while_running(connector):
                 await connector.run()
             return
-        async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
+        async with hold_lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
             with self.hub.register_while_running(connector):
-                group.create_task(self.engine.run_worker(self.parts_of(connector), begun))
+                group.create_task(self.engine.run_worker(self.parts_of(connector), on_begin))
                 await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
@@ -218,7 +224,7 @@ class ConnectorHost:
         """
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()
-        async with lease(self.settings.data_dir / "leases", connector, self.say):
+        async with hold_lease(self.settings.data_dir / "leases", connector, self.say):
 
             def record_refusal(reason: str) -> None:
                 """Record the reason of the first refusal; may be called from any thread."""
@@ -232,9 +238,9 @@ class ConnectorHost:
                         tasks.append(
                             asyncio.create_task(self.engine.run_worker(self.parts_of(connector), lambda: None))
                         )
-                    await first_of(refused, watched=tasks)
+                    await wait_for_first(refused, watched=tasks)
                 finally:
-                    await end(tasks)
+                    await cancel_tasks(tasks)
         if not refused.cancelled():
             raise AccountRefused(refused.result())
 

@@ -19,7 +19,7 @@ from maestro.domain.health import Diagnosis
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.skills.files import choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
-from maestro.installation.data_folder import SEALED, SecretKeys, existing_keys, holder_of, server_of
+from maestro.installation.data_folder import SEALED, SecretKeys, data_folder_holder, embedded_server_of, existing_keys
 from maestro.operations.skills import SkillFolder
 from maestro.settings import Survey, survey_settings
 from maestro.settings.environment import find_file
@@ -107,7 +107,7 @@ def _file_system_type(folder: Path) -> str:
 def check_skills(subject: Examined) -> list[Diagnosis]:
     """Check the skill files in the way a start reads them; an invalid file disables only its skill."""
     folder = SkillFolder(subject.settings.skills.folder)
-    library = choose_files(folder.read(), stored={})
+    library = choose_files(folder.read_files(), stored={})
     own = sum(not file.shipped for file in library.chosen.values())
     found = [fine(SKILLS_CHECK, f"{len(library.chosen) - own} of Maestro, {own} of your own in {folder.own}")]
     for source, problem in library.problems[:MOST_NAMED]:
@@ -183,7 +183,7 @@ def check_webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosi
     found: list[Diagnosis] = []
     for webhook in enabled:
         try:
-            checked_secret(webhook.scheme, keys.reveal(webhook.secret).get_secret_value())
+            checked_secret(webhook.scheme, keys.reveal_key(webhook.secret).get_secret_value())
         except (ConfigurationError, ValueError) as error:
             problem = f"the secret of {webhook.path} cannot be used: {error}"
             if webhook.secret.startswith(SEALED):
@@ -232,15 +232,17 @@ def _run_call(future: "Future[Result]", work: Callable[[], Result]) -> None:
         future.set_result(result)
 
 
-def examine(config_file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
+def diagnose_installation(
+    config_file: Path | None, environment: Mapping[str, str], overrides: Options
+) -> Sequence[Diagnosis]:
     """Return the diagnoses of this installation, in the order in which an operator should repair it."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(DaemonThreads())
-        return runner.run(_examine(config_file, environment, overrides))
+        return runner.run(diagnose_parts(config_file, environment, overrides))
 
 
-async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
-    subject = await _examined_installation(await _survey(file, environment, overrides), environment)
+async def diagnose_parts(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
+    subject = await _examined_installation(await read_configuration(file, environment, overrides), environment)
     checks: Mapping[str, Awaitable[list[Diagnosis]]] = {
         "data folder": asyncio.to_thread(check_data_folder, subject),
         "store": _store_and_connectors(subject),
@@ -253,7 +255,7 @@ async def _examine(file: Path | None, environment: Mapping[str, str], overrides:
     return [*check_configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
 
 
-async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
+async def read_configuration(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
     """Read the configuration; if its file cannot be read, only the defaults, the environment and the options."""
     try:
         found = await asyncio.to_thread(find_file, file, environment)
@@ -272,7 +274,7 @@ async def _examined_installation(survey: Survey, environment: Mapping[str, str])
     try:
         async with asyncio.timeout(1.0):
             holder, server = await asyncio.gather(
-                asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
+                asyncio.to_thread(data_folder_holder, folder), asyncio.to_thread(embedded_server_of, folder)
             )
     except TimeoutError:  # The diagnosis `check_data_folder` reports a folder that does not answer.
         return Examined(survey, environment)

@@ -20,7 +20,7 @@ from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount, last4
-from maestro.domain.llm.models import FALLBACK_WINDOW, without_provider
+from maestro.domain.llm.models import FALLBACK_WINDOW, remove_provider
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.settings.entries import AccountSettings
@@ -30,9 +30,9 @@ from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.protocols import Account
 from maestro.llm.translation import KeyCheck, KeyStatus, base_url, check_key
 from maestro.settings import Settings
-from maestro.settings.accounts import account_of, models_of, real_accounts
-from maestro.settings.addresses import endpoint_of
-from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, variable_of
+from maestro.settings.accounts import convert_account, list_models, real_accounts
+from maestro.settings.addresses import temporal_endpoint
+from maestro.settings.environment import PROVIDER_VARIABLES, account_variable, found_accounts
 from maestro.store.inspection import read_stored_accounts
 from temporal.dispatcher import Queues
 from temporal.namespace import diagnose_temporal
@@ -55,7 +55,7 @@ ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 async def check_temporal(subject: Examined) -> list[Diagnosis]:
     """Check the Temporal server, its namespace and search attributes, and the pollers of the task queues."""
-    endpoint, server = endpoint_of(subject.settings), subject.server
+    endpoint, server = temporal_endpoint(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
         return list(await diagnose_temporal(endpoint, queue_names(subject.settings)))
     if subject.holder.running:
@@ -86,7 +86,7 @@ async def check_connectors(subject: Examined, statuses: Sequence[ConnectorStatus
     if not subject.settings.web.enabled:
         return [note(WEB_CHECK, "switched off (web.enabled)")] * max(1, len(own))
     if not own:
-        return [note(WEB_CHECK, "it has not run on this store yet", _how_to_start(subject))]
+        return [note(WEB_CHECK, "it has not run on this store yet", start_instructions(subject))]
     return await asyncio.gather(*(_diagnose_web(subject, status) for status in own))
 
 
@@ -96,7 +96,7 @@ async def _diagnose_web(subject: Examined, status: ConnectorStatus) -> Diagnosis
         return broken(WEB_CHECK, report, "Correct the reported cause; the next start of Maestro connects it again.")
     if status.state == ConnectorState.STOPPED or not connectors_may_run(subject):
         gone = "" if status.state == ConnectorState.STOPPED else "; its process has ended"
-        return note(WEB_CHECK, f"{report}{gone}", _how_to_start(subject))
+        return note(WEB_CHECK, f"{report}{gone}", start_instructions(subject))
     if status.state != ConnectorState.RUNNING:
         return note(WEB_CHECK, report, "If it stays in this state, restart Maestro and read its log.")
     use = next(use for use in port_uses(subject.settings) if use.health == "/health")
@@ -106,7 +106,7 @@ async def _diagnose_web(subject: Examined, status: ConnectorStatus) -> Diagnosis
     return note(WEB_CHECK, f"{report}, but no Maestro answers at {use.url}", fix)
 
 
-def _how_to_start(subject: Examined) -> str:
+def start_instructions(subject: Examined) -> str:
     if subject.settings.temporal.embedded:
         return "`maestro up` starts it."
     return "`maestro connect web`, or `maestro up`, starts it."
@@ -151,7 +151,7 @@ def _diagnose_bot(
     if not row.enabled:
         return note(check, "switched off", f"`maestro connectors enable {row.name}` connects it.")
     try:
-        factory.instance(row)
+        factory.build_instance(row)
     except ConfigurationError as error:
         return broken(check, str(error), SET_AGAIN)
     if status is None:
@@ -228,22 +228,22 @@ async def check_accounts(subject: Examined) -> list[Diagnosis]:
     checks = [_diagnose_configured(subject, account) for account in real]
     checks += [_diagnose_added(subject, row, keys) for row in added]
     models = [f"{account.provider}/{model}" for account in real for model in (account.model, *account.models)]
-    unknown = _diagnose_unknown_windows(subject, [*models, *models_of(added)])
+    unknown = _diagnose_unknown_windows(subject, [*models, *list_models(added)])
     return [*await asyncio.gather(*checks), *_diagnose_unavailable(rows), *unknown]
 
 
 def _diagnose_unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
     """Yield a note for each model whose context window is unknown, with the setting that states it."""
-    for model in build_model_table(subject.settings.llm.models).of_unknown_window(models):
+    for model in build_model_table(subject.settings.llm.models).list_unknown_windows(models):
         found = f"its context window is not known, so prompts have at most {FALLBACK_WINDOW:,} tokens"
-        entry = f'{{"llm": {{"models": [{{"name": "{without_provider(model)}", "window": TOKENS}}]}}}}'
+        entry = f'{{"llm": {{"models": [{{"name": "{remove_provider(model)}", "window": TOKENS}}]}}}}'
         yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the provider's number as TOKENS.")
 
 
 async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
     """Check an account that an operator added while Maestro ran."""
     try:
-        account = build_account(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
+        account = build_account(row, keys.reveal_key(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
         return broken(
             f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Correct that, or enter a new key."
@@ -255,8 +255,8 @@ async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys
 
 
 async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> Diagnosis:
-    if account_of(settings).type is AccountType.CLI:
-        return _diagnose_command(account_of(settings), subject.environment.get("PATH", ""))
+    if convert_account(settings).type is AccountType.CLI:
+        return _diagnose_command(convert_account(settings), subject.environment.get("PATH", ""))
     check = f"account {settings.name}"
     what = f"{settings.provider}/{settings.model}"
     variable = PROVIDER_VARIABLES.get(settings.provider, "")
@@ -270,7 +270,7 @@ async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> 
             found = f"{what}: the key from {source} has a blank or an invalid character in it"
             return broken(check, found, "Copy the key again, without quotes and line breaks.")
         what += f", key{f' …{last4(key)}' if last4(key) else ''} from {source}"
-    account = account_of(settings)
+    account = convert_account(settings)
     return _diagnose_key(what, account, await check_key(account, ASK_SECONDS))
 
 
@@ -303,7 +303,7 @@ def _diagnose_key(what: str, account: Account, result: KeyCheck) -> Diagnosis:
 
 def _key_source(subject: Examined, settings: AccountSettings) -> str:
     if not subject.settings.llm.accounts:
-        return f"the environment variable {variable_of(settings)}"
+        return f"the environment variable {account_variable(settings)}"
     if any(subject.environment.get(variable) for variable in ACCOUNT_VARIABLES):
         return ACCOUNT_VARIABLES[0]
     llm = subject.survey.written.get("llm")

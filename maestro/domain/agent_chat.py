@@ -9,10 +9,10 @@ from sqlmodel import Field, Index, SQLModel, text
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.llm.models import cut_to_tokens, estimate
+from maestro.domain.llm.models import cut_to_tokens, estimate_tokens
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, ToolCall
-from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, SecretScanner, TextSpan, redact
-from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, SecretScanner, TextSpan, redact_spans
+from maestro.domain.texts import NAME_CHARS, quote_text, quoted_lines
 from maestro.domain.values import View
 
 CHANNEL = "#maestro"
@@ -158,7 +158,7 @@ def author_problem(author: str, agent: Agent | None) -> str:
     if author == HUMAN:
         return ""
     if agent is None or author != chat_author(agent.slug):
-        return f"{quoted(author, NAME_CHARS)} is no author: name {HUMAN} or an agent, such as @coder-1"
+        return f"{quote_text(author, NAME_CHARS)} is no author: name {HUMAN} or an agent, such as @coder-1"
     if not takes_part(agent):
         return f"{author} takes no part in {CHANNEL}: architects, inactive agents and reserved names may not"
     return ""
@@ -208,16 +208,16 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
     prompt's own text. With ``may_cut``, the oldest post is cut if it alone does not fit: otherwise it would block all
     later posts for ever.
     """
-    room -= estimate(HEADING)
+    room -= estimate_tokens(HEADING)
     texts: list[str] = []
     upto = unread.after
     for post in unread.messages:
         if post.author != chat_author(slug):
             text = _quoted_post(post, room, may_cut=may_cut and not texts)
-            if not text or estimate(text) > room:
+            if not text or estimate_tokens(text) > room:
                 break
             texts.append(text)
-            room -= estimate(text) + 1
+            room -= estimate_tokens(text) + 1
         upto = post.id
     return Feed("\n".join([HEADING, *texts]) if texts else "", upto, len(texts))
 
@@ -226,9 +226,9 @@ def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
     """Return a post with its lines quoted; cut to ``room`` tokens, or empty, if it is too long and may be cut."""
     heading, lines = f"{post.author}, {post.ts}:", quoted_lines(post.text)
     text = f"{heading}\n{lines}"
-    if estimate(text) <= room or not may_cut:
+    if estimate_tokens(text) <= room or not may_cut:
         return text
-    room -= estimate(heading) + estimate(CUT_MARK) + 2
+    room -= estimate_tokens(heading) + estimate_tokens(CUT_MARK) + 2
     return f"{heading}\n{cut_to_tokens(lines, room)}\n{CUT_MARK}" if room >= SHORTEST else ""
 
 
@@ -253,7 +253,7 @@ def scan_post(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -
     cut_at = _cut_position(text, limit - len(TRUNCATED)) if truncated else len(text)
     first = scanner.scan(text[: limit + LOOK_AHEAD], rules)
     spans = [TextSpan(span.start, min(span.end, cut_at)) for span in first.spans if span.start < cut_at]
-    clean = redact(text[:cut_at], spans)
+    clean = redact_spans(text[:cut_at], spans)
     # A text whose first scan failed is not scanned again: a second timeout would double the wait.
     second = ScanResult(clean) if first.error else scanner.scan(clean, rules)
     redacted = bool(spans) or second.redacted

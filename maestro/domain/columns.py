@@ -35,7 +35,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
-def text_of(enumeration: type[StrEnum]) -> Any:
+def enum_column_type(enumeration: type[StrEnum]) -> Any:
     """Return a column type that stores the members of an enumeration as text, so that SQL queries can name them."""
 
     members = {str(member): member for member in enumeration}

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
 from maestro.domain.messages import Address, Button, OutgoingMessage, ReceiptState
 
 _BUTTONS = TypeAdapter(tuple[Button, ...])
@@ -74,7 +74,7 @@ class Delivery(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
-    purpose: DeliveryPurpose = Field(sa_type=text_of(DeliveryPurpose))
+    purpose: DeliveryPurpose = Field(sa_type=enum_column_type(DeliveryPurpose))
     seq: int
     platform: str
     account: str
@@ -82,7 +82,7 @@ class Delivery(SQLModel, table=True):
     thread: str = ""
     content: str
     reply_to: str = ""
-    state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=text_of(DeliveryState))
+    state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_column_type(DeliveryState))
     attempts: int = 0
     platform_message_id: str = ""
     error: str = ""
@@ -93,7 +93,7 @@ class Delivery(SQLModel, table=True):
     edits: str = ""
     key: str = ""
     repeats: int = 0
-    standing: ReceiptState = Field(default=ReceiptState.UNKNOWN, sa_type=text_of(ReceiptState))
+    standing: ReceiptState = Field(default=ReceiptState.UNKNOWN, sa_type=enum_column_type(ReceiptState))
     tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -103,11 +103,11 @@ class Delivery(SQLModel, table=True):
         """The buttons below the chunk."""
         return _BUTTONS.validate_json(self.buttons) if self.buttons else ()
 
-    def outgoing(self, *, more: bool, path: Path | None = None, unasked: bool = False) -> OutgoingMessage:
-        """Return the message for the connector; ``more`` means that another chunk of the same text follows.
+    def build_outgoing(self, *, has_more: bool, path: Path | None = None, proactive: bool = False) -> OutgoingMessage:
+        """Return the message for the connector; ``has_more`` means that another chunk of the same text follows.
 
-        ``path`` is the path of the stored file, None if the chunk is not a stored file. ``unasked`` means that no user
-        waits for the message.
+        ``path`` is the path of the stored file, None if the chunk is not a stored file. ``proactive`` means that no
+        user waits for the message.
         """
         if self.id is None:
             raise ValueError("a delivery is sent only after it is stored")
@@ -116,7 +116,7 @@ class Delivery(SQLModel, table=True):
             address=Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread),
             content=self.content,
             reply_to=self.reply_to,
-            more=more,
+            more=has_more,
             notice=self.purpose is DeliveryPurpose.NOTICE,
             # A row that an earlier release wrote has no key, so the key is computed.
             key=self.key or delivery_key(self.job_id, self.purpose, self.seq),
@@ -124,7 +124,7 @@ class Delivery(SQLModel, table=True):
             path=path,
             content_type=self.content_type,
             buttons=self.choices,
-            unasked=unasked,
+            unasked=proactive,
             edits=self.edits,
             # A row that an earlier release wrote has no time of the first attempt, only of its creation.
             tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sqlmodel import Field, SQLModel
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.deliveries import KEY_LENGTH
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
@@ -55,7 +55,7 @@ class Draft(SQLModel, table=True):
     number: int
     text: str
     revision: int = 1
-    state: DraftState = Field(default=DraftState.WRITTEN, sa_type=text_of(DraftState))
+    state: DraftState = Field(default=DraftState.WRITTEN, sa_type=enum_column_type(DraftState))
     platform_message_id: str = ""
     tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     begun_at: datetime = Field(sa_type=UtcDateTime)
@@ -66,13 +66,13 @@ class Draft(SQLModel, table=True):
         """The idempotency key of the draft's message: the same at every attempt, different in other instances."""
         return hashlib.sha256(f"{self.job_id}/draft/{self.begun_at.isoformat()}".encode()).hexdigest()[:KEY_LENGTH]
 
-    def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
+    def build_placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
         """Return the message that is sent first, which contains only a placeholder."""
         return OutgoingMessage(
             id=0, address=address, content=PLACEHOLDER, reply_to=reply_to, key=self.key, tried_at=self.tried_at
         )
 
-    def edit_to(self, address: Address, text: str) -> OutgoingMessage:
+    def build_edit(self, address: Address, text: str) -> OutgoingMessage:
         """Return the edit that gives the draft's message this text."""
         return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
 

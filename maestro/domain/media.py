@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.texts import quoted
+from maestro.domain.texts import quote_text
 
 HEAD_BYTES = 512
 """The number of first bytes by which the type of a file is detected."""
@@ -136,7 +136,7 @@ def add_transcripts(text: str, files: Sequence[MediaFile]) -> str:
     transcript gets the line ``[Voice message]``.
     """
     voices = [
-        f"[Voice]: {quoted(file.transcript, 20_000)}" if file.transcript else "[Voice message]"
+        f"[Voice]: {quote_text(file.transcript, 20_000)}" if file.transcript else "[Voice message]"
         for file in files
         if file.is_voice
     ]

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 from sqlmodel import Field as RowField
 from sqlmodel import Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
 from maestro.domain.values import Value
 
 LaneKey = NewType("LaneKey", str)
@@ -148,7 +148,7 @@ class AcceptedMessage(Value):
     ignored: str = ""
 
 
-def lane_of(address: Address, user_id: str | None) -> LaneKey:
+def lane_key(address: Address, user_id: str | None) -> LaneKey:
     """Return the key of a lane: platform, account, channel and thread, and the user if the binding separates users."""
     parts = (address.platform, address.account, address.channel, address.thread, user_id or "")
     return LaneKey("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
@@ -229,8 +229,8 @@ class InboxRow(SQLModel, table=True):
     received_at: datetime = RowField(sa_type=UtcDateTime)
     job_id: str = RowField(index=True)
     control: str = ""
-    pace: FloodState = RowField(default=FloodState.WITHIN, sa_type=text_of(FloodState))
-    addressing: Addressing = RowField(default=Addressing.NOBODY, sa_type=text_of(Addressing))
+    pace: FloodState = RowField(default=FloodState.WITHIN, sa_type=enum_column_type(FloodState))
+    addressing: Addressing = RowField(default=Addressing.NOBODY, sa_type=enum_column_type(Addressing))
 
     @staticmethod
     def columns(message: IncomingMessage) -> dict[str, Any]:

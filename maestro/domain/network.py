@@ -85,7 +85,7 @@ class KnownHosts:
         """Accept the given names, among them the bound host, and the names of this machine."""
         self._names = LOCAL_NAMES | {name.lower() for name in names}
 
-    def admit(self, headers: Sequence[str]) -> bool:
+    def accepts_hosts(self, headers: Sequence[str]) -> bool:
         """Return whether a request with these Host headers is accepted; exactly one is required."""
         if len(headers) != 1:
             return False
@@ -108,7 +108,7 @@ class TrustedProxies:
         """Trust these addresses and networks; raises ``ValueError`` for any other text."""
         self._networks = tuple(ip_network(network) for network in networks)
 
-    def origin_of(
+    def find_origin(
         self, peer: RequestOrigin, forwarded_for: Sequence[str], forwarded_proto: Sequence[str]
     ) -> RequestOrigin:
         """Return the origin of a request: the last address in the chain of proxies that is not a trusted proxy.
@@ -117,7 +117,7 @@ class TrustedProxies:
         everything before the first untrusted address is ignored, because the client could have written it. The scheme
         is what the last proxy reports. If a trusted proxy sends no usable header, the proxy itself is the origin.
         """
-        if not self.include(peer.address):
+        if not self.is_trusted(peer.address):
             return peer
         nearest = peer.address
         for text in reversed(_header_items(forwarded_for)):
@@ -125,12 +125,12 @@ class TrustedProxies:
             if address is None:
                 break
             nearest = str(address)
-            if not self.include(nearest):
+            if not self.is_trusted(nearest):
                 break
         scheme = next(reversed(_header_items(forwarded_proto)), "").lower()
         return RequestOrigin(nearest, scheme if scheme in SCHEMES else peer.scheme)
 
-    def include(self, text: str) -> bool:
+    def is_trusted(self, text: str) -> bool:
         """Return whether an address belongs to a trusted proxy."""
         address = _forwarded_address(text) if self._networks else None
         return address is not None and any(address in network for network in self._networks)
@@ -220,7 +220,7 @@ class Throttle:
         self._guesses: dict[str, _Guesses] = {}
         self._recent: deque[datetime] = deque()
 
-    def delay(self, address: str) -> timedelta:
+    def answer_delay(self, address: str) -> timedelta:
         """Return the delay before the next answer to this address, whether its guess is right or wrong."""
         now = self._clock()
         with self._lock:

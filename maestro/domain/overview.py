@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.filters import pattern_of
+from maestro.domain.jobs.filters import error_pattern
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.network import LOCAL_NAMES, parse_address
 
@@ -90,14 +90,14 @@ def measure_answer_times(answers: Sequence[tuple[datetime, timedelta]], since: d
     ``answers`` has for each message when it was received, and the time until the first chunk of its answer was sent.
     """
     took = sorted(took.total_seconds() * 1000 for received_at, took in answers if received_at >= since)
-    return AnswerTimes(len(took), _percentile(took, 0.5), _percentile(took, 0.95))
+    return AnswerTimes(len(took), nearest_percentile(took, 0.5), nearest_percentile(took, 0.95))
 
 
 def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
     """Return failures grouped by kind, the most frequent kind first; ``failures`` are given newest first."""
     groups: dict[tuple[str, str], list[FailureRecord]] = {}
     for failure in failures:
-        groups.setdefault((failure.error, pattern_of(failure.reason)), []).append(failure)
+        groups.setdefault((failure.error, error_pattern(failure.reason)), []).append(failure)
     kinds = (FailureKind(*kind, len(group), group[0].at, group[0].job_id) for kind, group in groups.items())
     return sorted(kinds, key=lambda kind: kind.count, reverse=True)
 
@@ -142,6 +142,6 @@ def is_local(host: str) -> bool:
     return address.is_loopback if address is not None else name in LOCAL_NAMES or name.endswith(".localhost")
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float | None:
+def nearest_percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the percentile of sorted values by nearest rank; ``share`` is from 0 to 1, None without values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

@@ -23,7 +23,7 @@ class Priority:
     SCHEDULED = 10
 
 
-def priority_of(*, owner: bool, conductor: bool = False) -> int:
+def message_priority(*, owner: bool, conductor: bool = False) -> int:
     """Return the priority of a message from its sender and, once known, its agent (docs/decisions.md: priorities)."""
     return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
 
@@ -45,7 +45,7 @@ def is_background_priority(priority: int) -> bool:
     return priority > Priority.MESSAGE
 
 
-def precedence_of(priority: int, client_id: int | None, weight: float | None, address: Address) -> Precedence:
+def build_precedence(priority: int, client_id: int | None, weight: float | None, address: Address) -> Precedence:
     """Return the precedence of a job, shared by the paying client, else by the channel.
 
     A channel's name may be a telephone number, so only a digest of it is used. ``weight`` is that of the client, None
@@ -78,7 +78,7 @@ class FairQueue(Generic[Item]):
     def __bool__(self) -> bool:
         return bool(self._items_of)
 
-    def add(self, key: Hashable, weight: float, item: Item) -> None:
+    def add_item(self, key: Hashable, weight: float, item: Item) -> None:
         """Add an item behind the other items of its key."""
         items = self._items_of.get(key)
         if items is not None:
@@ -97,18 +97,18 @@ class FairQueue(Generic[Item]):
             self._enqueue_key(key, deque(items))
         self._delete_old_due_times()
 
-    def first(self) -> Item | None:
+    def peek_item(self) -> Item | None:
         """Return the next item without removing it, None if the queue is empty."""
         return self._items_of[self._order[0][2]][0][1] if self._order else None
 
-    def serve(self) -> Item:
+    def take_item(self) -> Item:
         """Remove and return the next item, and charge its key for it; raises ``IndexError`` if the queue is empty."""
         key = self._order[0][2]
         self._now += 1 / self._weight
         self._due[key] += 1 / self._items_of[key][0][0]
-        return self.skip()
+        return self.take_uncharged()
 
-    def skip(self) -> Item:
+    def take_uncharged(self) -> Item:
         """Remove and return the next item without charging its key, because the item no longer waits."""
         _, _, key = heapq.heappop(self._order)
         items = self._items_of.pop(key)
@@ -151,7 +151,7 @@ class ClaimCandidate(NamedTuple):
     @property
     def precedence(self) -> Precedence:
         address = Address(platform=self.platform, account=self.account, channel=self.channel)
-        return precedence_of(self.priority, self.client_id, self.weight, address)
+        return build_precedence(self.priority, self.client_id, self.weight, address)
 
 
 IN_HAND = 50
@@ -159,7 +159,7 @@ IN_HAND = 50
 
 
 class ClaimOrder:
-    """The order in which the dispatcher claims jobs; its fair queues last from one call of ``choose`` to the next.
+    """The order in which the dispatcher claims jobs; its fair queues last from one call of ``choose_jobs`` to the next.
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
@@ -172,7 +172,9 @@ class ClaimOrder:
         self.in_hand = in_hand
         self._queues: dict[int, FairQueue[ClaimCandidate]] = {}
 
-    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, background_room: int) -> list[ClaimCandidate]:
+    def choose_jobs(
+        self, candidates: Iterable[ClaimCandidate], at_most: int, background_room: int
+    ) -> list[ClaimCandidate]:
         """Return up to ``at_most`` jobs to claim, the most urgent first.
 
         At most ``background_room`` of them are background jobs; the others keep their positions in the fair queues,
@@ -193,6 +195,6 @@ class ClaimOrder:
             queue = self._queues.setdefault(priority, FairQueue())
             queue.replace_items(waiting[priority])
             while queue and len(chosen) < at_most and (background_room > 0 or not background):
-                chosen.append(queue.serve())
+                chosen.append(queue.take_item())
                 background_room -= background
         return chosen

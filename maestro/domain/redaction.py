@@ -41,7 +41,7 @@ class AllowList:
 
     entries: tuple[str, ...] = ()
 
-    def covers(self, text: str, finding: TextSpan) -> bool:
+    def allows_finding(self, text: str, finding: TextSpan) -> bool:
         """Return whether a finding is allowed: it lies within an allowed text, or a pattern matches all of it."""
         start, end = finding.start, finding.end
         texts = (entry for entry in self.entries if not entry.startswith(ALLOW_PATTERN))
@@ -111,7 +111,7 @@ class ScanResult:
     @property
     def text(self) -> str:
         """The text with ``REDACTED`` in place of each secret."""
-        return redact(self.original, self.spans)
+        return redact_spans(self.original, self.spans)
 
 
 class SecretScanner(Protocol):
@@ -132,7 +132,7 @@ def merge_spans(spans: Iterable[TextSpan]) -> tuple[TextSpan, ...]:
     return tuple(merged)
 
 
-def redact(text: str, spans: Iterable[TextSpan]) -> str:
+def redact_spans(text: str, spans: Iterable[TextSpan]) -> str:
     """Return the text with ``REDACTED`` in place of each span; the spans must be sorted and must not overlap."""
     parts, at = [], 0
     for span in spans:
@@ -156,7 +156,7 @@ def keep_text(text: str) -> str:
     return text
 
 
-def redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
+def build_redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
     """Return a function that redacts the secrets in a text.
 
     If a text could not be scanned completely, ``failMode`` decides whether only the findings or the whole text is

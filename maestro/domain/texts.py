@@ -19,7 +19,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """The characters that begin a spreadsheet formula; unknown users may have written the exported texts."""
 
 
-def storable(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return the text without NUL characters, and with a replacement character for each lone surrogate."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text.replace("\0", ""))
 
@@ -36,7 +36,7 @@ def replace_unstorable(value: Any) -> Any:
     return [replace_unstorable(entry) for entry in value] if isinstance(value, list) else value
 
 
-def quoted(text: str, max_chars: int) -> str:
+def quote_text(text: str, max_chars: int) -> str:
     """Return the text as a JSON string on one line, cut to ``max_chars``; quotes and escapes do not count."""
     plain = plain_line(text)
     return _as_json(plain if len(plain) <= max_chars else f"{plain[: max_chars - 1]}…")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 
 SAME_FAILURES = 3
 """The failures in a row, with the same error, after which the same call is not made again."""
@@ -73,7 +73,7 @@ class ToolRun(SQLModel, table=True):
     place: int
     tool: str
     arguments: str
-    state: ToolState = Field(sa_type=text_of(ToolState))
+    state: ToolState = Field(sa_type=enum_column_type(ToolState))
     attempts: int = 0
     result: str = ""
     error: str = ""

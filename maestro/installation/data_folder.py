@@ -49,7 +49,7 @@ class FileLock:
         self._path = path
         self._file: TextIO | None = None
 
-    def take(self, *, shared: bool = False, wait: bool = False) -> bool:
+    def take_lock(self, *, shared: bool = False, wait: bool = False) -> bool:
         """Take the lock; return false if another process holds it, or wait for it with ``wait``. Raises ``OSError``."""
         # Python opens files as close-on-exec, so child processes do not inherit the lock.
         file = self._path.open("a+")
@@ -65,27 +65,27 @@ class FileLock:
         return True
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Wait for the lock and hold it exclusively during the block; raises ``OSError``."""
-        self.take(wait=True)
+        self.take_lock(wait=True)
         try:
             yield
         finally:
-            self.release()
+            self.release_lock()
 
-    def sign(self) -> None:
+    def write_process_id(self) -> None:
         """Write the id of this process into the lock file."""
         assert self._file is not None
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()
 
-    def holder(self) -> str:
+    def describe_holder(self) -> str:
         """Return the process that wrote its id into the lock file: ``process 123``, or ``another process``."""
         pid = _read_pid(self._path)
         return f"process {pid}" if pid is not None else "another process"
 
-    def release(self) -> None:
+    def release_lock(self) -> None:
         """Release the lock, if this object holds it."""
         if self._file is not None:
             self._file.close()
@@ -143,7 +143,7 @@ class DataFolder:
     ) -> None:
         if not self._shared:
             self.pid_file.unlink(missing_ok=True)
-        self._lock.release()
+        self._lock.release_lock()
         os.umask(self._mask)
 
     def _create_and_lock(self) -> None:
@@ -163,14 +163,14 @@ class DataFolder:
         except OSError:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
-            self._lock.release()
+            self._lock.release_lock()
             raise
 
     def _lock_with_retries(self) -> None:
         # Several tries, because `maestro doctor` holds the lock for a moment, and a process that starts at the
         # same time holds the lock exclusively while it migrates the tables.
         for _ in range(60 if self._shared else 4):
-            if self._lock.take(shared=self._shared):
+            if self._lock.take_lock(shared=self._shared):
                 return
             time.sleep(RETRY_SECONDS)
         pid = _read_pid(self.pid_file)
@@ -205,7 +205,7 @@ class FolderHolder:
         return f"a running Maestro (process {self.pid})" if self.pid else "a running Maestro"
 
 
-def holder_of(folder: Path) -> FolderHolder:
+def data_folder_holder(folder: Path) -> FolderHolder:
     """Return which process holds the data folder.
 
     Each lock is tried and released at once. The exclusive lock is tried last, because a process that starts in that
@@ -224,7 +224,7 @@ def holder_of(folder: Path) -> FolderHolder:
         os.close(lock)
 
 
-def server_of(folder: Path) -> ServerRecord | None:
+def embedded_server_of(folder: Path) -> ServerRecord | None:
     """Return the embedded Temporal server of the data folder, None if it does not run."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record_path)
@@ -262,7 +262,7 @@ class SecretKeys:
         self._salt = encryption
         self._references = References(environment, Path("/"))
 
-    def keep(self, text: str) -> StoredKey:
+    def stored_form(self, text: str) -> StoredKey:
         """Return the form in which an entered key or reference is stored.
 
         Raises ``ConfigurationError`` for an invalid reference, whose target only the process that uses the key reads.
@@ -277,11 +277,11 @@ class SecretKeys:
             return StoredKey(text)
         return StoredKey(SEALED + self._fernet.encrypt(text.encode()).decode(), last4(text))
 
-    def reveal(self, secret: str) -> SecretStr:
+    def reveal_key(self, secret: str) -> SecretStr:
         """Return the key from its stored form; raises ``ConfigurationError`` with the fix."""
         if not secret.startswith(SEALED):
             try:
-                return SecretStr(self._references.read(secret))
+                return SecretStr(self._references.resolve_reference(secret))
             except ValueError as error:
                 raise ConfigurationError(str(error)) from None
         try:
@@ -292,7 +292,7 @@ class SecretKeys:
                 "or enter the key again"
             ) from None
 
-    def fingerprint(self, *parts: str) -> str:
+    def keyed_fingerprint(self, *parts: str) -> str:
         """Return a keyed hash of these texts, which differs for different keys and reveals none."""
         return hmac.new(self._salt, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
 
@@ -305,7 +305,7 @@ def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
 
 def encryption(settings: Settings) -> EncryptSecret:
     """Return a function that encrypts secrets; the data folder's key is created with the first secret."""
-    return lambda text: open_keys(settings, {}).keep(text)
+    return lambda text: open_keys(settings, {}).stored_form(text)
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
@@ -326,7 +326,7 @@ def encryption_file(settings: Settings) -> Path:
 
 def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes]) -> bytes:
     """Return the content of a file, which one process creates if it is missing."""
-    with FileLock(settings.data_dir / "start.lock").held():
+    with FileLock(settings.data_dir / "start.lock").hold_lock():
         if not path.exists():
             fresh = path.with_suffix(".new")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -16,9 +16,9 @@ from maestro.domain.settings.entries import DEFAULT_CLI_MODEL, DEFAULT_MODELS, A
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.translation import KeyStatus, check_key
 from maestro.settings import Survey, load, survey_settings
-from maestro.settings.accounts import account_of
-from maestro.settings.addresses import endpoint_of
-from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, PROVIDER_VARIABLES, found_accounts, variable_of
+from maestro.settings.accounts import convert_account
+from maestro.settings.addresses import temporal_endpoint
+from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, PROVIDER_VARIABLES, account_variable, found_accounts
 from temporal.namespace import prepare_namespace
 
 OLLAMA = "ollama"
@@ -41,7 +41,7 @@ class Discovery:
         return Discovery(self.accounts + other.accounts, self.sentences + other.sentences)
 
 
-async def discover(environment: Mapping[str, str]) -> Discovery:
+async def discover_accounts(environment: Mapping[str, str]) -> Discovery:
     """Look for accounts of model providers on this machine; only a local Ollama is contacted, and no key is copied.
 
     Raises ``ConfigurationError`` for an invalid value of a provider's variable.
@@ -61,7 +61,7 @@ def choose_model(installed: Sequence[str]) -> str | None:
 
 
 def _discover_key(account: AccountSettings) -> Discovery:
-    variable = variable_of(account)
+    variable = account_variable(account)
     entry = {
         "name": account.name,
         "provider": account.provider,
@@ -75,7 +75,7 @@ def _discover_key(account: AccountSettings) -> Discovery:
 async def _discover_ollama(named: AccountSettings | None) -> Discovery:
     """Look for an Ollama at the address in the environment, else at the default address."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url="http://127.0.0.1:11434", priority=200)
-    result = await check_key(replace(account_of(account), model=""), seconds=1.5)
+    result = await check_key(replace(convert_account(account), model=""), seconds=1.5)
     if result.status is not KeyStatus.ACCEPTED:
         variable = PROVIDER_VARIABLES[OLLAMA]
         sentence = f"{variable} is set, but no Ollama answers at {account.base_url} ({result.detail}): not used"
@@ -99,7 +99,7 @@ def _discover_claude(environment: Mapping[str, str]) -> Discovery:
     command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
         return Discovery()
-    if not _logged_in(environment):
+    if not has_login_files(environment):
         fix = f"run `{CLAUDE}` once to log in and `maestro init --force` to use it"
         return Discovery(sentences=(f"the command {CLAUDE} is at {command}, but no user is logged in; {fix}",))
     account = AccountSettings(
@@ -109,7 +109,7 @@ def _discover_claude(environment: Mapping[str, str]) -> Discovery:
     return Discovery((entry,), (f"the command {CLAUDE} is at {command}: account {CLAUDE} with {account.model}",))
 
 
-def _logged_in(environment: Mapping[str, str]) -> bool:
+def has_login_files(environment: Mapping[str, str]) -> bool:
     """Tell whether files of a login exist; the credentials themselves are not read."""
     home = Path(environment.get("HOME") or "~").expanduser()
     own = environment.get("CLAUDE_CONFIG_DIR", "")
@@ -166,7 +166,7 @@ def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
         survey = survey_settings(None, environment, request.overrides)
     if survey.problems:
         raise ConfigurationError("; ".join(survey.problems))
-    discovery = asyncio.run(discover(environment))
+    discovery = asyncio.run(discover_accounts(environment))
     document = compose_document(survey, discovery, request.overrides)
     address = survey.settings.temporal.address
     if not address and request.overrides.get("temporal.namespace") is not None:
@@ -220,7 +220,7 @@ def write_plan(plan: InitPlan) -> Path | None:
     if plan.action in (FileAction.KEPT, FileAction.UNCHANGED):
         return None
     try:
-        return _write(plan.file.resolve(), json.dumps(plan.document, indent=2, ensure_ascii=False) + "\n")
+        return write_config(plan.file.resolve(), json.dumps(plan.document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigurationError(
             f"{plan.file} cannot be written ({error.strerror}); name another place with --config"
@@ -233,10 +233,10 @@ def prepare_cluster(plan: InitPlan, request: InitRequest, environment: Mapping[s
     Raises ``TemporalUnavailable`` with the commands for an administrator if this user has no permission.
     """
     settings = load(plan.file, environment, request.overrides).settings
-    return asyncio.run(prepare_namespace(endpoint_of(settings), request.retention))
+    return asyncio.run(prepare_namespace(temporal_endpoint(settings), request.retention))
 
 
-def _write(file: Path, text: str) -> Path | None:
+def write_config(file: Path, text: str) -> Path | None:
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as new:
         new.write(text)

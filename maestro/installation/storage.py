@@ -12,7 +12,7 @@ from pathlib import Path
 from connectors.web import endpoints
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
-from maestro.domain.conducting.conductor import with_conductor_prompt
+from maestro.domain.conducting.conductor import add_conductor_prompt
 from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, last4
 from maestro.domain.llm.budgets import NewClient
@@ -21,7 +21,7 @@ from maestro.domain.settings.entries import AccountSettings, AgentSettings, Chan
 from maestro.domain.values import Value, read
 from maestro.installation.data_folder import DataFolder, FileLock, SecretKeys, close_to_others, signing_key_file
 from maestro.settings import Settings
-from maestro.settings.accounts import columns_of
+from maestro.settings.accounts import columns_of_settings
 from maestro.store.engine.schema import check_schema, read_revision
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
@@ -44,7 +44,7 @@ def require_client(tx: Transaction, name: str, where: str) -> None:
         ) from None
 
 
-def enter(tx: Transaction, settings: Settings) -> None:
+def write_configured_rows(tx: Transaction, settings: Settings) -> None:
     """Write the configured agents, bindings and connectors into the store, and remove those no longer configured.
 
     A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings of
@@ -93,7 +93,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     if agent is None:
         agent = tx.agents.create(new, CONFIGURATION)
     else:
-        fields = with_conductor_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
+        fields = add_conductor_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
         # An agent that an operator paused stays paused as long as it is configured.
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)
@@ -128,7 +128,7 @@ def open_store(settings: Settings) -> Store:
     A lock admits one process at a time, so that processes that start together create one store.
     """
     database = settings.database
-    with FileLock(settings.data_dir / "start.lock").held():
+    with FileLock(settings.data_dir / "start.lock").hold_lock():
         if not database.exists():
             # A new database needs a new signing key: old tokens refer to channels and deliveries that no longer exist.
             signing_key_file(settings).unlink(missing_ok=True)
@@ -140,7 +140,7 @@ def open_store(settings: Settings) -> Store:
             floor = int(tx.now.timestamp() * 1000)
             tx.deliveries.begin_ids_after(floor)
             tx.chat.begin_ids_after(floor)
-            enter(tx, settings)
+            write_configured_rows(tx, settings)
     return store
 
 
@@ -190,9 +190,9 @@ def enter_accounts(
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
     key = settings.api_key.get_secret_value()
     return ModelAccount(
-        **columns_of(settings),
+        **columns_of_settings(settings),
         source=source,
-        fingerprint=keys.fingerprint(settings.provider, settings.base_url, settings.home_dir, key),
+        fingerprint=keys.keyed_fingerprint(settings.provider, settings.base_url, settings.home_dir, key),
         last4=last4(key),
         created_at=now,
         updated_at=now,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.agents.routing import Route, route
+from maestro.domain.agents.routing import Route, choose_route
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, new_notice_job
-from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
+from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_key
 from maestro.domain.people.people import AccessRules, DmPolicy, Person, PersonId, access_refusal, is_unknown
-from maestro.domain.precedence import priority_of
+from maestro.domain.precedence import message_priority
 from maestro.domain.questions.question import Speaker
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.store.conversations.inbox import IntakeState
@@ -42,7 +42,7 @@ class ReceivedMessage:
     @property
     def inbound_lane(self) -> LaneKey:
         """The lane in which the message waits."""
-        return lane_of(self.message.address, self.sole_sender)
+        return lane_key(self.message.address, self.sole_sender)
 
     @property
     def sender_key(self) -> Speaker:
@@ -64,7 +64,7 @@ def new_job(tx: Transaction, received: ReceivedMessage, *, waits: bool = False) 
     """Return a new job for the message; with ``waits``, the job gets a position in the message's lane."""
     return Job(
         id=new_job_id(),
-        priority=priority_of(owner=received.person.is_owner),
+        priority=message_priority(owner=received.person.is_owner),
         lane=received.inbound_lane if waits else None,
         created_at=tx.now,
         **received.message.address.model_dump(),
@@ -129,7 +129,7 @@ class AccessControl:
 
     def choose_route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return the agent that answers a message, and the routing rule that chose the agent."""
-        return route(message, tx.agents.routing.read_snapshot(message, binding, self.routing))
+        return choose_route(message, tx.agents.routing.read_snapshot(message, binding, self.routing))
 
     def find_refusing_policy(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from maestro.domain.agents.agent import BusyMode, busy_mode_of
+from maestro.domain.agents.agent import BusyMode, channel_busy_mode
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import (
@@ -20,10 +20,10 @@ from maestro.domain.messages import (
     pairing_code,
 )
 from maestro.domain.people.people import AccessRules
-from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
+from maestro.domain.precedence import IN_HAND, build_precedence, message_priority
 from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
 from maestro.domain.settings.jobs import PairingSettings, RoutingSettings
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.intake import commands, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, add_notice, new_job_id, store_dropped
 from maestro.store.conversations.inbox import IntakeState
@@ -122,10 +122,16 @@ class Intake:
             raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
         # A platform would deliver a message again and again if the store refused the message's text.
         files = tuple(
-            file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
+            file.model_copy(
+                update={"filename": storable_text(file.filename), "content_type": storable_text(file.content_type)}
+            )
             for file in message.attachments
         )
-        texts = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
+        texts = {
+            "content": storable_text(message.content),
+            "user_name": storable_text(message.user_name),
+            "attachments": files,
+        }
         with self.store.begin() as tx:
             accepted, claimed = self._accept_in_transaction(tx, message.model_copy(update=texts))
             if abs(tx.now - self._noted) >= EVENT_PAUSE:
@@ -169,7 +175,7 @@ class Intake:
         accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
-        return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
+        return accepted, ClaimedJob(job, build_precedence(job.priority, state.client_id, state.weight, message.address))
 
     def _read_sender_state(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
@@ -266,7 +272,7 @@ class Intake:
         """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(received.message, job_id)
-        if busy_mode_of(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
+        if channel_busy_mode(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
             agent = self._access.choose_agent(tx, received.message, received.binding)
             if agent is not None and self._find_access_refusal(tx, received) is None:
                 told_to_wait = tx.jobs.interrupt_jobs(
@@ -274,7 +280,7 @@ class Intake:
                 )
         return tx.jobs.add_job(
             id=job_id,
-            priority=priority_of(owner=received.person.is_owner),
+            priority=message_priority(owner=received.person.is_owner),
             lane=received.inbound_lane,
             inbox_id=row.id,
             told_to_wait=told_to_wait,

@@ -8,7 +8,7 @@ import structlog
 from pydantic import SecretStr
 from ulid import ULID
 
-from maestro.domain.agents.agent import payer_of
+from maestro.domain.agents.agent import paying_client_id
 from maestro.domain.errors import Backlogged, ConfigurationError, NotFound
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.precedence import Priority
@@ -93,7 +93,7 @@ class WebhookIntake:
                     priority=Priority.MESSAGE,
                     webhook_id=present.id,
                     agent_id=agent.id,
-                    client_id=payer_of(agent, tx.agents.read_binding(present.address)),
+                    client_id=paying_client_id(agent, tx.agents.read_binding(present.address)),
                     task=webhook_text(present, payload),
                     created_at=tx.now,
                     **present.address.model_dump(),

@@ -24,9 +24,9 @@ from maestro.domain.llm.accounts import (
     AccountType,
     ModelAccount,
     accounts_for_models,
-    candidates,
     choose_account,
     first_recovery,
+    list_candidates,
 )
 from maestro.domain.llm.calls import (
     AccountsExhausted,
@@ -40,7 +40,7 @@ from maestro.domain.llm.calls import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.domain.llm.models import ModelFacts, ModelTable, Price, estimate_input, reserve, without_provider
+from maestro.domain.llm.models import ModelFacts, ModelTable, Price, answer_reserve, estimate_input, remove_provider
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.domain.settings.llm import ModelSettings
 from maestro.llm.protocols import Account, AccountDirectory
@@ -105,7 +105,7 @@ def build_model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 def litellm_model_facts(model: str) -> ModelFacts:
     """Return litellm's facts about a model; a price of 0 in its table means unknown."""
     table, name = _litellm_table(), model.lower()
-    keys = (name, without_provider(name), name.rpartition("/")[2])
+    keys = (name, remove_provider(name), name.rpartition("/")[2])
     return next((table[key] for key in keys if key in table), ModelFacts())
 
 
@@ -174,7 +174,7 @@ class Roster:
 
         No model is marked where none is large enough, or where there is only one choice.
         """
-        choices = candidates(self.usable, models)
+        choices = list_candidates(self.usable, models)
         if len(choices) < 2:
             return self
         fit = {choice.keys for choice in choices if fits(choice)}
@@ -320,7 +320,7 @@ class Estimates:
         if account is None:
             return CallEstimate("", request.model, tokens, None, request.account)
         price = self._list_price(account.type, f"{account.provider}/{request.model}")
-        cost = price.cost(tokens, 0) if price is not None else None
+        cost = price.compute_cost(tokens, 0) if price is not None else None
         return CallEstimate(account.provider, request.model, tokens, cost, request.account)
 
     def max_usd(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
@@ -329,7 +329,9 @@ class Estimates:
         Providers may charge more for input that they write to their cache than for other input.
         """
         price = self._list_price(choice.account.type, f"{choice.account.provider}/{choice.model}")
-        return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
+        return (
+            price.compute_cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
+        )
 
     def _list_price(self, account_type: AccountType, model: str) -> Price | None:
         return SUBSCRIPTION if account_type is AccountType.CLI else self.price(model)
@@ -352,4 +354,4 @@ def free_tokens(request: LLMRequest, window: int) -> int:
 
 
 def tokens_reserved_for_answer(request: LLMRequest, window: int) -> int:
-    return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)
+    return min(request.max_output_tokens, answer_reserve(window) // ANSWER_SHARE)

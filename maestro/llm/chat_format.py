@@ -7,7 +7,7 @@ from typing import Any
 
 from maestro.domain.llm.models import OLLAMA
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall, Usage
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.tools import call_id
 
 ANTHROPIC = "anthropic"
@@ -57,7 +57,7 @@ def offer_tools(provider: str, request: LLMRequest) -> dict[str, Any]:
 def read_tool_calls(message: Any, call_number: int) -> Iterator[ToolCall]:
     """Yield the tool calls in the answer to the model call with this number; their arguments are not parsed."""
     for index, call in enumerate(message.tool_calls or ()):
-        name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
+        name, arguments = storable_text(call.function.name or ""), storable_text(call.function.arguments or "")
         yield ToolCall(id=call_id(call_number, index), name=name, arguments=arguments)
 
 

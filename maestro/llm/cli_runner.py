@@ -15,7 +15,14 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, ProgramResult, plain_environment, run
+from maestro.child_process import (
+    ProgramCommand,
+    ProgramEnd,
+    ProgramLimits,
+    ProgramResult,
+    plain_environment,
+    run_program,
+)
 from maestro.domain.llm.calls import (
     AuthenticationFailed,
     BadRequest,
@@ -27,7 +34,7 @@ from maestro.domain.llm.calls import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.domain.llm.models import estimate, estimate_messages, without_provider
+from maestro.domain.llm.models import estimate_messages, estimate_tokens, remove_provider
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.llm.failures import LONGEST
 from maestro.llm.protocols import Account
@@ -289,7 +296,7 @@ class CliRunner:
         await asyncio.to_thread(self._close_session, session, ended, failed)
         if failed is not None:
             raise failed
-        guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(answer.text))
+        guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate_tokens(answer.text))
         return LLMResponse(
             **(answer.usage or guess).model_dump(),
             content=answer.text,
@@ -309,7 +316,7 @@ class CliRunner:
             arguments = (*session.command.arguments, *(("--continue",) if continues else ()), *options)
             limits = ProgramLimits(until - time.monotonic(), OUTPUT_BYTES)
             try:
-                ended = await run(replace(session.command, arguments=arguments), limits)
+                ended = await run_program(replace(session.command, arguments=arguments), limits)
             except OSError as error:
                 failed = _start_failure(site, f"it cannot be started ({error.strerror})")
                 break
@@ -340,7 +347,7 @@ class CliRunner:
         continues = marker.exists()
         marker.unlink(missing_ok=True)
         command = ProgramCommand(
-            arguments=(str(Path(program).absolute()), "--print", "--model", without_provider(request.model)),
+            arguments=(str(Path(program).absolute()), "--print", "--model", remove_provider(request.model)),
             folder=folder,
             environment=self._command_environment(account),
             input=prompt_text(request.messages).encode(),

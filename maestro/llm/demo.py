@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 
 from maestro.domain.llm.calls import NoAccount
-from maestro.domain.llm.models import estimate, estimate_messages
+from maestro.domain.llm.models import estimate_messages, estimate_tokens
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.llm.protocols import Account
 from maestro.llm.wire import current_listener
@@ -54,7 +54,7 @@ class DemoClient:
             provider=account.provider,
             account=account.name,
             input_tokens=estimate_messages(request.messages),
-            output_tokens=estimate(content),
+            output_tokens=estimate_tokens(content),
             cost_usd=0.0,
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason="stop",

@@ -22,7 +22,7 @@ from maestro.domain.llm.accounts import DEMO, AccountType
 from maestro.domain.llm.calls import CallSite, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.importing import collector_off
 from maestro.llm import chat_format
 from maestro.llm.accounts import build_model_table
@@ -289,12 +289,12 @@ class LiteLLMClient:
         # The model's name enters workflow histories, which must hold no other text of a provider.
         model = str(answer.model or "").removeprefix("ollama_chat/")
         return LLMResponse(
-            content=storable(choice.message.content or ""),
+            content=storable_text(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.read_tool_calls(choice.message, request.key.number)),
             model=model if _NAME.fullmatch(model) else account.model,
             provider=account.provider,
             account=account.name,
-            cost_usd=self.models.cost(_table_name(account), usage),
+            cost_usd=self.models.compute_cost(_table_name(account), usage),
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason=str(choice.finish_reason or ""),
             **usage.model_dump(),

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from maestro.domain.llm.accounts import AccountType, choose_account
 from maestro.domain.llm.calls import CallSite, CallState, LLMFailure, ModelTimeout
-from maestro.domain.llm.models import without_provider
+from maestro.domain.llm.models import remove_provider
 from maestro.domain.settings.llm import TranscriptionSettings
 from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import FAILOVER_FAILURES, FailoverProgress
 from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url, choose_key_to_send
-from maestro.supervision import uninterrupted
+from maestro.supervision import finish_despite_cancellation
 
 # Providers derive the audio format from the file name.
 _NAMES = {
@@ -67,7 +67,7 @@ class Transcriber:
         if not settings.enabled:
             return False
         progress = FailoverProgress(
-            (f"{settings.provider}/{without_provider(settings.model)}",), clock.time() + settings.max_seconds
+            (f"{settings.provider}/{remove_provider(settings.model)}",), clock.time() + settings.max_seconds
         )
         while progress.may_call_another(clock.time()):
             roster = await asyncio.to_thread(self.book.read_roster)
@@ -78,7 +78,7 @@ class Transcriber:
                 if account.provider == settings.provider and account.type is AccountType.API_KEY
             ]
             choice = choose_account(able, progress.models, roster.limited, progress.tried)
-            if choice is None or choice.model != without_provider(settings.model):
+            if choice is None or choice.model != remove_provider(settings.model):
                 break
             account = self.book.find(choice.account.name)
             if account is None:
@@ -87,7 +87,7 @@ class Transcriber:
             if failure is None:
                 return True
             progress.add_failure(choice, failure)
-            await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, failure))
+            await finish_despite_cancellation(asyncio.to_thread(self.book.record_failure, choice, failure))
             if not isinstance(failure, FAILOVER_FAILURES):
                 break
         if progress.retryable_failures:
@@ -98,7 +98,7 @@ class Transcriber:
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
-        site = CallSite(account.provider, account.name, without_provider(progress.models[0]))
+        site = CallSite(account.provider, account.name, remove_provider(progress.models[0]))
         started = time.monotonic()
 
         def attempt_record(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:

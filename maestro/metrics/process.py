@@ -89,7 +89,7 @@ class MetricCursor:
             self._deliveries = tx.system.figures.count_open_deliveries()
             self._ignored = tx.inbox.ignored.count_by_reason()
 
-    def read(self) -> MetricChanges:
+    def read_changes(self) -> MetricChanges:
         """Return the changes since the last read; after a ``StoreBusy``, the next read includes them."""
         with self._store.view() as tx:
             figures = tx.system.figures
@@ -126,7 +126,7 @@ class LabelValues:
     def __init__(self) -> None:
         self._values: set[str] = set()
 
-    def value(self, text: str) -> str:
+    def label_value(self, text: str) -> str:
         """Return the label value for a text; ``unknown`` for an empty text."""
         value = text[:LONGEST] or UNKNOWN
         if value in self._values or len(self._values) < MOST_WORDS:
@@ -166,10 +166,10 @@ class JobMetrics:
         # Every series starts at 0, because Prometheus sees no increase in a series that starts at 1.
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
-        self._failures.labels(self._errors.value(Quarantined.__name__))
-        self._skipped.labels(self._errors.value(BudgetExceeded.__name__))
+        self._failures.labels(self._errors.label_value(Quarantined.__name__))
+        self._skipped.labels(self._errors.label_value(BudgetExceeded.__name__))
 
-    def update(self, changes: MetricChanges, now: datetime) -> None:
+    def update_metrics(self, changes: MetricChanges, now: datetime) -> None:
         """Set the figures of open jobs, count the ended jobs, and observe the duration of completed jobs."""
         self._limit.set(self._max_pending())
         counted, oldest = Tally(changes.open_jobs.by_position.values()), changes.open_jobs.oldest_pending
@@ -180,9 +180,9 @@ class JobMetrics:
         for job in changes.ended:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
-                self._failures.labels(self._errors.value(job.error)).inc()
+                self._failures.labels(self._errors.label_value(job.error)).inc()
             if job.status is JobStatus.DROPPED and job.error:
-                self._skipped.labels(self._errors.value(job.error)).inc()
+                self._skipped.labels(self._errors.label_value(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
                 self._durations.observe(max(job.took.total_seconds(), 0))
 
@@ -220,16 +220,16 @@ class ModelCallMetrics:
         )
         self._reserved = gauge("maestro_budget_reserved_usd", "US dollars that calls under way may cost at most.")
 
-    def update(self, changes: MetricChanges) -> None:
+    def update_metrics(self, changes: MetricChanges) -> None:
         """Count the calls that ended; set the number of open calls, and today's spending and reservations."""
         self._open.set(changes.calls_open)
         self._spent.set(changes.spending.spent_usd)
         self._reserved.set(changes.spending.reserved_usd)
         for call in changes.calls:
             # Provider and model come from the provider's answer, so the number of pairs is limited.
-            provider, _, model = self._models.value(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition(
-                "/"
-            )
+            provider, _, model = self._models.label_value(
+                f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}"
+            ).partition("/")
             site = (provider, model or provider)
             self._calls.labels(*site, call.state).inc()
             if call.cost_usd:
@@ -239,7 +239,7 @@ class ModelCallMetrics:
                 self._tokens.labels(*site, "output").inc(call.output_tokens)
                 self._tokens.labels(*site, "cached").inc(call.cached_tokens)
             if call.state is CallState.FAILED:
-                self._failures.labels(provider, self._errors.value(call.error)).inc()
+                self._failures.labels(provider, self._errors.label_value(call.error)).inc()
 
 
 class MessageMetrics:
@@ -266,20 +266,20 @@ class MessageMetrics:
             ["platform", "account", "state"],
         )
 
-    def update(self, changes: MetricChanges) -> None:
+    def update_metrics(self, changes: MetricChanges) -> None:
         """Count messages and chunks; set the number of open chunks and the states of connectors."""
         for platform, messages in changes.received.items():
-            self._received.labels(self._platforms.value(platform)).inc(messages)
+            self._received.labels(self._platforms.label_value(platform)).inc(messages)
         for reason, messages in changes.ignored.items():
-            self._ignored.labels(self._reasons.value(reason)).inc(messages)
+            self._ignored.labels(self._reasons.label_value(reason)).inc(messages)
         self._open.set(changes.deliveries_open)
         for chunk in changes.deliveries:
-            self._deliveries.labels(self._platforms.value(chunk.platform), chunk.state).inc()
+            self._deliveries.labels(self._platforms.label_value(chunk.platform), chunk.state).inc()
         self._connectors.clear()
         for connector in changes.connectors:
             self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
             # Each series starts at 0 here, because Prometheus sees no increase in a series that starts at 1.
-            platform = self._platforms.value(connector.platform)
+            platform = self._platforms.label_value(connector.platform)
             self._received.labels(platform)
             for state in DeliveryState:
                 if state not in UNDER_WAY:
@@ -305,7 +305,7 @@ class StoreWriteMetrics:
             "maestro_store_writers_replaced", "Writing connections of this process that were lost and replaced."
         )
 
-    def update(self, history: WriteHistory) -> None:
+    def update_metrics(self, history: WriteHistory) -> None:
         """Count the failures and replaced connections since the last update."""
         self._succeeded.set(history.succeeded_at)
         self._failures.inc(history.failures - self._counted.failures)
@@ -369,12 +369,12 @@ class ProcessMetrics:
             self._checks.clear()
             for check, state in checks.items():
                 self._checks.labels(check).set(state == OK)
-            self._writes.update(self._store.write_history)
+            self._writes.update_metrics(self._store.write_history)
             try:
-                changes = self._cursor.read()
-                self._jobs.update(changes, self._clock())
-                self._calls.update(changes)
-                self._traffic.update(changes)
+                changes = self._cursor.read_changes()
+                self._jobs.update_metrics(changes, self._clock())
+                self._calls.update_metrics(changes)
+                self._traffic.update_metrics(changes)
             except StoreBusy as error:
                 self._checks.labels("store").set(0)
                 log.warning("metrics.store", problem=str(error))

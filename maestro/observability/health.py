@@ -18,7 +18,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from maestro.domain.health import METRICS_TYPE, OK, Liveness, ProcessHealth, Readiness
 from maestro.domain.network import KnownHosts
 from maestro.metrics.process import ProcessMetrics
-from maestro.serving import ConnectionLimits, ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.serving import (
+    ConnectionLimits,
+    ListenAddress,
+    Server,
+    listen_on_address,
+    serve_until_cancelled,
+    uvicorn_config,
+)
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -72,7 +79,7 @@ STARTING = "this process does not poll its queues yet"
 STANDING_BY = "this process polls no queue: it is starting, or waits until another process that runs its connector ends"
 
 
-def own_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
+def build_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
     """Return a check of this process's workers; ``idle`` is the problem to report while no worker polls."""
 
     async def find_problem() -> str:
@@ -116,10 +123,10 @@ class HealthServer:
 
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port is not available."""
-        sockets = await asyncio.to_thread(listen, self.address)
-        await serve_until_cancelled(Server(uvicorn_config(self.app(), self.limits)), sockets)
+        sockets = await asyncio.to_thread(listen_on_address, self.address)
+        await serve_until_cancelled(Server(uvicorn_config(self.create_app(), self.limits)), sockets)
 
-    def app(self) -> Starlette:
+    def create_app(self) -> Starlette:
         """Return the ASGI application; this opens no socket and starts no task."""
         routes = [Route("/healthz", _healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics)]
         return Starlette(
@@ -149,7 +156,7 @@ class _KnownHostsOnly:
     hosts: KnownHosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self.hosts.admit(Headers(scope=scope).getlist("host")):
+        if scope["type"] != "http" or self.hosts.accepts_hosts(Headers(scope=scope).getlist("host")):
             await self.app(scope, receive, send)
             return
         message = "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."

@@ -11,7 +11,7 @@ import structlog
 from structlog.typing import ExcInfo
 
 from maestro.domain.errors import MaestroError
-from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact
+from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact_spans
 from maestro.scanner.scanner import ScanIncomplete, ShippedRules, shipped_rules
 from maestro.settings.live import LiveSettings
 
@@ -58,7 +58,7 @@ def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
         spans = error.spans if scan.fail_mode == "open" else whole
     except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line
         spans = whole
-    return redact(text, spans) if spans else text
+    return redact_spans(text, spans) if spans else text
 
 
 def _valid_json_line(clean: str, text: str) -> str:

@@ -36,7 +36,7 @@ class ConversationQuery(ConversationFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: Annotated[str, readable_by(ConversationCursor.decode)] | None = None
+    cursor: Annotated[str, readable_by(ConversationCursor.parse_text)] | None = None
 
 
 class SearchQuery(Value):
@@ -60,10 +60,10 @@ class ConversationOperations:
 
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
-        after = ConversationCursor.decode(query.cursor) if query.cursor is not None else None
+        after = ConversationCursor.parse_text(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
             rows, following = tx.conversations.lists.list_page(query, after, query.limit)
-        return ConversationPage(items=tuple(rows), next=following.encode() if following is not None else None)
+        return ConversationPage(items=tuple(rows), next=following.encode_text() if following is not None else None)
 
     def search(self, query: SearchQuery) -> MessagePage:
         """Return the messages that contain a text, newest first, of all conversations or of one.

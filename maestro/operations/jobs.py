@@ -45,7 +45,7 @@ class JobQuery(JobFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=200)
-    cursor: Annotated[str, readable_by(PageCursor.decode)] | None = None
+    cursor: Annotated[str, readable_by(PageCursor.parse_text)] | None = None
 
 
 class ReplayReference(Value):
@@ -91,10 +91,10 @@ class JobOperations:
 
     def list(self, query: JobQuery) -> JobPage:
         """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
-        after = PageCursor.decode(query.cursor) if query.cursor is not None else None
+        after = PageCursor.parse_text(query.cursor) if query.cursor is not None else None
         with self.store.view() as tx:
             jobs, following = tx.jobs.lists.list_jobs(query, after, query.limit)
-        return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode() if following else None)
+        return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode_text() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
         """Return a job with every attempt at every step, its model calls and its deliveries."""

@@ -47,13 +47,13 @@ class MemoryOperations:
 
     def add_fact(self, slug: str, new: NewFact, actor: str) -> FactView:
         """Add a fact with full confidence; 409 when the agent has a fact with the same content."""
-        new = new.without_secrets(self._redact())
+        new = new.redact_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(tx.memory.add_fact(tx.agents.get_by_slug(slug), new, actor))
 
     def change_fact(self, slug: str, number: RowId, change: FactChange, actor: str) -> FactView:
         """Change a fact; 409 when another fact has the same content."""
-        change = change.without_secrets(self._redact())
+        change = change.redact_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(tx.memory.change_fact(tx.agents.get_by_slug(slug), number, change, actor))
 
@@ -64,7 +64,7 @@ class MemoryOperations:
 
     def put_state(self, slug: str, key: str, change: StateChange, actor: str) -> StateView:
         """Store a value under a key, replacing an earlier value; 409 when the agent has too many keys."""
-        change = change.without_secrets(key, self._redact())
+        change = change.redact_secrets(key, self._redact())
         with self._store.begin() as tx:
             return StateView.model_validate(tx.memory.put_state(tx.agents.get_by_slug(slug), key, change, actor))
 

@@ -60,14 +60,14 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the users with access by pairing, by platform and user id; owners only if they were paired."""
         with self._store.view() as tx:
-            rows = tx.users.pairings.list_known_users(PersonId.parse(cursor) if cursor else None, limit + 1)
+            rows = tx.users.pairings.list_known_users(PersonId.parse_text(cursor) if cursor else None, limit + 1)
         items = tuple(map(person_view, rows[:limit]))
         return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
 
     def remove(self, person: OwnerId, actor: str) -> None:
         """Revoke the access of a user, `platform:userId`, from the next message on."""
         with self._store.begin() as tx:
-            revoke_access(tx, PersonId.parse(person), actor)
+            revoke_access(tx, PersonId.parse_text(person), actor)
 
     def ignored(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> IgnoredPage:
         """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""
@@ -100,7 +100,7 @@ class OwnerOperations:
 
     def add(self, owner: OwnerId, actor: str) -> OwnerChange:
         """Make a user an owner, from the user's next message on."""
-        person = PersonId.parse(owner)
+        person = PersonId.parse_text(owner)
         if str(person) in self._configured:
             return OwnerChange(id=str(person), changed=False)
         with self._store.begin() as tx:
@@ -111,7 +111,7 @@ class OwnerOperations:
 
     def remove(self, owner: OwnerId, actor: str) -> OwnerChange:
         """Remove an owner; 409 for an owner of the configuration."""
-        person = PersonId.parse(owner)
+        person = PersonId.parse_text(owner)
         if str(person) in self._configured:
             raise Conflict(
                 f"{person} is an owner by {self.origin}, which a command cannot change. Take the id out there and "

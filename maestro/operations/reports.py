@@ -22,7 +22,7 @@ from maestro.domain.people.views import (
     AuditQuery,
     audit_page,
     audit_rows,
-    position_of,
+    entry_position,
 )
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.texts import csv_lines
@@ -55,7 +55,7 @@ class AuditOperations(StoreOperations):
             yield from audit_rows(entries)
             if len(entries) < MOST:
                 return
-            mark = position_of(entries[-1])
+            mark = entry_position(entries[-1])
 
 
 class UsageOperations:

@@ -16,15 +16,15 @@ Overrides = Mapping[str, object]
 class SettingsSource(Protocol):
     """The source of settings: the keys, their values when Maestro started, and the overrides in effect."""
 
-    def page(self, store: Store) -> SettingsPage:
+    def build_page(self, store: Store) -> SettingsPage:
         """Return every key with its current value."""
         ...
 
-    def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
+    def merge_overrides(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
         ...
 
-    def notes(self, before: Overrides, after: Overrides) -> Iterable[tuple[str, str]]:
+    def describe_changes(self, before: Overrides, after: Overrides) -> Iterable[tuple[str, str]]:
         """Return each key that was changed, with the old and the new value for the audit log."""
         ...
 
@@ -38,7 +38,7 @@ class SettingsOperations:
 
     def page(self) -> SettingsPage:
         """List every key with its value, the value's origin, and whether the key can be set while Maestro runs."""
-        return self._source.page(self._store)
+        return self._source.build_page(self._store)
 
     def change(self, changes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
         """Set keys while Maestro runs, all or none; every process uses them within a second. None unsets a key.
@@ -53,9 +53,9 @@ class SettingsOperations:
                     f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read the "
                     "settings again, then repeat the change."
                 )
-            after = self._source.merge(before, changes)
+            after = self._source.merge_overrides(before, changes)
             if after != before:
                 tx.system.settings.add_version(after, actor)
-                for key, note in self._source.notes(before, after):
+                for key, note in self._source.describe_changes(before, after):
                     tx.system.audit.add_entry(actor, "settings.change", key, note)
         return self.page()

@@ -26,7 +26,7 @@ from maestro.domain.skills.views import (
     skill_page,
     try_message,
 )
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.operations.inputs import LIMIT, Limit
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -47,7 +47,7 @@ class SkillFolder:
     def __init__(self, own: Path) -> None:
         self.own = own.absolute()
 
-    def stamps(self) -> Stamps:
+    def read_stamps(self) -> Stamps:
         """Return the stamp of every file, without reading the files."""
         stamps: dict[Path, tuple[int, int, int]] = {}
         for path in itertools.chain(_skill_files(SHIPPED), _skill_files(self.own)):
@@ -60,9 +60,9 @@ class SkillFolder:
                 stamps[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
         return stamps
 
-    def read(self) -> list[SkillSource]:
+    def read_files(self) -> list[SkillSource]:
         """Read every file; an unreadable file or folder yields a problem instead of a skill."""
-        paths = list(self.stamps())
+        paths = list(self.read_stamps())
         found = [self._read_file(path) for path in paths[:MOST_FILES]]
         if len(paths) > MOST_FILES:
             found.append(
@@ -70,12 +70,12 @@ class SkillFolder:
             )
         return found + self._folder_problems()
 
-    def shipped(self, slug: str) -> SkillSource | None:
+    def find_shipped(self, slug: str) -> SkillSource | None:
         """Return the shipped skill with this slug, or None."""
         found = (self._read_file(path) for path in _skill_files(SHIPPED))
         return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
 
-    def text(self, source: str) -> str:
+    def read_text(self, source: str) -> str:
         """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
         path = Path(source)
         try:
@@ -85,7 +85,7 @@ class SkillFolder:
         except (OSError, UnicodeDecodeError) as error:
             raise Conflict(f"{source} cannot be read here: {error}; repair the file") from None
 
-    def write(self, path: Path, data: bytes) -> None:
+    def write_file(self, path: Path, data: bytes) -> None:
         """Write a file atomically; raises ``ConfigurationError`` when the folder cannot be written."""
         fresh = path.with_name(f".{path.name}.new")
         try:
@@ -95,7 +95,7 @@ class SkillFolder:
         except OSError as error:
             raise _write_error(path, error) from None
 
-    def delete(self, path: Path) -> None:
+    def delete_file(self, path: Path) -> None:
         """Delete a file if it exists; raises ``ConfigurationError`` when the folder cannot be written."""
         try:
             path.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class SkillFolder:
             raise _write_error(path, error) from None
 
     def _read_file(self, path: Path) -> SkillSource:
-        shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
+        shipped, source = path.is_relative_to(SHIPPED), storable_text(str(path))
         if source != str(path):
             return SkillSource(source, shipped, problem="the file's name is not UTF-8 text; rename the file")
         try:
@@ -112,7 +112,7 @@ class SkillFolder:
         except OSError as error:
             problem = f"the file cannot be read: {error.strerror}; correct its permissions or remove it"
             return SkillSource(source, shipped, problem=problem)
-        return SkillSource.read(source, data, shipped=shipped)
+        return SkillSource.parse_file(source, data, shipped=shipped)
 
     def _folder_problems(self) -> list[SkillSource]:
         """Return a problem for each folder that cannot be read."""
@@ -120,7 +120,9 @@ class SkillFolder:
         list(os.walk(self.own, onerror=errors.append))
         problems = {error.filename: error.strerror for error in errors if not isinstance(error, FileNotFoundError)}
         return [
-            SkillSource(storable(str(folder)), False, problem=f"this folder cannot be read: {reason}; correct that")
+            SkillSource(
+                storable_text(str(folder)), False, problem=f"this folder cannot be read: {reason}; correct that"
+            )
             for folder, reason in problems.items()
         ]
 
@@ -135,7 +137,7 @@ class SkillLoader:
         self._entered: Stamps | None = None
         self._missed: frozenset[Path] = frozenset()
 
-    async def watch(self) -> None:
+    async def watch_files(self) -> None:
         """Check the files for changes at intervals, until cancelled."""
         while True:
             await asyncio.sleep(self._seconds)
@@ -146,14 +148,14 @@ class SkillLoader:
 
     def load_changes(self) -> None:
         """Store the skills if the files have changed since the last check; raises ``StoreBusy``."""
-        stamps = self._folder.stamps()
+        stamps = self._folder.read_stamps()
         if stamps == self._entered:
             return
         gone = frozenset((self._entered or {}).keys() - stamps.keys())
         newly_gone, self._missed = gone - self._missed, gone
         if newly_gone:  # many editors delete a file for a moment before they write its new version
             return
-        files = self._folder.read()
+        files = self._folder.read_files()
         with self._store.begin() as tx:
             library = choose_files(files, tx.agents.skills.list_sources())
             tx.agents.skills.replace_all(library)
@@ -216,7 +218,7 @@ class SkillOperations:
         """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
         with self._store.view() as tx:
             source = tx.agents.skills.get(slug).source
-        return self._folder.text(source)
+        return self._folder.read_text(source)
 
     def trial(self, request: SkillTrialRequest) -> SkillTrial:
         """Return the skills that a message would select, best first, and why others are not; calls no model."""
@@ -240,7 +242,7 @@ class SkillOperations:
             tx.system.audit.add_entry(
                 actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else ""
             )
-            self._folder.write(path, data)
+            self._folder.write_file(path, data)
             return _skill_detail(tx, row)
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
@@ -259,14 +261,14 @@ class SkillOperations:
             if row.shipped:
                 raise Conflict(f"the skill {slug!r} comes with Maestro; disable it instead")
             path = self._existing_path(row)
-            shipped = self._folder.shipped(slug)
+            shipped = self._folder.find_shipped(slug)
             tx.agents.skills.set_problems(row.source, ())
             if shipped is None:
                 tx.agents.skills.remove(slug)
             else:
                 tx.agents.skills.save(shipped)
             tx.system.audit.add_entry(actor, "skill.remove", slug)
-            self._folder.delete(path)
+            self._folder.delete_file(path)
 
     def _own_path(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
         """Return the path for a skill's file; raises ``Conflict`` if the operator has another skill or file there."""

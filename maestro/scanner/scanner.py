@@ -188,7 +188,7 @@ class ShippedRules:
                 for start, end in self._find_ranges(reading.data, deadline, spans):
                     span = reading.original_range(start, end)
                     span = TextSpan(span.start + offset, span.end + offset)
-                    if not allow.covers(text, span):
+                    if not allow.allows_finding(text, span):
                         spans.append(span)
         return merge_spans(spans)
 
@@ -241,7 +241,7 @@ class DetectSecretsScanner:
             matched = self._children.find_spans(text, rules.patterns, deadline)
         except ScanIncomplete as error:
             matched, problem = error.spans, str(error)
-        matched = tuple(span for span in matched if not rules.allow.covers(text, span))
+        matched = tuple(span for span in matched if not rules.allow.allows_finding(text, span))
         return ScanResult(text, merge_spans((*spans, *drop_findings_in_marks(text, matched))), problem)
 
     def end_processes(self) -> None:

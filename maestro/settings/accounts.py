@@ -33,30 +33,30 @@ def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> lis
     return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
-def account_of(settings: AccountSettings) -> Account:
+def convert_account(settings: AccountSettings) -> Account:
     """Convert an account of the configuration for model calls."""
     fields = settings.model_dump(by_alias=False, exclude={"models"})
     model = api_name(settings.provider, settings.model)
     return Account(**{**fields, "type": AccountType(settings.type), "model": model})
 
 
-def columns_of(settings: AccountSettings) -> dict[str, Any]:
+def columns_of_settings(settings: AccountSettings) -> dict[str, Any]:
     """Return the table columns of an account, without those of its key."""
     return {
         **settings.model_dump(by_alias=False, exclude={"api_key"}),
         "type": AccountType(settings.type),
         "model": api_name(settings.provider, settings.model),
         "models": " ".join(api_name(settings.provider, model) for model in settings.models),
-        "base_url": without_login(settings.base_url),
+        "base_url": remove_login(settings.base_url),
     }
 
 
-def without_login(address: str) -> str:
+def remove_login(address: str) -> str:
     """Return an address without user name and password, which are never shown (docs/decisions.md: secrets at rest)."""
     return re.sub(r"(?<=//)[^/?#]*@", "", address)
 
 
-def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
+def list_models(accounts: Iterable[ModelAccount]) -> list[str]:
     """Return the models of the accounts, as ``provider/model``."""
     return [f"{account.provider}/{model}" for account in accounts for model in (account.model, *account.models.split())]
 
@@ -67,12 +67,12 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
         raise configuration_error(translate_errors(error, (), {})) from None
-    if without_login(entry.base_url) != entry.base_url:
+    if remove_login(entry.base_url) != entry.base_url:
         raise ConfigurationError(
             "baseUrl: a user name and a password in the address would be shown; leave them out, or write "
             "the account into llm.accounts of the configuration"
         )
-    return columns_of(entry)
+    return columns_of_settings(entry)
 
 
 def describe_unknown_window(model: str) -> str:

@@ -6,7 +6,7 @@ from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
 
 
-def endpoint_of(settings: Settings) -> Endpoint:
+def temporal_endpoint(settings: Settings) -> Endpoint:
     """Return the address of Temporal: the configured one, or that of the embedded server.
 
     Raises ``ConfigurationError`` for an invalid certificate or key.

@@ -16,7 +16,7 @@ from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key, limits_text
-from maestro.settings.live import LiveSettings, OverlaidSettings, overlay, why_not_settable
+from maestro.settings.live import LiveSettings, OverlaidSettings, apply_overrides, find_unsettable_reason
 from maestro.settings.loading import Loaded
 from maestro.settings.model import Settings
 from maestro.store.store import Store
@@ -98,33 +98,33 @@ class EffectiveSettings:
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
 
-    def page(self, store: Store) -> SettingsPage:
-        self._live.refresh(store)
+    def build_page(self, store: Store) -> SettingsPage:
+        self._live.apply_changes(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
-    def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
+    def merge_overrides(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
         loaded, wanted = self._live.loaded, flatten_changes(changes)
         unsettable = {
             path: problem
             for path, value in wanted.items()
             # A value that an earlier release stored may always be removed, even if the key is not settable now.
-            if (problem := why_not_settable(path, loaded)) and not (value is None and path in before)
+            if (problem := find_unsettable_reason(path, loaded)) and not (value is None and path in before)
         }
         if unsettable:
             are_keys = all(path in KEYS for path in unsettable)
             raise (NeedsRestart if are_keys else InvalidEdit)("; ".join(unsettable.values()))
         after = {path: value for path, value in {**before, **wanted}.items() if value is not None}
-        refused_before = overlay(loaded, before).refused
-        refused = overlay(loaded, after).refused
+        refused_before = apply_overrides(loaded, before).refused
+        refused = apply_overrides(loaded, after).refused
         problems = {problem: path for path, problem in refused.items() if path in wanted or path not in refused_before}
         if problems:
             raise InvalidEdit("; ".join(problems))
         return after
 
-    def notes(self, before: Overrides, after: Overrides) -> Iterator[tuple[str, str]]:
+    def describe_changes(self, before: Overrides, after: Overrides) -> Iterator[tuple[str, str]]:
         """Yield each key that was changed, with the old and the new value for the audit log."""
-        old, new = overlay(self._live.loaded, before), overlay(self._live.loaded, after)
+        old, new = apply_overrides(self._live.loaded, before), apply_overrides(self._live.loaded, after)
         for path in sorted({*before, *after}):
             if before.get(path) != after.get(path):
                 suffix = "" if path in after else " (taken back)"

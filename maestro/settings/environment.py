@@ -58,7 +58,7 @@ def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...
     )
 
 
-def variable_of(account: AccountSettings) -> str:
+def account_variable(account: AccountSettings) -> str:
     """Return the variable in which an account was found."""
     return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 

@@ -54,7 +54,7 @@ def format_location(location: Location) -> str:
     return text.removeprefix(".")
 
 
-def key_of(location: Location) -> str:
+def key_at(location: Location) -> str:
     """Return the key of a location, without positions in lists: ``llm.accounts[].apiKey``."""
     return re.sub(r"\[\d+\]", "[]", format_location(location))
 

@@ -12,13 +12,13 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.errors import StoreBusy
-from maestro.domain.redaction import Redact, SecretScanner, TextKind, keep_text, redactor
+from maestro.domain.redaction import Redact, SecretScanner, TextKind, build_redactor, keep_text
 from maestro.settings.keys import KEYS, LEAVES
-from maestro.settings.loading import Loaded, validate
+from maestro.settings.loading import Loaded, validate_settings
 from maestro.settings.model import Settings
 from maestro.settings.problems import translate_errors, unknown_key_problem
 from maestro.store.store import Store
-from maestro.supervision import end
+from maestro.supervision import cancel_tasks
 
 DEFAULT_FILE = "maestro.json"
 
@@ -42,12 +42,12 @@ class OverlaidSettings:
     refused: Mapping[str, str]
 
 
-def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
+def apply_overrides(loaded: Loaded, values: Values) -> OverlaidSettings:
     """Lay the overrides over the loaded settings; overrides that this release refuses are left out and reported.
 
     An override may have been valid with an earlier release or another configuration file.
     """
-    refused = {path: sentence for path in values if (sentence := why_not_settable(path, loaded))}
+    refused = {path: sentence for path in values if (sentence := find_unsettable_reason(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
         tree: dict[str, Any] = json.loads(json.dumps(loaded.tree))
         for path, value in wanted.items():
@@ -57,13 +57,13 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
                 section = section.setdefault(name, {})
             section[last] = value
         try:
-            return OverlaidSettings(validate(tree), wanted, refused)
+            return OverlaidSettings(validate_settings(tree), wanted, refused)
         except ValidationError as error:
             refused |= _refused_by(error, wanted)
     return OverlaidSettings(loaded.settings, {}, refused)
 
 
-def why_not_settable(path: str, loaded: Loaded) -> str | None:
+def find_unsettable_reason(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs and where to set it, or None if the key can be set."""
     # A list is set as a whole, so a path to an entry means the list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
@@ -107,7 +107,7 @@ class LiveSettings:
         self._on_change: Callable[[Settings], None] | None = None
 
     @classmethod
-    def unchanging(cls, settings: Settings) -> "LiveSettings":
+    def from_fixed(cls, settings: Settings) -> "LiveSettings":
         """Return settings that do not change."""
         return cls(Loaded(settings, {}, None))
 
@@ -128,7 +128,7 @@ class LiveSettings:
 
         return read
 
-    def refresh(self, store: Store) -> None:
+    def apply_changes(self, store: Store) -> None:
         """Apply the changes since the last read; raises ``StoreBusy``."""
         with self._refreshing:
             with store.view() as tx:
@@ -136,7 +136,7 @@ class LiveSettings:
                 values = tx.system.settings.read_values() if newest != self.version else None
             if values is None:
                 return
-            overlaid = self.overlaid = overlay(self.loaded, values)
+            overlaid = self.overlaid = apply_overrides(self.loaded, values)
             if self._on_change is not None:  # A command of the CLI has no callback and logs nothing.
                 for key, problem in overlaid.refused.items():
                     log.warning("a value that was set at run time is ignored", key=key, problem=problem)
@@ -144,15 +144,15 @@ class LiveSettings:
             self.version = newest  # The version is set last, so that the next read tries again after an error.
 
     @contextlib.asynccontextmanager
-    async def refreshing(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
+    async def keep_current(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
         """Read now and after each change during the block; ``on_change`` is called with the settings of each change."""
         self._on_change = on_change
-        await asyncio.to_thread(self.refresh, store)
+        await asyncio.to_thread(self.apply_changes, store)
         watch = asyncio.create_task(self._watch(store))
         try:
             yield
         finally:
-            await end([watch])
+            await cancel_tasks([watch])
 
     async def _watch(self, store: Store) -> None:
         with store.changes.subscribe(lambda state: state.settings != self.version, lambda: LOOK_SECONDS) as changed:
@@ -160,7 +160,7 @@ class LiveSettings:
                 await changed.wait()
                 changed.clear()
                 try:
-                    await asyncio.to_thread(self.refresh, store)
+                    await asyncio.to_thread(self.apply_changes, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
                 # An error must not end the loop, or the process would never read the change that corrects the error.
@@ -175,11 +175,11 @@ class RedactionScope:
     scanner: SecretScanner
     live: LiveSettings
 
-    def redact(self, kind: TextKind, settings: Settings) -> Redact:
+    def redaction_function(self, kind: TextKind, settings: Settings) -> Redact:
         """Return the function that redacts texts of a kind; texts that are not in scope stay unchanged."""
         in_scope = kind in settings.chat.scanner.scope
-        return redactor(self.scanner, settings.chat.scanner.rules) if in_scope else keep_text
+        return build_redactor(self.scanner, settings.chat.scanner.rules) if in_scope else keep_text
 
-    def of(self, kind: TextKind) -> Callable[[], Redact]:
+    def current_redaction(self, kind: TextKind) -> Callable[[], Redact]:
         """Return a function that returns the present redaction function for texts of a kind."""
-        return self.live.of(lambda settings: self.redact(kind, settings))
+        return self.live.of(lambda settings: self.redaction_function(kind, settings))

@@ -14,7 +14,7 @@ from maestro.settings.environment import env_texts, find_file, read_file, unknow
 from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
 from maestro.settings.problems import configuration_error, describe_problem, translate_errors, unknown_key_problem
-from maestro.settings.sources import ENVIRONMENT, FILE, References, parse, referred_variables, resolve
+from maestro.settings.sources import ENVIRONMENT, FILE, References, parse_value, referred_variables, resolve_references
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
 
@@ -23,7 +23,7 @@ ACCOUNTS = KEYS["llm.accounts"]
 _ABSENT = object()
 
 
-def remove_at(tree: dict[str, object], locations: Iterable[Location]) -> None:
+def remove_locations(tree: dict[str, object], locations: Iterable[Location]) -> None:
     """Remove these locations from the tree; for a missing location, remove its nearest existing parent.
 
     For a missing key, the entry without the key is removed. If nothing else can be removed, the tree is emptied.
@@ -83,7 +83,7 @@ def load(
             draft.add_file(file, environment)
         draft.add_environment(environment)
         draft.add_overrides(overrides, environment)
-        return Loaded(draft.settings(), MappingProxyType(draft.origins), file, draft.tree)
+        return Loaded(draft.build_settings(), MappingProxyType(draft.origins), file, draft.tree)
     except RecursionError:
         raise ConfigurationError("the configuration is nested too deeply; no key needs more than four levels") from None
 
@@ -112,7 +112,7 @@ class SettingsDraft:
         llm, needed = tree.get("llm"), tree
         if not self._accounts and isinstance(llm, dict):
             needed = {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
-        resolved = resolve(needed, (), References(environment, file.parent), self._report)
+        resolved = resolve_references(needed, (), References(environment, file.parent), self._report_problem)
         assert isinstance(resolved, dict)
         self.tree = resolved
         self.origins.update({key.path: "file" for key in LEAVES if _find_value(tree, key.location) is not _ABSENT})
@@ -128,7 +128,11 @@ class SettingsDraft:
             if key is PASSWORD and _find_value(self.tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable
-            self._set(key, resolve(self._parse(key, text), location, references, self._report), "environment")
+            self._set_value(
+                key,
+                resolve_references(self._parse_value(key, text), location, references, self._report_problem),
+                "environment",
+            )
 
     def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
         """Lay the options of the command line over all other layers."""
@@ -140,15 +144,17 @@ class SettingsDraft:
                 continue
             self._sources[location] = "command line"
             if path not in self.origins:
-                self._report(location, unknown_key_problem(location))
+                self._report_problem(location, unknown_key_problem(location))
             else:
                 plain = str(value) if isinstance(value, Path) else value
-                self._set(KEYS[path], resolve(plain, location, references, self._report), "command line")
+                self._set_value(
+                    KEYS[path], resolve_references(plain, location, references, self._report_problem), "command line"
+                )
 
-    def settings(self) -> Settings:
+    def build_settings(self) -> Settings:
         """Return the settings; raises ``ConfigurationError`` if there is a problem."""
         try:
-            settings = validate(self.tree)
+            settings = validate_settings(self.tree)
         except ValidationError as error:
             self._problems += translate_errors(error, self._failed, self._sources)
         if self._problems:
@@ -160,25 +166,25 @@ class SettingsDraft:
         problems: list[str] = []
         while True:
             try:
-                return validate(self.tree), [*self._problems, *problems]
+                return validate_settings(self.tree), [*self._problems, *problems]
             except ValidationError as error:
                 problems = problems or translate_errors(error, self._failed, self._sources)
-                remove_at(self.tree, [found["loc"] for found in error.errors(include_url=False)])
+                remove_locations(self.tree, [found["loc"] for found in error.errors(include_url=False)])
 
-    def _report(self, location: Location, sentence: str) -> None:
+    def _report_problem(self, location: Location, sentence: str) -> None:
         self._failed.add(location)
         self._problems.append(describe_problem(location, sentence, self._sources))
 
-    def _parse(self, key: Key, text: str) -> object:
+    def _parse_value(self, key: Key, text: str) -> object:
         if text.startswith((ENVIRONMENT, FILE)):
             return text
         try:
-            return parse(text, key.kind, key.entry is not None)
+            return parse_value(text, key.kind, key.entry is not None)
         except ValueError as error:
-            self._report(key.location, str(error))
+            self._report_problem(key.location, str(error))
             return None
 
-    def _set(self, key: Key, value: object, origin: ValueOrigin) -> None:
+    def _set_value(self, key: Key, value: object, origin: ValueOrigin) -> None:
         section: object = self.tree
         *above, last = key.location
         for name in above:
@@ -189,7 +195,7 @@ class SettingsDraft:
             self.origins[key.path] = origin
 
 
-def validate(tree: Mapping[str, object]) -> Settings:
+def validate_settings(tree: Mapping[str, object]) -> Settings:
     """Validate a tree of values and return it as settings; raises ``ValidationError``."""
     # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)

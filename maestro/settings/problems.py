@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.keys import KEYS, Location, format_location, key_of
+from maestro.settings.keys import KEYS, Location, format_location, key_at
 from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
@@ -53,7 +53,7 @@ _NODES = _list_key_patterns()
 def _similar_keys(location: Location) -> list[str]:
     """Return the keys similar to an unknown key: a similar name in its section, else the same name elsewhere."""
     *above, last = location
-    parent = f"{key_of(tuple(above))}." if above else ""
+    parent = f"{key_at(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
     by_lower_case = {name.lower(): name for name in siblings if "." not in name}
     similar = difflib.get_close_matches(str(last).lower(), sorted(by_lower_case), n=1)
@@ -64,7 +64,7 @@ def _similar_keys(location: Location) -> list[str]:
 
 def unknown_key_problem(location: Location) -> str:
     """Return the sentence that reports a key that does not exist."""
-    if key_of(location) in LATER:
+    if key_at(location) in LATER:
         return _NOT_YET
     similar = _similar_keys(location)
     if not similar:
@@ -103,7 +103,7 @@ def translate_errors(error: ValidationError, failed: Iterable[Location], sources
     for found in error.errors(include_url=False, include_input=False):
         location: Location = found["loc"]
         # A rule about a section concerns values of several sources, so no source is named.
-        is_section = found["type"] == "value_error" and key_of(location) not in KEYS and key_of(location) in _NODES
+        is_section = found["type"] == "value_error" and key_at(location) not in KEYS and key_at(location) in _NODES
         template = _SENTENCES.get(found["type"])
         sentence = template.format(**found.get("ctx", {})) if template else str(found["msg"])
         if found["type"] == "extra_forbidden":

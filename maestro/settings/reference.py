@@ -65,13 +65,13 @@ def _as_json(value: Any) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def _meaning(key: Key) -> str:
+def key_description(key: Key) -> str:
     return "; ".join(filter(None, (key.field.description, limits_text(key)))).replace("|", r"\|")
 
 
 def _key_row(key: Key) -> str:
-    changes = "live" if key.live else "restart"
-    return f"| `{key.path}` | {_as_json(key.field.default)} | `{key.variables[0]}` | {changes} | {_meaning(key)} |\n"
+    changes, default = "live" if key.live else "restart", _as_json(key.field.default)
+    return f"| `{key.path}` | {default} | `{key.variables[0]}` | {changes} | {key_description(key)} |\n"
 
 
 def _entry_table(key: Key) -> str:
@@ -79,7 +79,7 @@ def _entry_table(key: Key) -> str:
     for path, below in KEYS.items():
         if path.startswith(f"{key.path}[]."):
             default = "needed" if below.field.default is PydanticUndefined else _as_json(below.field.default)
-            table += f"| `{path.rpartition('.')[2]}` | {default} | {_meaning(below)} |\n"
+            table += f"| `{path.rpartition('.')[2]}` | {default} | {key_description(below)} |\n"
     return table
 
 

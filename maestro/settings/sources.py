@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from maestro.settings.keys import KEYS, Location, key_of
+from maestro.settings.keys import KEYS, Location, key_at
 
 TRUE = frozenset({"true", "yes", "on", "1"})
 
@@ -39,7 +39,7 @@ def _parse_list(text: str, of_objects: bool) -> list[object]:
     return items
 
 
-def parse(text: str, kind: type, of_objects: bool = False) -> object:
+def parse_value(text: str, kind: type, of_objects: bool = False) -> object:
     """Parse a text as a value of a type; a list is JSON, and a list of texts may also be separated by commas.
 
     Raises ``ValueError`` with a sentence that does not quote the text, which may be a misplaced secret.
@@ -66,7 +66,7 @@ class References:
     environment: Mapping[str, str]
     folder: Path
 
-    def read(self, text: str) -> str:
+    def resolve_reference(self, text: str) -> str:
         """Return the text that ``env:NAME`` or ``file:PATH`` stands for.
 
         Raises ``ValueError`` with the fix. An empty text counts as missing: an empty key would silently switch a
@@ -98,12 +98,12 @@ class References:
         return text
 
 
-def resolve(node: object, location: Location, references: References, report: Report) -> object:
+def resolve_references(node: object, location: Location, references: References, report: Report) -> object:
     """Replace references by their values; report each location of an unreadable reference."""
     if isinstance(node, dict):
-        return {name: resolve(below, (*location, name), references, report) for name, below in node.items()}
+        return {name: resolve_references(below, (*location, name), references, report) for name, below in node.items()}
     if isinstance(node, list):
-        return [resolve(below, (*location, index), references, report) for index, below in enumerate(node)]
+        return [resolve_references(below, (*location, index), references, report) for index, below in enumerate(node)]
     if not isinstance(node, str):
         return node
     try:
@@ -115,11 +115,11 @@ def resolve(node: object, location: Location, references: References, report: Re
 
 def _resolve_text(text: str, location: Location, references: References) -> object:
     referring = text.startswith((ENVIRONMENT, FILE))
-    value = references.read(text) if referring else text
+    value = references.resolve_reference(text) if referring else text
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("is not a text in UTF-8")
-    key = KEYS.get(key_of(location))
-    return parse(value, key.kind, key.entry is not None) if referring and key else value
+    key = KEYS.get(key_at(location))
+    return parse_value(value, key.kind, key.entry is not None) if referring and key else value
 
 
 def referred_variables(node: object) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Checks and previews of replays: which job a replay repeats, with which agent and edits, and at what cost."""
 
-from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
+from maestro.domain.agents.agent import Agent, AgentStatus, paying_client_id
 from maestro.domain.errors import Conflict, InvalidEdit
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of, is_background
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, is_background, job_edits
 from maestro.domain.jobs.replay import (
     ReplayEvidence,
     ReplayMode,
@@ -75,11 +75,11 @@ def set_chosen_agent(tx: Transaction, job: Job) -> Job:
     """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
     if not is_background(job):
         return job
-    chosen = find_chosen_agent(tx, edits_of(job))
+    chosen = find_chosen_agent(tx, job_edits(job))
     agent_id = chosen.id if chosen is not None else find_original_job(tx, job).agent_id
     if agent_id != job.agent_id:
         agent = tx.agents.get(agent_id)
-        job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.find_binding(job.address))
+        job.agent_id, job.client_id = agent.id, paying_client_id(agent, tx.agents.find_binding(job.address))
     return job
 
 

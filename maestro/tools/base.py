@@ -47,7 +47,7 @@ class ToolOutput:
     pictures: tuple[ToolImage, ...] = ()
 
 
-def picture_of(content: bytes) -> ToolImage | None:
+def detect_picture(content: bytes) -> ToolImage | None:
     """Return a picture that models accept, its type found from its bytes; None for other content or a too large one."""
     content_type = detect_type(content[:HEAD_BYTES])
     is_accepted = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
@@ -118,7 +118,7 @@ class QuestionTool(Protocol):
 
 def tool_spec(name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()) -> ToolSpec:
     """Return the description of a tool with these arguments, each a JSON schema; other arguments are refused."""
-    return ToolSpec(name=name, description=description, parameters=canonical(object_schema(properties, required)))
+    return ToolSpec(name=name, description=description, parameters=canonical_json(object_schema(properties, required)))
 
 
 def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()) -> Mapping[str, object]:
@@ -126,12 +126,12 @@ def object_schema(properties: Mapping[str, object], required: Sequence[str] = ()
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-def canonical(value: object) -> str:
+def canonical_json(value: object) -> str:
     """Return JSON that is byte for byte the same for equal values, so that the provider's prompt cache is hit."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """Return a text cut to a number of characters, with a mark that gives the number of characters cut."""
     if len(text) <= limit:
         return text

@@ -11,12 +11,12 @@ from typing import BinaryIO
 
 from ulid import ULID
 
-from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, plain_environment, run
+from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, plain_environment, run_program
 from maestro.domain.deliveries import JobFile
 from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, detect_type, is_text
 from maestro.store.files import MediaFolder
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shortened, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shorten_text, tool_spec
 
 READ_CHARS = 20_000
 READ_BYTES = 4_000_000
@@ -59,7 +59,7 @@ class ReadFile:
         offset = arguments.get("offset", 0)
         if offset and offset >= len(text):
             raise ToolFailure(f"The file has only {len(text):,} characters.")
-        return shortened(text[offset:], READ_CHARS)
+        return shorten_text(text[offset:], READ_CHARS)
 
 
 class WriteFile:
@@ -96,7 +96,9 @@ class ListFiles:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return a line for each file."""
-        return await asyncio.to_thread(_listing, caller.folder, safe_path(caller.folder, arguments.get("path") or "."))
+        return await asyncio.to_thread(
+            list_lines, caller.folder, safe_path(caller.folder, arguments.get("path") or ".")
+        )
 
 
 def safe_path(folder: Path, path: str) -> Path:
@@ -147,7 +149,7 @@ def _replace_file(folder: Path, path: str, content: str) -> None:
             arriving.unlink(missing_ok=True)
 
 
-def _listing(folder: Path, start: Path) -> str:
+def list_lines(folder: Path, start: Path) -> str:
     root = folder.resolve()
     lines: list[str] = []
     with os_errors_explained("The files cannot be listed"):
@@ -290,7 +292,7 @@ class RunShell:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
             # With this HOME, the command does not read the files of Maestro's own user.
             environment = {**self._environment, "HOME": str(await asyncio.to_thread(folder.resolve))}
-            result = await run(ProgramCommand((SHELL, "-c", arguments["command"]), folder, environment), limits)
+            result = await run_program(ProgramCommand((SHELL, "-c", arguments["command"]), folder, environment), limits)
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
         outputs = (("output", result.output), ("errors", result.errors))

@@ -112,10 +112,10 @@ class Calculate:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
         """Return the value."""
-        return evaluate(arguments["expression"])
+        return evaluate_expression(arguments["expression"])
 
 
-def evaluate(expression: str) -> str:
+def evaluate_expression(expression: str) -> str:
     """Return the value of an expression as text; raises ``ToolFailure`` that says what cannot be computed."""
     if len(expression) > MAX_CHARS:
         raise ToolFailure(f"The expression is longer than {MAX_CHARS} characters. Compute it in parts.")
@@ -164,7 +164,7 @@ def _require_bounds(value: object) -> Number:
     return value
 
 
-def _power(base: Number, exponent: Number) -> object:
+def power(base: Number, exponent: Number) -> object:
     # The size of a power is estimated first, because computing a huge one may never end.
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS + abs(exponent):
         raise _too_large()
@@ -204,7 +204,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
     ast.Div: _divide,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: _power,
+    ast.Pow: power,
 }
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": math.sqrt,

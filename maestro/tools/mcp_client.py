@@ -25,8 +25,17 @@ from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
 from maestro.domain.settings.jobs import McpServerSettings
-from maestro.supervision import uninterrupted
-from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
+from maestro.supervision import finish_despite_cancellation
+from maestro.tools.base import (
+    Arguments,
+    Tool,
+    ToolCaller,
+    ToolFailure,
+    ToolImage,
+    ToolOutput,
+    canonical_json,
+    detect_picture,
+)
 from maestro.tools.mcp_process import Program, run_program
 from maestro.tools.registry import check_parameters, local_name
 
@@ -80,8 +89,8 @@ class McpServers:
             await asyncio.wait(tasks)
         finally:
             for session in self._sessions:
-                session.close()
-            await uninterrupted(_wait_for_all(tasks))
+                session.end_session()
+            await finish_despite_cancellation(_wait_for_all(tasks))
 
 
 async def _wait_for_all(tasks: Sequence["asyncio.Task[None]"]) -> None:
@@ -106,7 +115,7 @@ class _McpSession:
         self._open: anyio.CancelScope | None = None
         self._closed = False
 
-    def close(self) -> None:
+    def end_session(self) -> None:
         """End ``keep_open``, or keep it from starting."""
         self._closed = True
         if self._open is not None:
@@ -122,7 +131,7 @@ class _McpSession:
                 wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])
                 await asyncio.sleep(wait)
 
-    async def call(self, name: str, arguments: Arguments) -> str | ToolOutput:
+    async def call_tool(self, name: str, arguments: Arguments) -> str | ToolOutput:
         """Call a tool by the server's own name for it; raises ``ToolFailure``."""
         client, server = self._client, self._server.name
         if client is None:
@@ -157,7 +166,7 @@ class _McpSession:
                         Client(transport, client_info=info, message_handler=self._notice_change, cache=None)
                     )
                     tasks = await stack.enter_async_context(anyio.create_task_group())
-                    tasks.start_soon(self._watch, client)
+                    tasks.start_soon(self._watch_tools, client)
                     while True:
                         self._news.clear()
                         self.tools = self._convert_tools(await _list_tools(client))
@@ -194,7 +203,7 @@ class _McpSession:
         )
         return streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
 
-    async def _watch(self, client: Client) -> None:
+    async def _watch_tools(self, client: Client) -> None:
         """Receive notifications of changed tools, which servers of the newer protocol send to subscribers only."""
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
             async with client.listen(tools_list_changed=True) as changes:
@@ -230,11 +239,11 @@ class _McpSession:
             spec=ToolSpec(
                 name=name,
                 description=description[:4000],
-                parameters=canonical({"type": "object", "properties": {}, **parameters}),
+                parameters=canonical_json({"type": "object", "properties": {}, **parameters}),
             ),
             read_only=bool(hints.read_only_hint),
             idempotent=bool(hints.read_only_hint or hints.idempotent_hint) or tool.name in self._server.idempotent,
-            call=partial(self.call, tool.name),
+            call=partial(self.call_tool, tool.name),
         )
 
 
@@ -271,7 +280,7 @@ async def _list_tools(client: Client) -> Sequence[types.Tool]:
 def _result_text(result: types.CallToolResult) -> str:
     """Return the text of a result; structured content only if there is no text, because it repeats the text."""
     text = "\n".join(filter(None, map(_block_text, result.content)))
-    return text if text or result.structured_content is None else canonical(result.structured_content)
+    return text if text or result.structured_content is None else canonical_json(result.structured_content)
 
 
 def _block_text(block: types.ContentBlock) -> str:
@@ -298,7 +307,7 @@ def _result_pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
 def _block_picture(block: types.ImageContent) -> ToolImage | None:
     """Return a picture from a server, None for one that no model accepts."""
     try:
-        return picture_of(base64.b64decode(block.data, validate=True))
+        return detect_picture(base64.b64decode(block.data, validate=True))
     except ValueError:
         return None
 

@@ -21,7 +21,7 @@ from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall, ToolSpec
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.tools import ToolState
 from maestro.store.transaction import Transaction, open_savepoint
 from maestro.tools.base import (
@@ -92,19 +92,19 @@ class ToolRegistry:
         self._default = frozenset(default)
         self._source = source
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait a short while for sources that are still connecting; return at once without any."""
         if self._source is not None:
             await self._source.settled()
 
-    async def serve(self) -> None:
+    async def keep_sources_open(self) -> None:
         """Keep the sources of tools open until cancelled; then close them."""
         if self._source is None:
             await asyncio.Event().wait()
         else:
             await self._source.serve()
 
-    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+    def list_tools(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Return the tools of an agent by name: those that it lists, or the default ones, and those of the chat.
 
         Unknown names are left out: a server may be away, and a tool may be switched off.
@@ -112,12 +112,12 @@ class ToolRegistry:
         names = self._tool_names(agent)
         return tuple(tool.spec for name, tool in sorted(self._all_tools().items()) if name in names)
 
-    def find(self, name: str, agent: Agent) -> Tool:
+    def find_tool(self, name: str, agent: Agent) -> Tool:
         """Return the tool that a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
         names = self._tool_names(agent)
         tool = self._all_tools().get(name) if name in names else None
         if tool is None:
-            usable = ", ".join(spec.name for spec in self.specs(agent)) or "none"
+            usable = ", ".join(spec.name for spec in self.list_tools(agent)) or "none"
             problem = "is not available at the moment" if name in names else "does not exist"
             raise ToolFailure(f"The tool {name[:64]} {problem}. You can call: {usable}.")
         return tool
@@ -161,13 +161,15 @@ def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ToolFailure(f"The arguments are longer than {MAX_ARGUMENT_CHARS:,} characters. Send less at once.")
     try:
-        arguments = _without_surrogates(json.loads(text, parse_constant=_refuse_constant)) if text.strip() else {}
+        arguments = remove_surrogates(json.loads(text, parse_constant=_refuse_constant)) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         raise ToolFailure(f"The arguments are not valid JSON ({error}). {_schema_hint(spec)}") from None
     if not isinstance(arguments, dict):
         raise ToolFailure(f"The arguments must be one JSON object. {_schema_hint(spec)}")
     try:
-        errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
+        errors = sorted(
+            schema_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path]
+        )
     except (Unresolvable, RecursionError):  # an unresolvable or recursive schema of an MCP server
         raise ToolFailure(
             f"The arguments cannot be checked: the schema of {spec.name} is invalid. Do not use this tool."
@@ -184,7 +186,7 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 
 
 @lru_cache(maxsize=1000)
-def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
+def schema_checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
     # The schema registry is empty: otherwise the library would fetch the references of a schema from any address.
     kind: Any = extend(  # type: ignore[no-untyped-call]
         # A hostile pattern may never end, so patterns are skipped; the tool checks its arguments itself.
@@ -207,15 +209,15 @@ def _schema_hint(spec: ToolDescription) -> str:
     return f"Call {spec.name} with one JSON object that fits this schema: {spec.parameters}"
 
 
-def _without_surrogates(value: Any) -> Any:
+def remove_surrogates(value: Any) -> Any:
     """Return the value without unpaired surrogates, which JSON can contain and no store accepts."""
     match value:
         case str():
-            return storable(value)
+            return storable_text(value)
         case list():
-            return [_without_surrogates(item) for item in value]
+            return [remove_surrogates(item) for item in value]
         case dict():
-            return {storable(name): _without_surrogates(item) for name, item in value.items()}
+            return {storable_text(name): remove_surrogates(item) for name, item in value.items()}
     return value
 
 
@@ -284,7 +286,7 @@ class ParsedToolCall:
 def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedToolCall | ToolCallResult:
     """Return the tool and its arguments, or the failure for the model."""
     try:
-        tool = registry.find(call.name, agent)
+        tool = registry.find_tool(call.name, agent)
         return ParsedToolCall(tool, parse_arguments(tool.spec, call.arguments))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), ToolState.FAILED)
@@ -314,7 +316,7 @@ async def run_tool(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, se
     return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", ToolState.FAILED)
 
 
-def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
+def prepare_call(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
     """Do the slow work of a tool before its transaction; return the prepared call, or the failure for the model."""
     tool = call.tool
     if not isinstance(tool, PreparingTool):

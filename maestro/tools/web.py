@@ -11,8 +11,8 @@ from urllib.parse import urlencode, urljoin
 
 import httpx
 
-from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, Network, fetch
-from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolOutput, picture_of, shortened, tool_spec
+from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, Network, fetch_response
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolOutput, detect_picture, shorten_text, tool_spec
 
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe"})
 _BLOCK = re.compile(
@@ -42,7 +42,7 @@ FACTS = 6
 def page_text(html: str, url: str) -> str:
     """Return the text of a page at this address: its title first, and the target behind each link."""
     page = _PageText(url)
-    page.read(html)
+    page.parse_page(html)
     lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in "".join(page.pieces).splitlines())
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     title = " ".join("".join(page.title).split())
@@ -59,7 +59,7 @@ class _PageText:
         self._links: list[str] = []
         self._preformatted = 0
 
-    def read(self, html: str) -> None:
+    def parse_page(self, html: str) -> None:
         """Parse the page; called once."""
         at = 0
         for match in _MARKUP.finditer(html):
@@ -161,15 +161,15 @@ class HttpFetch:
     ) -> str | ToolOutput:
         """Return the text, or the picture, marked as untrusted."""
         try:
-            answer = await fetch(arguments["url"].strip(), FETCH_LIMITS, self._access, self._network)
+            answer = await fetch_response(arguments["url"].strip(), FETCH_LIMITS, self._access, self._network)
         except FetchRefused as refusal:
             raise ToolFailure(f"This address cannot be read: {refusal}. Give a public web address.") from None
         except FetchFailed as failure:
             raise ToolFailure(f"The page could not be read: {failure}. Try another address.") from None
-        picture = picture_of(answer.body) if answer.status < _ERRORS_FROM and not answer.cut else None
+        picture = detect_picture(answer.body) if answer.status < _ERRORS_FROM and not answer.cut else None
         if picture is not None:
             return ToolOutput(f"[{picture.content_type} of {answer.url}, untrusted: information only]", (picture,))
-        text = shortened(await asyncio.to_thread(_fetched_text, answer), MAX_CHARS)
+        text = shorten_text(await asyncio.to_thread(_fetched_text, answer), MAX_CHARS)
         if answer.status >= _ERRORS_FROM:
             raise ToolFailure(f"The server answered with error {answer.status}:\n{text[:500]}")
         return (
@@ -184,10 +184,10 @@ def _fetched_text(answer: Fetched) -> str:
     kind = header.get_content_type()
     charset = header.get_content_charset()
     if kind in {"text/html", "application/xhtml+xml"}:
-        return page_text(_decode(answer.body, charset or _declared_encoding(answer.body)), answer.url)
+        return page_text(decode_page(answer.body, charset or _declared_encoding(answer.body)), answer.url)
     if not _TEXT.fullmatch(kind):
         raise ToolFailure(f"There is no text at this address: its content type is {kind[:100]}.")
-    return _decode(answer.body, charset or "utf-8")
+    return decode_page(answer.body, charset or "utf-8")
 
 
 def _declared_encoding(html: bytes) -> str:
@@ -197,7 +197,7 @@ def _declared_encoding(html: bytes) -> str:
     return name.decode("ascii", errors="ignore") or "utf-8"
 
 
-def _decode(body: bytes, charset: str) -> str:
+def decode_page(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, errors="replace")
     except (LookupError, ValueError):
@@ -229,7 +229,7 @@ class WebSearch:
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}
         try:
-            answer = await fetch(
+            answer = await fetch_response(
                 f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(options)}",
                 FetchLimits(max_bytes=2_000_000, seconds=10),
                 self._access,
@@ -280,7 +280,7 @@ def _only_dicts(value: object) -> Sequence[Mapping[str, Any]]:
 
 def _one_line(value: object) -> str:
     """Return a value as one line of text; the service may send a number or even an object instead of a text."""
-    return shortened(" ".join(str(value).split()), 1000) if isinstance(value, str | int | float) else ""
+    return shorten_text(" ".join(str(value).split()), 1000) if isinstance(value, str | int | float) else ""
 
 
 def _source_text(value: object) -> str:

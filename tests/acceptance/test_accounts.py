@@ -115,7 +115,7 @@ async def test_the_store_holds_the_key_encrypted_and_the_answers_and_the_audit_l
     await http.patch("/api/accounts/mine", json={"apiKey": OTHER_KEY})
     secret = stored(rows).secret
     assert "SECRET" not in secret
-    assert SecretKeys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value() == OTHER_KEY
+    assert SecretKeys(ENCRYPTION_KEY, {}).reveal_key(secret).get_secret_value() == OTHER_KEY
     for path in ("/api/accounts", "/api/accounts/mine"):
         text = (await http.get(path)).text
         assert secret not in text

@@ -17,7 +17,7 @@ from connectors.base import IdentityRole
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.operations.jobs import JobOperations
-from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.serving import ListenAddress, Server, listen_on_address, serve_until_cancelled, uvicorn_config
 from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client, no_temporal
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.outside import chat_of
@@ -43,7 +43,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[str]:
     """Serve an app on a free port, over real sockets, and give its address."""
-    sockets = listen(ListenAddress("127.0.0.1", 0, section="webui", option="--port"))
+    sockets = listen_on_address(ListenAddress("127.0.0.1", 0, section="webui", option="--port"))
     started = asyncio.Event()
 
     async def serving() -> None:

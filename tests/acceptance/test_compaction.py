@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from maestro.domain.conversations.conversation import INSTRUCTIONS
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.memory.memory import EXTRACTED_CONFIDENCE
 from tests.support.history import history_of
@@ -296,11 +296,11 @@ async def test_at_the_threshold_nothing_is_compacted_and_a_token_more_is(maestro
     async with maestro.client("threshold") as client:
         await fill(client, 6)
         counted = "UPDATE conversations SET total_tokens_estimate = ? WHERE channel = 'threshold'"
-        maestro.change(counted, THRESHOLD - estimate("to the brim"))
+        maestro.change(counted, THRESHOLD - estimate_tokens("to the brim"))
         await client.ask("to the brim")
         assert contents(maestro, "messages_archive", "threshold") == []
         assert not maestro.llm.matching(FACTS)
-        maestro.change(counted, THRESHOLD + 1 - estimate("over the brim"))
+        maestro.change(counted, THRESHOLD + 1 - estimate_tokens("over the brim"))
         await client.ask("over the brim", patience=30)
     assert len(maestro.llm.matching(FACTS)) == 1
     assert contents(maestro, "messages_archive", "threshold")

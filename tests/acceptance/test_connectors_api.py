@@ -42,7 +42,7 @@ def kept(rows: JobRows) -> str:
     """Return the token that the process of the connector would use."""
     with rows.store.view() as tx:
         secret = tx.bots.get("discord", "mine").stored_secrets["token"]
-    return SecretKeys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value()
+    return SecretKeys(ENCRYPTION_KEY, {}).reveal_key(secret).get_secret_value()
 
 
 async def test_a_connector_that_is_added_shows_the_end_of_its_token_and_no_more(

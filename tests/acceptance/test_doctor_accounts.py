@@ -56,7 +56,7 @@ async def test_an_account_of_the_api_is_asked_with_its_own_key(tmp_path: Path) -
         configure(tmp_path)
         settings = Settings.model_validate({"dataDir": tmp_path / "data"})
         (tmp_path / "data").mkdir()
-        kept = open_keys(settings, {}).keep(KEY)
+        kept = open_keys(settings, {}).stored_form(KEY)
         stored(tmp_path, row("mine", secret=kept.secret, base_url=refusing.url)).close()
         report = await doctor(tmp_path)
         report.is_broken("account mine", "expired or wrong", "maestro accounts")

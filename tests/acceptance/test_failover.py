@@ -18,7 +18,7 @@ from maestro.domain.jobs.steps import WAITING_NOTICE
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
 from maestro.installation.data_folder import open_keys
 from maestro.llm.accounts import AccountBook
-from maestro.settings.accounts import account_of
+from maestro.settings.accounts import convert_account
 from maestro.store.store import Store
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_script import Failure
@@ -197,7 +197,7 @@ async def test_what_an_account_is_limited_to_another_worker_knows(maestro: Insta
 def chosen_elsewhere(maestro: Instance) -> str:
     """Return whom a worker in another process asks now."""
     store = Store(maestro.data_dir / "maestro.db")
-    own = map(account_of, maestro.loaded.settings.llm.accounts)
+    own = map(convert_account, maestro.loaded.settings.llm.accounts)
     choice = AccountBook(store, own, SecretStr, tuple).read_roster().choose_account((), (), {})
     store.close()
     assert choice is not None
@@ -219,7 +219,7 @@ async def test_without_an_account_the_demo_model_answers_until_one_is_added(tmp_
 def add(maestro: Instance) -> None:
     """Do as a person does who types a key into the dashboard."""
     store = Store(maestro.data_dir / "maestro.db")
-    kept = open_keys(maestro.loaded.settings, {}).keep("key-typed")
+    kept = open_keys(maestro.loaded.settings, {}).stored_form("key-typed")
     with store.begin() as tx:
         tx.llm.accounts.add(
             ModelAccount(

@@ -51,9 +51,9 @@ async def tools_of(*servers: McpServerSettings) -> AsyncIterator[ToolRegistry]:
     """Serve the tools of these servers, all of them for everybody, and wait until they are there."""
     environment = plain_environment({**os.environ, "ANTHROPIC_API_KEY": "sk-ours"})
     tools = ToolRegistry([], [], McpServers(servers, environment))
-    serving = asyncio.create_task(tools.serve())
+    serving = asyncio.create_task(tools.keep_sources_open())
     try:
-        await tools.settled()
+        await tools.wait_until_settled()
         yield tools
     finally:
         serving.cancel()
@@ -70,13 +70,13 @@ async def call(tools: ToolRegistry, name: str, arguments: str = "{}") -> str:
 
 async def output(tools: ToolRegistry, name: str, arguments: str = "{}") -> str | ToolOutput:
     """Call a tool the way a model does."""
-    tool = tools.find(name, agent_with([name]))
+    tool = tools.find_tool(name, agent_with([name]))
     assert isinstance(tool, AsyncTool)
     return await tool.run(parse_arguments(tool.spec, arguments), CALLER)
 
 
 def offers(tools: ToolRegistry, name: str) -> bool:
-    return bool(tools.specs(agent_with([name])))
+    return bool(tools.list_tools(agent_with([name])))
 
 
 def alive(pid: int) -> bool:
@@ -94,7 +94,7 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
     with capture_logs() as logs:
         async with tools_of(program(notes, idempotent=["note"])) as tools:
             await until(lambda: offers(tools, "test_add"))
-            (spec,) = tools.specs(agent_with(["test_add"]))
+            (spec,) = tools.list_tools(agent_with(["test_add"]))
             assert spec.description == "Add two whole numbers.\nThey may be negative."
             assert '"required":["a","b"]' in spec.parameters
             assert await call(tools, "test_add", '{"a": 2, "b": -5}') == "-3"
@@ -109,7 +109,7 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
             assert await call(tools, "test_odd_name") == "odd"
 
             flags = {
-                name: tools.find(f"test_{name}", agent_with([f"test_{name}"]))
+                name: tools.find_tool(f"test_{name}", agent_with([f"test_{name}"]))
                 for name in ("add", "note", "setting", "fail")
             }
             assert {name: (tool.read_only, tool.idempotent) for name, tool in flags.items()} == {
@@ -172,7 +172,7 @@ async def test_a_slow_server_holds_up_nobody_and_is_ended_too(notes: Path, tmp_p
         assert time.monotonic() - began < 30
         await until(lambda: offers(tools, "test_add"))
         assert await call(tools, "test_add", '{"a": 1, "b": 1}') == "2"
-        await tools.settled()
+        await tools.wait_until_settled()
     await until(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
@@ -180,7 +180,7 @@ async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothi
     with capture_logs() as logs:
         servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
         async with tools_of(*servers, McpServerSettings(name="c", url="http://127.0.0.1:9/mcp")) as tools:
-            assert tools.specs(agent_with(["a_x", "b_x", "c_x"])) == ()
+            assert tools.list_tools(agent_with(["a_x", "b_x", "c_x"])) == ()
     away = {entry["server"]: entry["reason"] for entry in logs if "is not connected" in entry["event"]}
     assert "no-such-program" in away["a"]
     assert "closed" in away["b"]
@@ -297,7 +297,7 @@ async def test_a_program_that_stands_still_holds_up_neither_a_call_nor_our_end(n
     async with tools_of(program(notes)) as tools:
         pid = int(await call(tools, "test_pid"))
         os.kill(pid, signal.SIGSTOP)
-        tool = tools.find("test_note", agent_with(["test_note"]))
+        tool = tools.find_tool("test_note", agent_with(["test_note"]))
         assert isinstance(tool, AsyncTool)
         async with asyncio.timeout(10):
             said = await asyncio.gather(*(run_tool(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))

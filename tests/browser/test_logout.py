@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.serving import ListenAddress, Server, listen_on_address, serve_until_cancelled, uvicorn_config
 from tests.support.api_client import PASSWORD, app_of
 from tests.support.browser import profile
 from tests.support.job_rows import JobRows
@@ -35,7 +35,7 @@ async def dashboard(rows: JobRows, **changes: Any) -> AsyncIterator[str]:
     async def serving() -> None:
         started.set()
 
-    sockets = listen(ListenAddress("127.0.0.1", 0, section="webui", option="--port"))
+    sockets = listen_on_address(ListenAddress("127.0.0.1", 0, section="webui", option="--port"))
     app = app_of(rows, web_port=0, **changes)
     task = asyncio.create_task(serve_until_cancelled(Server(uvicorn_config(app), serving), sockets))
     await started.wait()

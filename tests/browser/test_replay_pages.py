@@ -8,7 +8,7 @@ from ulid import ULID
 
 from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus
-from maestro.domain.messages import Address, IncomingMessage, lane_of
+from maestro.domain.messages import Address, IncomingMessage, lane_key
 from tests.support.browser import profile
 from tests.support.instance import Instance, free_port, running_instance
 
@@ -108,7 +108,7 @@ def fail_many(maestro: Instance) -> None:
             )
             job = Job(
                 id=f"{JobKind.MESSAGE}-{ULID()}",
-                lane=lane_of(address, None),
+                lane=lane_key(address, None),
                 created_at=tx.now,
                 **address.model_dump(),
             )

@@ -54,17 +54,17 @@ class FixedHealth:
 
 def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     """Return what an API is made of; ``changes`` are fields of ``ApiParts``."""
-    keys, live = SecretKeys(ENCRYPTION_KEY, {}), LiveSettings.unchanging(Settings())
+    keys, live = SecretKeys(ENCRYPTION_KEY, {}), LiveSettings.from_fixed(Settings())
     made = ApiParts(
         store=rows.store,
         jobs=JobOperations(rows.store, no_temporal, temporal=TemporalAddress(TEMPORAL_UI)),
         batches=BatchOperations(rows.store),
-        accounts=AccountOperations(rows.store, keys.keep, account_columns),
-        connectors=ConnectorOperations(rows.store, keys.keep),
+        accounts=AccountOperations(rows.store, keys.stored_form, account_columns),
+        connectors=ConnectorOperations(rows.store, keys.stored_form),
         conversations=ConversationOperations(rows.store, NO_FOLDER),
         settings=SettingsOperations(rows.store, EffectiveSettings(live)),
         schedules=build_schedule_operations(rows.store, live),
-        webhooks=WebhookOperations(rows.store, keys.keep),
+        webhooks=WebhookOperations(rows.store, keys.stored_form),
         hooks=build_intake(rows.store, keys, live),
         skills=SkillOperations(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),

@@ -33,7 +33,7 @@ from maestro.installation.storage import open_existing_store
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.operations.jobs import JobOperations
 from maestro.settings import Loaded, load
-from maestro.settings.addresses import endpoint_of
+from maestro.settings.addresses import temporal_endpoint
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from temporal.client import connect
@@ -186,12 +186,12 @@ class Instance:
         """Open what a command line beside the running Maestro works with."""
         with contextlib.closing(open_existing_store(self.loaded.settings)) as store:
             live = LiveSettings(self.loaded)
-            live.refresh(store)
+            live.apply_changes(store)
             yield Operator(store, build_operator(store, live))
 
     async def temporal(self) -> Client:
         """Return a client of the Temporal server."""
-        return await connect(endpoint_of(self.loaded.settings))
+        return await connect(temporal_endpoint(self.loaded.settings))
 
     def query(self, sql: str, *values: object) -> list[Row]:
         """Read the database file, as an operator may."""

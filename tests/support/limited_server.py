@@ -14,7 +14,7 @@ from maestro.serving import (
     ConnectionLimits,
     ListenAddress,
     Server,
-    listen,
+    listen_on_address,
     raise_descriptor_limit,
     serve_until_cancelled,
     uvicorn_config,
@@ -34,7 +34,7 @@ async def _echo(socket: WebSocket) -> None:
 
 
 async def _serve() -> None:
-    sockets = listen(ListenAddress("127.0.0.1", 0, "test", "--port"))
+    sockets = listen_on_address(ListenAddress("127.0.0.1", 0, "test", "--port"))
     app = Starlette(routes=[Route("/", _hello, methods=["GET", "POST"]), WebSocketRoute("/socket", _echo)])
 
     async def announce() -> None:

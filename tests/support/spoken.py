@@ -33,7 +33,7 @@ class OneTool(ToolRegistry):
     def __init__(self) -> None:
         super().__init__([], [])
 
-    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+    def list_tools(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Offer it to everybody who does not go without."""
         return (TIME,) if agent.tool_names is None else ()
 

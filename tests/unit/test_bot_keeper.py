@@ -75,7 +75,7 @@ class Bench:
         class Makes(ConnectorFactory):
             """Makes lines instead of connectors."""
 
-            def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
+            def create_connector(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
                 """Make one."""
                 return Line(instance, bench.script)
 
@@ -89,7 +89,7 @@ class Bench:
             bot = tx.bots.find("discord", account)
             if bot is None:
                 bot = BotInstance(platform="discord", account=account)
-                set_secrets(bot, {"token": KEYS.keep("typed-token-of-the-bot")})
+                set_secrets(bot, {"token": KEYS.stored_form("typed-token-of-the-bot")})
             change(bot)
             tx.bots.save(bot, "grace", "connector.change")
 
@@ -116,7 +116,7 @@ async def benched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(bots, "FIRST_PAUSE", 0.01)
     with closing(fresh_store(folder / "maestro.db")) as store:
         bench = Bench(store)
-        keeping = asyncio.create_task(bench.keeper.run(None))
+        keeping = asyncio.create_task(bench.keeper.keep_running(None))
         try:
             yield bench
         finally:

@@ -100,8 +100,8 @@ def test_a_connection_goes_on_as_long_as_its_client_finishes_its_requests() -> N
 def test_limits_leave_descriptors_to_the_rest_of_the_process() -> None:
     limits = ConnectionLimits()
 
-    assert (limits.within(1024).per_port, limits.within(1024).per_address) == (384, 192)
-    assert (limits.within(65_536).per_port, limits.within(65_536).per_address) == (8192, 512)
+    assert (limits.for_descriptors(1024).per_port, limits.for_descriptors(1024).per_address) == (384, 192)
+    assert (limits.for_descriptors(65_536).per_port, limits.for_descriptors(65_536).per_address) == (8192, 512)
 
 
 def test_an_address_that_stands_for_many_clients_has_no_limit_of_its_own() -> None:

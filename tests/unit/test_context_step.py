@@ -14,7 +14,7 @@ from maestro.domain.context.layers import LAYER_SIZES, LayerName
 from maestro.domain.conversations.conversation import Compaction, Message, conversation_key
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, StepRef
-from maestro.domain.llm.models import estimate, estimate_messages, estimate_tools, prompt_budget
+from maestro.domain.llm.models import estimate_messages, estimate_tokens, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role
 from maestro.domain.memory.memory import Fact, FactCategory
 from maestro.domain.messages import Receipt
@@ -108,7 +108,7 @@ async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
         ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.agents.colleagues.active_agents()
 
     def heard_of(person: Person | None) -> list[str]:
-        return [one.slug for one in staff.colleagues(ada, staff.circle(person))]
+        return [one.slug for one in staff.list_colleagues(ada, staff.find_circle(person))]
 
     assert heard_of(Person(grace, is_owner=True)) == ["bob", "vip"]
     assert heard_of(Person(PersonId("web", "someone-else"))) == ["bob", "vip"]
@@ -160,7 +160,7 @@ async def test_another_agents_answer_is_its_own_in_the_history(spoken: Spoken) -
                 conversation_id=job.conversation_id or 0,
                 role=Role.ASSISTANT,
                 content="42 euros",
-                token_estimate=estimate("42 euros"),
+                token_estimate=estimate_tokens("42 euros"),
                 job_id="delegation-1",
                 agent_id=bob,
                 created_at=tx.now,
@@ -205,7 +205,7 @@ async def test_a_delegate_that_goes_on_knows_its_task_its_own_words_and_what_it_
             conversation_id=job.conversation_id or 0,
             role=Role.ASSISTANT,
             content="I am asking @vip.",
-            token_estimate=estimate("I am asking @vip."),
+            token_estimate=estimate_tokens("I am asking @vip."),
             job_id="t-1",
             agent_id=bob,
             created_at=tx.now,
@@ -229,7 +229,7 @@ async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spo
     with spoken.rows.store.begin() as tx:
         for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
             text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
-            tx.agents.skills.save(SkillSource.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
+            tx.agents.skills.save(SkillSource.parse_file(slug, f"{text}How to {slug}.".encode(), shipped=False))
     with_it = system(spoken, await spoken.answered("please review this"))
     assert "How to review." in with_it
     assert "How to shell." not in with_it, "the agent lacks the tool"

@@ -10,7 +10,16 @@ import pytest
 import trustme
 from pydantic import SecretStr
 
-from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, Network, download, fetch
+from maestro.fetch import (
+    FetchAccess,
+    Fetched,
+    FetchFailed,
+    FetchLimits,
+    FetchRefused,
+    Network,
+    download,
+    fetch_response,
+)
 from tests.support.raw_server import Detour, FakeResolver, RawServer, answer_of, redirect_to
 
 PUBLIC = "93.184.215.14"
@@ -35,7 +44,7 @@ def network(server: RawServer, dead: Iterable[str] = (), **hosts: Sequence[Itera
 async def got(
     server: RawServer, url: str = "http://example.com/", limits: FetchLimits = LIMITS, **hosts: object
 ) -> Fetched:
-    return await fetch(url, limits, network=network(server, **hosts))  # type: ignore[arg-type]
+    return await fetch_response(url, limits, network=network(server, **hosts))  # type: ignore[arg-type]
 
 
 async def test_it_brings_status_type_and_body(server: RawServer) -> None:
@@ -148,7 +157,7 @@ async def test_a_name_is_refused_when_one_of_its_addresses_is_private(server: Ra
 
 async def test_the_connection_goes_to_the_address_that_was_checked(server: RawServer) -> None:
     there = network(server, example_com=[[PUBLIC], ["127.0.0.1"]])
-    assert (await fetch("http://example.com/", LIMITS, network=there)).body == b"hello"
+    assert (await fetch_response("http://example.com/", LIMITS, network=there)).body == b"hello"
     assert isinstance(there.backend, Detour)
     assert isinstance(there.resolve, FakeResolver)
     assert (there.backend.targets, there.resolve.asked) == ([(PUBLIC, 80)], ["example.com"])
@@ -206,31 +215,31 @@ async def test_redirects_are_followed_five_times(server: RawServer) -> None:
 async def test_only_hosts_and_ports_of_the_list_are_asked(server: RawServer) -> None:
     server.answers["/away"] = redirect_to("http://other.org/")
     access = FetchAccess(hosts=frozenset({"example.com"}), ports=frozenset({80}))
-    assert (await fetch("http://EXAMPLE.com/", LIMITS, access, network(server))).status == 200
+    assert (await fetch_response("http://EXAMPLE.com/", LIMITS, access, network(server))).status == 200
     for url in ("http://other.org/", "http://example.com/away", "http://example.com:81/"):
         with pytest.raises(FetchRefused):
-            await fetch(url, LIMITS, access, network(server))
+            await fetch_response(url, LIMITS, access, network(server))
 
 
 async def test_private_hosts_of_the_operator_are_asked_all_the_same(server: RawServer) -> None:
     access = FetchAccess(private_hosts=frozenset({"intranet", "127.0.0.1"}))
     for url in ("http://intranet/", "http://127.0.0.1/"):
-        assert (await fetch(url, LIMITS, access, network(server, intranet=[["10.0.0.1"]]))).body == b"hello"
+        assert (await fetch_response(url, LIMITS, access, network(server, intranet=[["10.0.0.1"]]))).body == b"hello"
     with pytest.raises(FetchRefused):
-        await fetch("http://10.0.0.1/", LIMITS, access, network(server))
+        await fetch_response("http://10.0.0.1/", LIMITS, access, network(server))
 
 
 async def test_the_token_is_shown_to_the_first_origin_only(server: RawServer) -> None:
     server.answers |= {"/here": redirect_to("/there"), "/there": redirect_to("http://other.org/away")}
     server.answers |= {"/away": redirect_to("http://example.com:81/port"), "/port": redirect_to("http://example.com/")}
-    assert (await fetch("http://example.com/here", LIMITS, TOKEN, network(server))).body == b"hello"
+    assert (await fetch_response("http://example.com/here", LIMITS, TOKEN, network(server))).body == b"hello"
     shown = [head.split()[1] for head in server.asked if "Authorization: Bearer t0ken" in head]
     assert (len(server.asked), shown) == (5, ["/here", "/there", "/"])
 
 
 async def test_the_token_shows_in_no_text(server: RawServer) -> None:
     with pytest.raises(FetchFailed) as failure:
-        await fetch("http://example.com/", LIMITS, TOKEN, network(server, dead=[PUBLIC]))
+        await fetch_response("http://example.com/", LIMITS, TOKEN, network(server, dead=[PUBLIC]))
     assert "t0ken" not in f"{failure.value!r} {failure.value.__cause__!r} {TOKEN!r}"
 
 
@@ -337,6 +346,6 @@ async def test_tls_proves_the_name_and_not_the_address() -> None:
             return [hosts[host]]
 
         there = Network(resolve=resolve, backend=Detour(server), tls=trusting)
-        assert (await fetch("https://example.com/", LIMITS, network=there)).body == b"hello"
+        assert (await fetch_response("https://example.com/", LIMITS, network=there)).body == b"hello"
         with pytest.raises(FetchFailed, match=r"other\.org: .*certificate"):
-            await fetch("https://other.org/", LIMITS, network=there)
+            await fetch_response("https://other.org/", LIMITS, network=there)

@@ -213,7 +213,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         bench.write("which")
         await bench.shows("which")
         (asked,) = bench.deliver("which one?")
-        await bench.screen.edit(asked.outgoing(more=False))
+        await bench.screen.edit(asked.build_outgoing(has_more=False))
         with bench.rows.store.begin() as tx:
             tx.deliveries.drafts.delete(bench.job_id)
     bench.answers = DraftStreamer(bench.rows.store, bench.screen.all)

@@ -46,7 +46,7 @@ def server(condition: Condition, port: int = 9091, *hosts: str) -> HealthServer:
 @asynccontextmanager
 async def asking(condition: Condition, host: str = "localhost:9091") -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the application of a worker that also answers as ``worker``."""
-    transport = httpx.ASGITransport(server(condition, 9091, "worker").app())
+    transport = httpx.ASGITransport(server(condition, 9091, "worker").create_app())
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9091", headers={"Host": host}) as http:
         yield http
 

@@ -19,19 +19,19 @@ def keys() -> SecretKeys:
 
 
 def test_a_typed_key_is_encrypted_and_comes_back(keys: SecretKeys) -> None:
-    kept = keys.keep(KEY)
+    kept = keys.stored_form(KEY)
     assert "KEY-SECRET" not in kept.secret
     assert kept.last4 == "more"
-    assert keys.reveal(kept.secret).get_secret_value() == KEY
-    assert keys.keep(KEY).secret != kept.secret, "equal keys do not look equal"
+    assert keys.reveal_key(kept.secret).get_secret_value() == KEY
+    assert keys.stored_form(KEY).secret != kept.secret, "equal keys do not look equal"
 
 
 def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: SecretKeys, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     for reference in ("env:MY_KEY", f"file:{file}"):
-        assert keys.keep(reference) == StoredKey(reference)
-        assert keys.reveal(reference).get_secret_value() == KEY
+        assert keys.stored_form(reference) == StoredKey(reference)
+        assert keys.reveal_key(reference).get_secret_value() == KEY
 
 
 @pytest.mark.parametrize(
@@ -40,34 +40,34 @@ def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: SecretK
 )
 def test_a_reference_that_cannot_be_one_is_refused(keys: SecretKeys, reference: str, expectation: str) -> None:
     with pytest.raises(ConfigurationError, match=expectation):
-        keys.keep(reference)
+        keys.stored_form(reference)
 
 
 def test_a_reference_to_nothing_names_the_fix(keys: SecretKeys) -> None:
     with pytest.raises(ConfigurationError, match="OTHER_KEY is not set; set it"):
-        keys.reveal("env:OTHER_KEY")
+        keys.reveal_key("env:OTHER_KEY")
     with pytest.raises(ConfigurationError, match=r"cannot be read .* fix the path"):
-        keys.reveal("file:/nowhere/key")
+        keys.reveal_key("file:/nowhere/key")
 
 
 def test_without_the_file_it_was_encrypted_under_a_key_is_lost(keys: SecretKeys) -> None:
     with pytest.raises(ConfigurationError, match=r"another secrets\.key .* enter the key again") as caught:
-        SecretKeys(Fernet.generate_key(), {}).reveal(keys.keep(KEY).secret)
+        SecretKeys(Fernet.generate_key(), {}).reveal_key(keys.stored_form(KEY).secret)
     assert caught.value.__cause__ is None
 
 
 def test_the_file_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     settings = Settings.model_validate({"dataDir": tmp_path})
-    kept = open_keys(settings, {}).keep(KEY)
-    assert open_keys(settings, {}).reveal(kept.secret).get_secret_value() == KEY
+    kept = open_keys(settings, {}).stored_form(KEY)
+    assert open_keys(settings, {}).reveal_key(kept.secret).get_secret_value() == KEY
     assert (tmp_path / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_fingerprint_tells_keys_apart_and_gives_none_away(keys: SecretKeys) -> None:
-    assert keys.fingerprint("openai", "", KEY) == keys.fingerprint("openai", "", KEY)
-    assert keys.fingerprint("openai", "", KEY) != keys.fingerprint("openai", "", KEY[:-1])
-    assert keys.fingerprint("a", "bc") != keys.fingerprint("ab", "c")
-    assert SecretKeys(Fernet.generate_key(), {}).fingerprint(KEY) != keys.fingerprint(KEY)
+    assert keys.keyed_fingerprint("openai", "", KEY) == keys.keyed_fingerprint("openai", "", KEY)
+    assert keys.keyed_fingerprint("openai", "", KEY) != keys.keyed_fingerprint("openai", "", KEY[:-1])
+    assert keys.keyed_fingerprint("a", "bc") != keys.keyed_fingerprint("ab", "c")
+    assert SecretKeys(Fernet.generate_key(), {}).keyed_fingerprint(KEY) != keys.keyed_fingerprint(KEY)
 
 
 def test_the_end_of_a_short_key_is_not_shown() -> None:

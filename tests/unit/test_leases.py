@@ -9,7 +9,7 @@ import pytest
 
 from connectors.base import Connector
 from maestro.connector_runtime import host
-from maestro.connector_runtime.host import lease
+from maestro.connector_runtime.host import hold_lease
 from maestro.domain.errors import ConfigurationError
 from maestro.installation.data_folder import FileLock
 from tests.support.bot import Bot
@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from maestro.connector_runtime.host import lease
+from maestro.connector_runtime.host import hold_lease
 from tests.support.bot import Bot
 
 async def hold():
-    async with lease(Path(sys.argv[1]), Bot(*sys.argv[2:]), print):
+    async with hold_lease(Path(sys.argv[1]), Bot(*sys.argv[2:]), print):
         print("held", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -49,7 +49,7 @@ class Waiting:
         self.task = asyncio.create_task(self._hold(folder, connector))
 
     async def _hold(self, folder: Path, connector: Connector) -> None:
-        async with lease(folder, connector, self._hear):
+        async with hold_lease(folder, connector, self._hear):
             self.held.set()
 
     def _hear(self, line: str) -> None:
@@ -96,23 +96,23 @@ async def test_who_gives_up_waiting_holds_nothing(tmp_path: Path) -> None:
     await waiting.told.wait()
     waiting.task.cancel()
     await asyncio.wait([waiting.task])
-    assert FileLock(tmp_path / "slack-two.lock").take()
+    assert FileLock(tmp_path / "slack-two.lock").take_lock()
     holder.communicate()
 
 
 async def test_a_lease_that_cannot_be_written_is_named_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "slack-main.lock").mkdir()
     with pytest.raises(ConfigurationError, match=r"lease of slack/main .* writable for this user"):
-        async with lease(tmp_path, Bot("slack", "main"), print):
+        async with hold_lease(tmp_path, Bot("slack", "main"), print):
             pass
 
 
 def test_a_lock_can_be_shared_but_not_with_one_who_wants_it_alone(tmp_path: Path) -> None:
     first, second, third = (FileLock(tmp_path / "lock") for _ in range(3))
-    assert first.take(shared=True)
-    assert second.take(shared=True)
-    assert not third.take()
-    first.release()
-    second.release()
-    assert third.take()
-    assert not first.take(shared=True)
+    assert first.take_lock(shared=True)
+    assert second.take_lock(shared=True)
+    assert not third.take_lock()
+    first.release_lock()
+    second.release_lock()
+    assert third.take_lock()
+    assert not first.take_lock(shared=True)

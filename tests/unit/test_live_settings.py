@@ -57,19 +57,19 @@ def test_another_process_sees_a_change_at_its_next_look(store: Store) -> None:
     assert rules() is before, "rules are made once, not at each use"
     put(store, {LIMIT: 100})
     assert rules() == [4096]
-    live.refresh(store)
+    live.apply_changes(store)
     assert (rules(), live.current().chat.limits.max_message_chars) == ([100], 100)
     put(store, {LIMIT: None})
-    live.refresh(store)
+    live.apply_changes(store)
     assert rules() == [4096]
 
 
 def test_a_look_that_finds_nothing_new_reads_one_number(store: Store) -> None:
     live = process()
     put(store, {LIMIT: 100})
-    live.refresh(store)
+    live.apply_changes(store)
     seen = live.current()
-    live.refresh(store)
+    live.apply_changes(store)
     assert live.current() is seen
 
 
@@ -81,7 +81,7 @@ async def test_a_watching_process_takes_a_change_over_by_itself(store: Store, mo
         assert settings.logs.level == "error"
         loop.call_soon_threadsafe(told.set)
 
-    async with live.refreshing(store, tell):
+    async with live.keep_current(store, tell):
         await asyncio.to_thread(put, store, {"logs.level": "error"})
         await asyncio.wait_for(told.wait(), 60)
     assert live.current().logs.level == "error"
@@ -92,7 +92,7 @@ async def test_a_look_that_fails_is_not_the_last_one(
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     live = process()
-    async with live.refreshing(store, lambda _: None), asyncio.timeout(20):
+    async with live.keep_current(store, lambda _: None), asyncio.timeout(20):
         with capture_logs() as logs:
             await asyncio.to_thread(put, store, {LIMIT: 100})
             with closing(sqlite3.connect(tmp_path / "maestro.db")) as file, file:
@@ -111,9 +111,9 @@ async def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_repor
         )
     live = process()
     with capture_logs() as logs:
-        async with live.refreshing(store, lambda _: None):
+        async with live.keep_current(store, lambda _: None):
             pass
-        process().refresh(store)  # as a command does, whose output is for programs
+        process().apply_changes(store)  # as a command does, whose output is for programs
     assert len(logs) == 2
     assert live.current().chat.limits.max_message_chars == 100
     assert live.current().jobs.max_attempts == 3

@@ -24,7 +24,7 @@ def token() -> str:
 
 def line_of(**scanner: object) -> str:
     settings = Settings.model_validate({"chat": {"scanner": scanner}})
-    return line_redactor(LiveSettings.unchanging(settings), "text")(f"failed key={token()} job=1")
+    return line_redactor(LiveSettings.from_fixed(settings), "text")(f"failed key={token()} job=1")
 
 
 def test_a_secret_does_not_reach_the_log() -> None:
@@ -38,11 +38,11 @@ def test_who_wants_lines_as_they_are_gets_them(scanner: dict[str, object]) -> No
 
 def test_what_a_line_says_stays() -> None:
     line = "2026-11-22T02:42:22Z [info] job.step agent=coder-1 job=message-01KXYZABCDEF0123456789 tokens=1234"
-    assert line_redactor(LiveSettings.unchanging(Settings()), "text")(line) == line
+    assert line_redactor(LiveSettings.from_fixed(Settings()), "text")(line) == line
 
 
 def test_json_stays_json() -> None:
-    made = line_redactor(LiveSettings.unchanging(Settings()), "json")
+    made = line_redactor(LiveSettings.from_fixed(Settings()), "json")
     for said in (f"token={token()}", f'{{"token": "{token()}"}}', f'raise X("{token()}")\n at y', f"pw: '{token()}\\"):
         told = json.loads(made(json.dumps({"event": "x", "problem": said, "level": "info"})))
         assert token() not in str(told)
@@ -55,7 +55,7 @@ def test_a_line_that_takes_too_long_is_kept_or_not_as_fail_mode_says(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: -1_000.0)  # for who sets the deadline: it is long over
     settings = Settings.model_validate({"chat": {"scanner": {"failMode": mode}}})
-    assert line_redactor(LiveSettings.unchanging(settings), "text")("in order") == written
+    assert line_redactor(LiveSettings.from_fixed(settings), "text")("in order") == written
 
 
 def test_an_error_of_the_search_writes_nothing_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_an_error_of_the_search_writes_nothing_of_the_line(monkeypatch: pytest.M
 
 
 def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with configured_logs("text", line_redactor(LiveSettings.unchanging(Settings()), "text")):
+    with configured_logs("text", line_redactor(LiveSettings.from_fixed(Settings()), "text")):
         structlog.get_logger("a").warning("said", text=f"it is {token()}")
         logging.getLogger("a library").warning("Authorization: Bearer %s", token())
         for platform in ("discord.http", "slack_sdk.socket_mode.aiohttp"):

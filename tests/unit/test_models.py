@@ -61,7 +61,7 @@ def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
 
 def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
     """Start a process."""
-    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store, LiteLLMLibrary())
+    models = build_models(LiveSettings.from_fixed(settings(folder, *accounts)), environment, store, LiteLLMLibrary())
     models.book.read_roster()
     return models
 
@@ -80,7 +80,7 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
-    scope = build_redaction(LiveSettings.unchanging(settings))
+    scope = build_redaction(LiveSettings.from_fixed(settings))
     client: Any = build_chain(models, store, scope, StopMonitor(store, lambda: 1))
     names, changes = [], []
     while client is not None:
@@ -182,7 +182,7 @@ def test_the_import_for_a_configured_account_needs_no_store(
     environment: dict[str, str],
     begun: bool,
 ) -> None:
-    library = begin_library_import(LiveSettings.unchanging(settings(tmp_path, *accounts)), environment)
+    library = begin_library_import(LiveSettings.from_fixed(settings(tmp_path, *accounts)), environment)
     assert (library._imported is not None) is begun
     if library._imported is not None:
         library._imported.result(timeout=30)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.skills.files import SkillFile, read_skill
 from maestro.domain.skills.skill import Skill, SkillIndex
 from maestro.operations.skills import SHIPPED
@@ -17,7 +17,7 @@ MOST_TOKENS = 1_200
 
 def brought_in(message: str) -> set[str]:
     skills = [Skill(file.slug, file.name, file.body, file.keywords, file.patterns) for file in FILES]
-    return {skill.slug for skill in SkillIndex(skills).choose(message, frozenset(), None)}
+    return {skill.slug for skill in SkillIndex(skills).choose_skills(message, frozenset(), None)}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.slug)
@@ -25,7 +25,7 @@ def test_each_is_whole_and_of_a_useful_size(file: SkillFile) -> None:
     assert file.problems == ()
     assert all((file.name, file.description, file.category, file.version, file.author, file.keywords, file.patterns))
     assert re.match(r"# \w", file.body)
-    assert 300 < estimate(file.body) < MOST_TOKENS
+    assert 300 < estimate_tokens(file.body) < MOST_TOKENS
 
 
 def test_there_are_five_and_each_file_is_called_as_its_skill() -> None:

@@ -14,7 +14,7 @@ FILES = ("read_file", "write_file", "list_files", "send_file")
 
 
 def there(settings: Settings, *names: str) -> list[str]:
-    return [spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent_with(names or None))]
+    return [spec.name for spec in build_tools(LiveSettings.from_fixed(settings)).list_tools(agent_with(names or None))]
 
 
 def test_without_a_configuration_there_are_the_default_tools() -> None:
@@ -38,7 +38,9 @@ def test_files_and_shell_are_there_when_they_are_switched_on(tools: ToolSettings
 def test_every_tool_says_truly_whether_a_repeat_does_harm() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
     everything = [*DEFAULT_TOOLS, *FILES, "run_shell"]
-    found = [build_tools(LiveSettings.unchanging(settings)).find(name, agent_with(everything)) for name in everything]
+    found = [
+        build_tools(LiveSettings.from_fixed(settings)).find_tool(name, agent_with(everything)) for name in everything
+    ]
     assert {tool.spec.name for tool in found if not tool.idempotent} == {"run_shell"}
     changing = {"ask_question", "write_file", "send_file", "run_shell"}
     assert {tool.spec.name for tool in found if not tool.read_only} == changing
@@ -46,7 +48,9 @@ def test_every_tool_says_truly_whether_a_repeat_does_harm() -> None:
 
 def test_every_description_and_argument_is_explained_to_the_model() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
-    for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent_with([*DEFAULT_TOOLS, *FILES, "run_shell"])):
+    for spec in build_tools(LiveSettings.from_fixed(settings)).list_tools(
+        agent_with([*DEFAULT_TOOLS, *FILES, "run_shell"])
+    ):
         assert len(spec.description) > 60
         lists = spec.parameters.count('"items"')
         assert spec.parameters.count('"description"') == spec.parameters.count('"type"') - 1 - lists
@@ -68,7 +72,7 @@ def test_names_that_nobody_has_are_told_with_the_fix() -> None:
         "run_shell": "set tools.shell to true, or take the name out",
     }
     with capture_logs() as logs:
-        build_tools(LiveSettings.unchanging(settings))
+        build_tools(LiveSettings.from_fixed(settings))
     assert sorted(entry["tool"] for entry in logs) == ["calculator", "gitlab_search", "read_file", "run_shell"]
 
 

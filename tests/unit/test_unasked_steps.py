@@ -13,7 +13,7 @@ from maestro.domain.errors import Conflict
 from maestro.domain.jobs.flow import ToolStep
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.messages import Address, lane_of
+from maestro.domain.messages import Address, lane_key
 from maestro.operations.jobs import JobOperations
 from maestro.tools.base import ToolQuestion
 from tests.support.api_client import no_temporal
@@ -129,5 +129,5 @@ def test_what_it_asks_is_answered_in_its_channel(rows: JobRows) -> None:
         for place, job_id in enumerate((by, task)):
             step = ToolStep(job_id=job_id, step="tool", number=1, place=place)
             ask_question(tx, tx.jobs.read(job_id), step, ToolQuestion(text="Which pump?"), rules)
-        here = lane_of(Address(platform="web", channel="general"), None)
+        here = lane_key(Address(platform="web", channel="general"), None)
         assert [question.job_id for question in tx.jobs.questions.list_open_questions(here)] == [by, task]

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import redirect_to, refusal_page, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.forms import FormRow, FormText, edit_reason, submit
+from api.dashboard.pages import redirect_to_page, refusal_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, MemoryScope, Permission
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail
@@ -143,9 +143,9 @@ def add_agent(request: Request, parts: Parts, form: Annotated[AgentForm, Form()]
     """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.agents.add(
-            read(NewAgent, {**form.fields(), "slug": form.slug.strip()}), OPERATOR, reason_of(form.reason)
+            read(NewAgent, {**form.fields(), "slug": form.slug.strip()}), OPERATOR, edit_reason(form.reason)
         ),
-        lambda agent: redirect_to(f"{AGENT_PAGE}/{agent.slug}", done="made"),
+        lambda agent: redirect_to_page(f"{AGENT_PAGE}/{agent.slug}", done="made"),
         lambda error: _new_form(request, form, error),
     )
 
@@ -155,7 +155,7 @@ def _new_form(request: Request, form: AgentForm, problem: MaestroError | None = 
         request,
         "agent-new.html",
         form=form,
-        clients=[client.name for client in parts_of(request).clients.list().items],
+        clients=[client.name for client in request_parts(request).clients.list().items],
         scopes=tuple(MemoryScope),
         lines=LINES,
         problem=problem,
@@ -197,8 +197,8 @@ def change_agent(request: Request, parts: Parts, slug: str, form: Annotated[Agen
     """Change an agent and redirect to it; an error is shown above the form with the entered text."""
     fields = {**form.fields(), "version": form.version or None, "force": form.force}
     return submit(
-        lambda: parts.agents.change(slug, read(AgentChange, fields), OPERATOR, reason_of(form.reason)),
-        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="saved"),
+        lambda: parts.agents.change(slug, read(AgentChange, fields), OPERATOR, edit_reason(form.reason)),
+        lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="saved"),
         lambda error: _render_page(request, slug, error, form),
     )
 
@@ -214,8 +214,8 @@ def change_agent_status(
     """Pause, resume or archive an agent."""
     change = AgentChange(status=status, force=force)
     return submit(
-        lambda: parts_of(request).agents.change(slug, change, OPERATOR, reason_of(reason)),
-        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done=status),
+        lambda: request_parts(request).agents.change(slug, change, OPERATOR, edit_reason(reason)),
+        lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done=status),
         lambda error: _render_page(request, slug, error),
     )
 
@@ -225,7 +225,7 @@ def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool
     """Delete an agent permanently, and redirect to the list."""
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
-        lambda _: redirect_to(AGENTS_PAGE),
+        lambda _: redirect_to_page(AGENTS_PAGE),
         lambda error: _render_page(request, slug, error),
     )
 
@@ -235,7 +235,7 @@ def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[C
     """Bind a channel to an agent."""
     return submit(
         lambda: parts.bindings.add(read(BoundChannel, {**channel.fields(), "agent": slug}), OPERATOR),
-        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="bound"),
+        lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="bound"),
         lambda error: _render_page(request, slug, error, channel=channel),
     )
 
@@ -245,7 +245,7 @@ def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -
     """Remove the binding of a channel to an agent."""
     return submit(
         lambda: parts.bindings.remove(number, OPERATOR),
-        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="freed"),
+        lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="freed"),
         lambda error: _render_page(request, slug, error),
     )
 
@@ -258,7 +258,7 @@ def _render_page(
     channel: ChannelForm | None = None,
 ) -> HTMLResponse:
     """Return the page of an agent, with the forms as they were entered if they were refused."""
-    parts = parts_of(request)
+    parts = request_parts(request)
     try:
         agent = parts.agents.show(slug)
     except MaestroError as error:

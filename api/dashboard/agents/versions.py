@@ -8,9 +8,9 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.agents.pages import AGENT_PAGE
-from api.dashboard.forms import FormRow, FormText, reason_of, submit
-from api.dashboard.pages import redirect_to, refusal_page, render
-from api.guards import OPERATOR, Number, Parts, PasswordRoute, parts_of
+from api.dashboard.forms import FormRow, FormText, edit_reason, submit
+from api.dashboard.pages import redirect_to_page, refusal_page, render
+from api.guards import OPERATOR, Number, Parts, PasswordRoute, request_parts
 from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken
 from maestro.domain.agents.edits import Rollback
 from maestro.domain.agents.views import diff_field_lines
@@ -52,10 +52,10 @@ def roll_back(
     request: Request, slug: str, number: Number, reason: FormText = "", force: Annotated[bool, Form()] = False
 ) -> Response:
     """Create a new version with the content of an earlier one, and redirect to the agent."""
-    rollback = Rollback(version=number, reason=reason_of(reason), force=force)
+    rollback = Rollback(version=number, reason=edit_reason(reason), force=force)
     return submit(
-        lambda: parts_of(request).agents.roll_back(slug, rollback, OPERATOR),
-        lambda _: redirect_to(f"{AGENT_PAGE}/{slug}", done="rolled"),
+        lambda: request_parts(request).agents.roll_back(slug, rollback, OPERATOR),
+        lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="rolled"),
         lambda error: _version_page(request, slug, number, None, error),
     )
 
@@ -63,7 +63,7 @@ def roll_back(
 def _version_page(
     request: Request, slug: str, number: int, against: int | None, problem: MaestroError | None = None
 ) -> HTMLResponse:
-    agents = parts_of(request).agents
+    agents = request_parts(request).agents
     try:
         edit, newest = agents.version(slug, number, against), agents.show(slug).version
     except MaestroError as error:
@@ -110,13 +110,13 @@ def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRo
     """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
-        lambda _: redirect_to(TOKENS_PAGE),
+        lambda _: redirect_to_page(TOKENS_PAGE),
         lambda error: _tokens_page(request, _TokenFormState(agent, problem=error)),
     )
 
 
 def _tokens_page(request: Request, form: _TokenFormState, before: int | None = None) -> HTMLResponse:
-    parts = parts_of(request)
+    parts = request_parts(request)
     with parts.store.view() as tx:
         agents = [agent for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED]
         tokens = tx.agents.tokens.list_valid(before, TOKENS + 1)

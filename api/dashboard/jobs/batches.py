@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import read_query, submit, without_empty
-from api.dashboard.jobs.pages import PAGE, describe_filter, page_of
-from api.dashboard.pages import address, not_modified, redirect_to, render
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.dashboard.jobs.pages import PAGE, describe_filter, job_list_address
+from api.dashboard.pages import address, not_modified, redirect_to_page, render
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
@@ -80,7 +80,7 @@ class JobSelectionForm(BaseModel):
     def origin(self) -> str:
         """The address of the job list in which the jobs were selected."""
         try:
-            return page_of(read(JobFilter, self._filter_fields()))
+            return job_list_address(read(JobFilter, self._filter_fields()))
         except InvalidEdit:
             return PAGE
 
@@ -108,7 +108,7 @@ def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response
     """Start a batch and redirect to it; an error is shown beside a new preview."""
     return submit(
         lambda: parts.batches.begin(form.request(), OPERATOR),
-        lambda batch: redirect_to(f"{BATCHES}/{batch.id}"),
+        lambda batch: redirect_to_page(f"{BATCHES}/{batch.id}"),
         lambda error: _confirmation_page(request, form, error),
     )
 
@@ -126,7 +126,7 @@ def show_batches(request: Request, parts: Parts, cursor: str = "") -> Response:
         refresh_ms=_refresh_ms(*page.items),
         next=page.next,
         first=not cursor,
-        page_of=page_of,
+        page_of=job_list_address,
         words_of=describe_filter,
     )
 
@@ -142,7 +142,7 @@ def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
     """Let a batch start no further jobs, and redirect to it."""
     return submit(
         lambda: parts.batches.stop(batch_id, OPERATOR),
-        lambda _: redirect_to(f"{BATCHES}/{batch_id}"),
+        lambda _: redirect_to_page(f"{BATCHES}/{batch_id}"),
         lambda error: _batch_page(request, batch_id, {"state": "", "cursor": ""}, error),
     )
 
@@ -153,7 +153,7 @@ def _refresh_ms(*batches: BatchView) -> int:
 
 def _confirmation_page(request: Request, form: JobSelectionForm, problem: MaestroError | None = None) -> HTMLResponse:
     """Return a preview of the batch, with the error that refused the batch or makes it impossible."""
-    parts, forecast = parts_of(request), None
+    parts, forecast = request_parts(request), None
     try:
         forecast = parts.batches.forecast(form.request())
     except MaestroError as error:
@@ -173,7 +173,7 @@ def _batch_page(
     query, invalid = read_query(ItemQuery, {**filters, "state": states})
     query, problem = query.model_copy(update={"limit": 100}), problem or invalid
     try:
-        operations = parts_of(request).batches
+        operations = request_parts(request).batches
         batch, items = operations.show(batch_id), operations.items(batch_id, query)
     except NotFound as error:
         return render(request, "batch-gone.html", problem=error)
@@ -188,6 +188,6 @@ def _batch_page(
         first=not query.cursor,
         address=address(f"{BATCHES}/{batch_id}", without_empty(filters)),
         problem=problem,
-        page_of=page_of,
+        page_of=job_list_address,
         words_of=describe_filter,
     )

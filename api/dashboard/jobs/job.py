@@ -12,15 +12,15 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit_async, without_empty
-from api.dashboard.pages import not_modified, redirect_to, render
-from api.guards import FOR_VIEWERS, OPERATOR, Number, Parts, PasswordRoute, parts_of
+from api.dashboard.pages import not_modified, redirect_to_page, render
+from api.guards import FOR_VIEWERS, OPERATOR, Number, Parts, PasswordRoute, request_parts
 from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, job_edits
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import END_STEP, START_STEP, ReplayMode, is_script
-from maestro.domain.jobs.steps import purpose_of
+from maestro.domain.jobs.steps import step_purpose
 from maestro.domain.jobs.views import ActionView, JobDetail, StepView, job_detail
 from maestro.domain.values import read
 from maestro.store.replays import preview_replay
@@ -95,7 +95,7 @@ class JobContent:
     @property
     def step_purpose(self) -> str:
         """The purpose of the job's current step, in words."""
-        return purpose_of(self.step.step) if self.step is not None else ""
+        return step_purpose(self.step.step) if self.step is not None else ""
 
 
 @router.get("")
@@ -247,7 +247,7 @@ async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotate
 
     return await submit_async(
         operation,
-        lambda running: redirect_to(f"/queue/{running}"),
+        lambda running: redirect_to_page(f"/queue/{running}"),
         lambda error: _plan_page(request, job_id, form, error),
     )
 
@@ -269,14 +269,14 @@ async def cancel_job(request: Request, parts: Parts, job_id: str) -> Response:
     """Cancel the job, and redirect to it."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
-        lambda job: redirect_to(f"/queue/{job.id}"),
+        lambda job: redirect_to_page(f"/queue/{job.id}"),
         lambda error: _cancellation_page(request, job_id, error),
     )
 
 
 def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
+        with request_parts(request).store.view() as tx:
             job = tx.jobs.get(job_id)
             edits = _without_unchanged_prompt(tx, job, form.edits)
             plan, content = preview_replay(tx, job_id, form.mode, edits), read_job(tx, job_id)
@@ -289,8 +289,8 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
         "job-replay.html",
         content=content,
         plan=plan,
-        position=POSITIONS.get(plan.step) or purpose_of(plan.step),
-        kept_steps=[purpose_of(step) for step in plan.kept],
+        position=POSITIONS.get(plan.step) or step_purpose(plan.step),
+        kept_steps=[step_purpose(step) for step in plan.kept],
         form=ReplayForm.from_edits(form.mode, edits),
         problem=problem or plan.problem,
     )
@@ -298,13 +298,13 @@ def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
 
 def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
+        with request_parts(request).store.view() as tx:
             content = read_job(tx, job_id)
             agents = sorted(agent.slug for agent in tx.agents.list_active())
             prompt = _request_text(tx, content.row)
     except NotFound as error:
         return missing_job_page(request, str(error))
-    edits = edits_of(content.row)
+    edits = job_edits(content.row)
     before = ReplayForm.from_edits(form.mode, edits.model_copy(update={"prompt": edits.prompt or prompt or None}))
     return render(
         request,
@@ -319,7 +319,7 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
 
 def _cancellation_page(request: Request, job_id: str, problem: MaestroError | None = None) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
+        with request_parts(request).store.view() as tx:
             content = read_job(tx, job_id)
     except NotFound as error:
         return missing_job_page(request, str(error))

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.dashboard.forms import FormRow, FormText, moment_with_zone, read_filters, read_query, submit
-from api.dashboard.pages import address, link, not_modified, redirect_to, render
+from api.dashboard.pages import address, link, not_modified, redirect_to_page, render
 from api.dashboard.words import clock
 from api.front import SAFE_METHODS
-from api.guards import OPERATOR, Parts, PasswordRoute, parts_of
+from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from api.parts import ApiParts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -24,9 +24,9 @@ from maestro.domain.jobs.filters import (
     JobFilter,
     Outage,
     PageCursor,
+    error_pattern,
     find_outage,
     group_failures,
-    pattern_of,
 )
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
 from maestro.domain.jobs.views import JobSummary, ListedJob, job_summary
@@ -68,7 +68,7 @@ MINUTE = "%Y-%m-%d %H:%M"
 questions_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=QUESTIONS_PAGE)
 
 
-def page_of(filter_: JobFilter) -> str:
+def job_list_address(filter_: JobFilter) -> str:
     """Return the address of the job list with this filter."""
     return address(PAGE, filter_.model_dump(mode="json", exclude_defaults=True))
 
@@ -163,7 +163,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
         at_time=f"{listing.filter.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if listing.filter.at else "",
         errors=sorted({job.error for job in listing.jobs if job.error}),
         most_groups=100,
-        page_of=page_of,
+        page_of=job_list_address,
         group_filter=group_filter,
     )
 
@@ -183,7 +183,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
         # No job matches, so the list is not queried: for a text search that would read all messages once more.
         return JobListing(filter_, counts)
     try:
-        after = PageCursor.decode(cursor) if cursor else None
+        after = PageCursor.parse_text(cursor) if cursor else None
     except ValueError:
         raise InvalidEdit("this page of the list does not exist; go back to the first page") from None
     outages: list[Outage] = []
@@ -200,7 +200,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
         jobs,
         tx.llm.calls.read_costs([job.id for job in jobs]),
         outages=outages,
-        next=following.encode() if following else None,
+        next=following.encode_text() if following else None,
     )
 
 
@@ -209,11 +209,11 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     if filter_.error is not None or filter_.reason is not None:
         return None
     failed = [entry.job for entry in listed if entry.job.status is JobStatus.FAILED]
-    kinds = Counter((job.error, pattern_of(job.reason)) for job in failed)
+    kinds = Counter((job.error, error_pattern(job.reason)) for job in failed)
     kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
     if count < OUTAGE_FAILURES:
         return None
-    newest = next(job for job in failed if (job.error, pattern_of(job.reason)) == kind)
+    newest = next(job for job in failed if (job.error, error_pattern(job.reason)) == kind)
     since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
     similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
     earlier = tx.jobs.counts.list_failed(filter_.model_copy(update=similar))
@@ -251,7 +251,7 @@ def _settle_question(
 ) -> Response:
     return submit(
         lambda: parts.questions.settle(number, words or None, approves, OPERATOR),
-        lambda question: redirect_to(QUESTIONS_PAGE, settled=question.id),
+        lambda question: redirect_to_page(QUESTIONS_PAGE, settled=question.id),
         lambda error: _questions_page(request, number, words, error),
     )
 
@@ -260,7 +260,7 @@ def _questions_page(
     request: Request, number: int = 0, words: str = "", problem: MaestroError | None = None
 ) -> Response:
     """Return the page; ``words`` is the refused answer to the question with this number."""
-    questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
+    questions, reading = request_parts(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
     if reading:  # the address of a form that was refused has no filter
         states = list(filter(None, request.query_params.getlist("status")))

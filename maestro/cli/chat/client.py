@@ -66,20 +66,20 @@ class VisitFiles:
 
     folder: Path
 
-    def find(self, url: str, name: str) -> ChatVisit | None:
+    def find_visit(self, url: str, name: str) -> ChatVisit | None:
         """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
         visit = _read_visit(self._visit_file(url, name))
-        return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
+        return visit.model_copy(update={"resume_token": self.find_token(url)}) if visit and visit.url == url else None
 
-    def start(self, url: str, name: str, user: str) -> ChatVisit:
+    def start_visit(self, url: str, name: str, user: str) -> ChatVisit:
         """Return a visit to the channel ``#CHANNEL``, or to a new channel of the user with ``@AGENT``."""
         if name.startswith("#"):
-            return ChatVisit(url=url, channel=name[1:], resume_token=self.token(url))
-        visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.token(url), last_id=0)
-        self.save(name, visit)
+            return ChatVisit(url=url, channel=name[1:], resume_token=self.find_token(url))
+        visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.find_token(url), last_id=0)
+        self.save_visit(name, visit)
         return visit
 
-    def token(self, url: str) -> str:
+    def find_token(self, url: str) -> str:
         """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
@@ -88,7 +88,7 @@ class VisitFiles:
         visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
 
-    def save(self, name: str, visit: ChatVisit) -> None:
+    def save_visit(self, name: str, visit: ChatVisit) -> None:
         """Store the visit under this name; if that fails, the next call starts a new channel."""
         file = self._visit_file(visit.url, name)
         fresh = file.with_suffix(f".{os.getpid()}")
@@ -140,7 +140,7 @@ class ChatClient:
         self._has_connected = False
         self._replaying_history = False
 
-    async def say(self, client_id: str, content: str) -> None:
+    async def send_message(self, client_id: str, content: str) -> None:
         """Send a message under an id of its own, now or with the next connection."""
         self.unacknowledged[client_id] = content
         if self._socket is not None:
@@ -148,7 +148,7 @@ class ChatClient:
             with contextlib.suppress(ConnectionClosed):
                 await self._send_message(self._socket, client_id)
 
-    async def frames(self) -> AsyncGenerator[Frame, None]:
+    async def receive_frames(self) -> AsyncGenerator[Frame, None]:
         """Yield the server's frames without end, each message once, and ``{"type": "away"}`` after a disconnection.
 
         Raises ``ForeignChannel``, and ``ChatFailed`` when the first connection fails or the login is refused.
@@ -273,7 +273,7 @@ class ChatAnswer:
         self.client_id = client_id
         self.more = False
 
-    def includes(self, message: Frame) -> bool:
+    def includes_message(self, message: Frame) -> bool:
         """Return whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
         answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more

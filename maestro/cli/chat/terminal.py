@@ -62,32 +62,32 @@ class ChatScreen:
         self._asking = False
         self._shows_typing = False
 
-    def message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
+    def show_message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
         """Show a message; ``aside`` writes it to standard error, because it does not answer the script's message."""
         if self._as_json:
-            self.record(frame, answers=answers)
+            self.write_message(frame, answers=answers)
         elif aside:
-            self.note(f"Earlier in this channel: {display_text(frame, self._address)}")
+            self.show_notice(f"Earlier in this channel: {display_text(frame, self._address)}")
         else:
             self._write(display_text(frame, self._address))
 
-    def record(self, frame: Frame, *, answers: bool) -> None:
+    def write_message(self, frame: Frame, *, answers: bool) -> None:
         """Write a message for programs; a user at a terminal sees nothing."""
         if self._as_json:
             self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
 
-    def typing(self) -> None:
+    def show_typing(self) -> None:
         """Show that an agent is typing, unless the user is."""
         with self._lock:
             if self._drawn and not self._asking and not self._shows_typing:
                 self._shows_typing = True
                 typer.echo("\x1b[2mAn agent is typing …\x1b[0m", nl=False)
 
-    def note(self, text: str) -> None:
+    def show_notice(self, text: str) -> None:
         """Show a notice that is not a message."""
         self._write(text, err=True)
 
-    def read(self) -> str:
+    def read_line(self) -> str:
         """Return the next line that the user types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
         with self._lock:
             self._erase_typing()
@@ -112,31 +112,31 @@ class ChatScreen:
             typer.echo(CLEAR_LINE, nl=False)
 
 
-def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) -> None:
-    """Run a conversation until Ctrl-D; raises the errors of ``ChatClient.frames``."""
+def run_conversation(client: ChatClient, agent: str, screen: ChatScreen, history: Path) -> None:
+    """Run a conversation until Ctrl-D; raises the errors of ``ChatClient.receive_frames``."""
     with _saved_history(history), _channel_listener(client, screen) as listener:
         listener.wait_for(listener.connected.wait())
-        screen.note(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
+        screen.show_notice(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
         for line in _read_lines(screen):
             try:
-                listener.wait_for(listener.answer(line, agent))
+                listener.wait_for(listener.await_answer(line, agent))
             except KeyboardInterrupt:
-                screen.note("No longer waiting; the answer will still come, unless you send /stop.")
+                screen.show_notice("No longer waiting; the answer will still come, unless you send /stop.")
         if client.unacknowledged:
             count = len(client.unacknowledged)
-            screen.note(f"Maestro has not confirmed {count} of your messages; send them again later.")
+            screen.show_notice(f"Maestro has not confirmed {count} of your messages; send them again later.")
 
 
 def _read_lines(screen: ChatScreen) -> Iterator[str]:
     """Yield the lines that the user types, until the end."""
     while True:
         try:
-            line = screen.read()
+            line = screen.read_line()
         except KeyboardInterrupt:
-            screen.note("")  # as in a shell, Ctrl-C discards the typed line
+            screen.show_notice("")  # as in a shell, Ctrl-C discards the typed line
             continue
         except EOFError:
-            screen.note("")
+            screen.show_notice("")
             return
         if line.strip():
             yield line
@@ -164,7 +164,7 @@ class ChannelListener:
         finally:
             waiting.cancel()
 
-    async def answer(self, line: str, agent: str) -> None:
+    async def await_answer(self, line: str, agent: str) -> None:
         """Send a message, and return when its answer begins or the message is refused.
 
         The number of a button below the newest message stands for the value of that button.
@@ -174,13 +174,13 @@ class ChannelListener:
         client_id, settled = str(uuid.uuid4()), asyncio.Event()
         self._waiting[client_id] = ChatAnswer(client_id), settled
         try:
-            await self._client.say(client_id, text)
+            await self._client.send_message(client_id, text)
             await settled.wait()
         finally:
             del self._waiting[client_id]
 
     async def _listen(self) -> None:
-        async with contextlib.aclosing(self._client.frames()) as frames:
+        async with contextlib.aclosing(self._client.receive_frames()) as frames:
             async for frame in frames:
                 self._show_frame(frame)
 
@@ -190,16 +190,16 @@ class ChannelListener:
                 self.connected.set()
             case "message":
                 self._newest = frame
-                answered = [settled for answer, settled in self._waiting.values() if answer.includes(frame)]
+                answered = [settled for answer, settled in self._waiting.values() if answer.includes_message(frame)]
                 for settled in answered:
                     settled.set()
-                self._screen.message(frame, answers=bool(answered))
+                self._screen.show_message(frame, answers=bool(answered))
             case "typing":
-                self._screen.typing()
+                self._screen.show_typing()
             case "away":
-                self._screen.note(AWAY)
+                self._screen.show_notice(AWAY)
             case "error":
-                self._screen.note(f"The web connector refused: {frame['message']}")
+                self._screen.show_notice(f"The web connector refused: {frame['message']}")
                 if waiting := self._waiting.get(frame.get("clientId", "")):
                     waiting[1].set()
 
@@ -295,19 +295,19 @@ def chat(
     visits, name = VisitFiles(state_folder(read_environment()) / "chat"), f"#{channel}" if channel else f"@{agent}"
 
     def talk(visit: ChatVisit) -> None:
-        client = ChatClient(url, credentials, visit, lambda changed: visits.save(name, changed))
+        client = ChatClient(url, credentials, visit, lambda changed: visits.save_visit(name, changed))
         if content is None:
-            converse(client, agent, screen, visits.folder / "history")
+            run_conversation(client, agent, screen, visits.folder / "history")
         else:
-            asyncio.run(ask(client, mention_agent(content, agent), timeout, screen))
+            asyncio.run(ask_once(client, mention_agent(content, agent), timeout, screen))
 
     try:
-        talk(visits.find(url, name) or visits.start(url, name, user))
+        talk(visits.find_visit(url, name) or visits.start_visit(url, name, user))
     except ForeignChannel:
         if channel:
             raise
-        screen.note("Your earlier channel now belongs to another user, so the chat begins in a new channel.")
-        talk(visits.start(url, name, user))
+        screen.show_notice("Your earlier channel now belongs to another user, so the chat begins in a new channel.")
+        talk(visits.start_visit(url, name, user))
 
 
 def _local_url(web: WebSettings) -> str:
@@ -332,10 +332,10 @@ def _read_pipe() -> str | None:
     return text
 
 
-async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -> None:
+async def ask_once(client: ChatClient, text: str, limit: float, screen: ChatScreen) -> None:
     """Send a message and show its answer; raises ``ChatFailed`` after ``limit`` seconds and for an error as the answer.
 
-    Raises the errors of ``ChatClient.frames``, and ``ChatFailed`` when the message is rejected.
+    Raises the errors of ``ChatClient.receive_frames``, and ``ChatFailed`` when the message is rejected.
     """
     answer = ChatAnswer(str(uuid.uuid4()))
     try:
@@ -353,21 +353,21 @@ async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -
 
 async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen: ChatScreen) -> None:
     """Send the message and return when the whole answer was shown."""
-    await client.say(answer.client_id, text)
-    async with contextlib.aclosing(client.frames()) as frames:
+    await client.send_message(answer.client_id, text)
+    async with contextlib.aclosing(client.receive_frames()) as frames:
         async for frame in frames:
             match frame["type"]:
                 case "message":
-                    answers = answer.includes(frame)
+                    answers = answer.includes_message(frame)
                     if answers and is_failure(text, frame):
-                        screen.record(frame, answers=True)
+                        screen.write_message(frame, answers=True)
                         raise ChatFailed(without_controls(frame["content"]))
-                    screen.message(frame, answers=answers, aside=not answers)
+                    screen.show_message(frame, answers=answers, aside=not answers)
                     if answers and not answer.more:
                         return
                 case "away":
-                    screen.note(AWAY)
+                    screen.show_notice(AWAY)
                 case "typing":
-                    screen.typing()
+                    screen.show_typing()
                 case "error" if frame.get("clientId") == answer.client_id:
                     raise ChatFailed(f"the web connector refused: {frame['message']}")

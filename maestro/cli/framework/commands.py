@@ -47,13 +47,13 @@ Fields = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def keyword(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
+def keyword_parameter(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
     """Return a keyword-only parameter of a command."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def _typer_option(name: str, kind: Any, *spelling: str, **about: Any) -> Parameter:
-    return keyword(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
+    return keyword_parameter(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
 
 
 def _port_option(port: Port) -> Parameter:
@@ -305,17 +305,17 @@ class Commands(typer.Typer):
             function(given, **options)
 
         parameters = [
-            keyword("ctx", typer.Context),
+            keyword_parameter("ctx", typer.Context),
             *(
                 _typer_parameter(option).replace(kind=Parameter.KEYWORD_ONLY)
                 for each in own
                 for option in (bundles[each.name].parameters() if each.name in bundles else [each])
             ),
-            *([keyword("as_json", Json, False)] if json else []),
-            keyword("config", Config, None),
-            keyword("data_dir", DataDir, None),
+            *([keyword_parameter("as_json", Json, False)] if json else []),
+            keyword_parameter("config", Config, None),
+            keyword_parameter("data_dir", DataDir, None),
             *port_options.values(),
-            keyword("debug", Debug, False),
+            keyword_parameter("debug", Debug, False),
         ]
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # Typer reads this attribute first
         super().command(name.replace("_", "-"), help=function.__doc__, cls=_ChannelCommand)(command)

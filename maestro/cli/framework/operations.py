@@ -8,9 +8,17 @@ from typing import Any, Concatenate, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from maestro.cli.framework.commands import MOST, Commands, InputOptions, Limit, TextCursor, keyword, load_settings
+from maestro.cli.framework.commands import (
+    MOST,
+    Commands,
+    InputOptions,
+    Limit,
+    TextCursor,
+    keyword_parameter,
+    load_settings,
+)
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
+from maestro.cli.framework.output import Columns, Lines, Portrait, Result, list_lines, write_output
 from maestro.domain.values import read
 from maestro.installation.storage import open_existing_store
 from maestro.operations.inputs import LIMIT
@@ -42,7 +50,7 @@ def open_context(given: Given) -> Iterator[CommandContext]:
     loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
-        live.refresh(store)
+        live.apply_changes(store)
         yield CommandContext(loaded, store, live)
 
 
@@ -59,7 +67,7 @@ class OperationCommands(Commands):
     ) -> None:
         super().__init__(about)
         self._operations, self._key = operations, key
-        self._reference = keyword("ref", reference)
+        self._reference = keyword_parameter("ref", reference)
 
     def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
         """Register a command: a function that gets the operations and its options, and returns a view and its lines."""
@@ -78,10 +86,12 @@ class OperationCommands(Commands):
             if not options and "limit" in signature(operations.list).parameters:
                 options["limit"] = MOST
             page = operations.list(**options)
-            return page, listing(page, columns, empty)
+            return page, list_lines(page, columns, empty)
 
-        paging = [keyword("limit", Limit, LIMIT), keyword("cursor", TextCursor, None)]
-        self._register("list", about, run, *(paging if query is PAGES else [keyword("query", query)] if query else []))
+        paging = [keyword_parameter("limit", Limit, LIMIT), keyword_parameter("cursor", TextCursor, None)]
+        self._register(
+            "list", about, run, *(paging if query is PAGES else [keyword_parameter("query", query)] if query else [])
+        )
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add the command ``show``."""
@@ -91,7 +101,7 @@ class OperationCommands(Commands):
         """Add a command that reads or changes one item."""
 
         def run(operations: Any, ref: object) -> Result:
-            view = operation(operations, *_names(ref))
+            view = operation(operations, *item_arguments(ref))
             return view, texts(view) if callable(texts) else f"{getattr(view, self._key)}{texts}"
 
         self._register(name, about, run, self._reference)
@@ -107,13 +117,13 @@ class OperationCommands(Commands):
             view = operations.change(ref, read(change, options), ACTOR)
             return view, f"{getattr(view, self._key)} is changed"
 
-        self._register("edit", about, run, self._reference, keyword("options", options))
+        self._register("edit", about, run, self._reference, keyword_parameter("options", options))
 
     def remove(self, about: str, *, by_view: bool = False) -> None:
         """Add the command ``remove``; with ``by_view`` it removes the item by the name in the item's view."""
 
         def run(operations: Any, ref: Any) -> Result:
-            names = _names(getattr(operations.show(ref), self._key) if by_view else ref)
+            names = item_arguments(getattr(operations.show(ref), self._key) if by_view else ref)
             operations.remove(*names, ACTOR)
             name = "/".join(names)
             return {self._key: name}, f"{name} is gone"
@@ -128,12 +138,12 @@ class OperationCommands(Commands):
                     for read_argument in filter(callable, get_args(parameter.annotation)[1:]):
                         options[parameter.name] = read_argument(options[parameter.name])
                 view, lines = run(operations, **options)
-            write(view, lines, given.as_json)
+            write_output(view, lines, given.as_json)
 
         command.__doc__ = about
         self.register(name, command, parameters)
 
 
-def _names(ref: object) -> tuple[Any, ...]:
+def item_arguments(ref: object) -> tuple[Any, ...]:
     """Return the arguments that name an item: one, or those of a name with several parts."""
     return ref if isinstance(ref, tuple) else (ref,)

@@ -13,23 +13,23 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from maestro.domain.jobs.views import excerpt
+from maestro.domain.jobs.views import first_line
 
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
 """The result of a command: the value for programs, and the lines for users."""
 
 
-def price(usd: float | None) -> str:
+def price_text(usd: float | None) -> str:
     """Return an amount of US dollars as text; None is an unknown amount."""
     return "unknown" if usd is None else f"${usd:.4f}"
 
 
-def _duration(ms: float | None) -> str:
+def duration_text(ms: float | None) -> str:
     return "" if ms is None else f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def _age(time: datetime) -> str:
+def age_text(time: datetime) -> str:
     """Return the time since a moment, in its largest unit."""
     ago = datetime.now(UTC) - time
     unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
@@ -38,13 +38,13 @@ def _age(time: datetime) -> str:
 
 UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 FORMATS: Mapping[str, Callable[[Any], str]] = {
-    "age": _age,
+    "age": age_text,
     "cost": lambda usd: "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}",
     "day": lambda time: f"{time.astimezone():%Y-%m-%d}",
-    "duration": _duration,
-    "excerpt": lambda text: excerpt(text, 60),
+    "duration": duration_text,
+    "excerpt": lambda text: first_line(text, 60),
     "lower": str.lower,
-    "price": price,
+    "price": price_text,
 }
 """The formats that ``Columns`` names; any other format is one of Python, such as ``.2f``."""
 
@@ -75,7 +75,7 @@ class Columns:
         return list(zip(*columns, strict=True))
 
 
-def write(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) -> None:
+def write_output(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) -> None:
     """Write the value as one line of JSON, or else the lines."""
     if as_json:
         lines = value.model_dump_json() if isinstance(value, BaseModel) else json.dumps(value, ensure_ascii=False)
@@ -83,29 +83,29 @@ def write(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) 
         typer.echo(line)
 
 
-def plain(text: str) -> str:
+def plain_line(text: str) -> str:
     """Return a text as one line without terminal control characters: names and reasons are untrusted."""
-    return " ".join(printable(text).split())
+    return " ".join(without_control_characters(text).split())
 
 
-def printable(line: str) -> str:
+def without_control_characters(line: str) -> str:
     """Return a line without the characters that move the cursor of a terminal."""
     return "".join(character if character.isprintable() or character == "\t" else " " for character in line)
 
 
-def moment(at: datetime | None) -> str:
+def local_time_text(at: datetime | None) -> str:
     """Return a time in the zone of this machine, or "" for None."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
-def join(*parts: str | None, by: str = "/") -> str:
+def join_parts(*parts: str | None, separator: str = "/") -> str:
     """Return the parts that are not empty, such as the platform, channel and thread of an address."""
-    return by.join(filter(None, parts))
+    return separator.join(filter(None, parts))
 
 
-def channel_of(view: Any) -> str:
+def channel_text(view: Any) -> str:
     """Return the channel of a view: its platform, channel and thread."""
-    return join(view.platform, view.channel, view.thread)
+    return join_parts(view.platform, view.channel, view.thread)
 
 
 def enabled_text(view: Any) -> str:
@@ -115,13 +115,13 @@ def enabled_text(view: Any) -> str:
 
 def align_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of rows with aligned columns."""
-    cells = [tuple(map(plain, row)) for row in rows]
+    cells = [tuple(map(plain_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:
+def list_lines(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:
     """Yield a page as a table, a hint at the next page, and a note; yield only ``empty`` for a page without items."""
     if not page.items:
         yield empty
@@ -148,12 +148,12 @@ def field_lines(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each pair whose value is not empty, with aligned values."""
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0)
-    yield from (f"  {name:<{width}}  {plain(value)}" for name, value in present)
+    yield from (f"  {name:<{width}}  {plain_line(value)}" for name, value in present)
 
 
 def text_lines(text: str) -> Iterator[str]:
     """Yield the lines of a longer text, indented."""
-    yield from (f"  {printable(line)}".rstrip() for line in text.splitlines())
+    yield from (f"  {without_control_characters(line)}".rstrip() for line in text.splitlines())
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Portrait:
 
     def lines(self, view: BaseModel) -> Iterator[str]:
         """Yield the lines of a view."""
-        yield printable(self.title(view))
+        yield without_control_characters(self.title(view))
         hidden = {*self.hide.split(), self.text}
         values = {name.replace("_", " "): getattr(view, name) for name in type(view).model_fields if name not in hidden}
         values |= {name: value(view) for name, value in self.lines_of.items()}
@@ -204,7 +204,7 @@ def _cell_text(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case datetime():
-            return moment(value)
+            return local_time_text(value)
         case float():
             return f"{value:g}"
         case tuple() | list():

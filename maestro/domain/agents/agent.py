@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.values import DisplayName, Page, View
 
 CONDUCTOR = "conductor"
@@ -80,10 +80,10 @@ class Agent(SQLModel, table=True):
     tools: str | None = None
     skills: str | None = None
     allow_users: str | None = None
-    memory_scope: MemoryScope | None = Field(default=None, sa_type=text_of(MemoryScope))
+    memory_scope: MemoryScope | None = Field(default=None, sa_type=enum_column_type(MemoryScope))
     client_id: int | None = None
     daily_budget_usd: float | None = None
-    status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=text_of(AgentStatus))
+    status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=enum_column_type(AgentStatus))
     configured: bool = False
     entry: str = ""
     version: int = 1
@@ -131,15 +131,15 @@ class AgentChannel(SQLModel, table=True):
     platform: str
     account: str
     channel: str
-    permission: Permission = Field(default=Permission.FULL, sa_type=text_of(Permission))
+    permission: Permission = Field(default=Permission.FULL, sa_type=enum_column_type(Permission))
     key_by_user: bool = False
-    busy: BusyMode | None = Field(default=None, sa_type=text_of(BusyMode))
+    busy: BusyMode | None = Field(default=None, sa_type=enum_column_type(BusyMode))
     allow_bots: bool = False
     client_id: int | None = None
     configured: bool = False
 
 
-def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
+def paying_client_id(agent: Agent, binding: AgentChannel | None) -> int | None:
     """Return the id of the client that pays for answers in a channel: the binding's, else the agent's, or None."""
     return (binding.client_id if binding is not None else None) or agent.client_id
 
@@ -149,7 +149,7 @@ def recalls_per_conversation(agent: Agent, default_scope: MemoryScope) -> bool:
     return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 
-def busy_mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
+def channel_busy_mode(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
     """Return the busy mode of a channel: that of its binding, else the default of the settings."""
     return (binding.busy if binding is not None else None) or default
 

@@ -116,7 +116,7 @@ class Route:
     reason: str
 
 
-def route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
+def choose_route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
     """Choose the agent that answers a message.
 
     The first matching rule wins: the agent of the receiving account; the channel's agent; a mentioned agent; the

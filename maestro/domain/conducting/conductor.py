@@ -14,7 +14,7 @@ from maestro.domain.questions.question import QuestionStatus
 from maestro.domain.schedules.expressions import SCHEDULE_GRAMMAR, SHORTEST
 from maestro.domain.tags.actions import Action, ActionState, needs_report
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
-from maestro.domain.texts import quoted
+from maestro.domain.texts import quote_text
 
 PROTECTED_FIELDS = frozenset({"role", "status"})
 """Fields that a conductor may not change in itself: without its role, it could not change them back."""
@@ -183,25 +183,25 @@ class ActionOutcome:
 def failure_sentence(tag: Tag, reason: str) -> str:
     """Return the sentence that gives the reason why one of a conductor's tags failed."""
     noun, outcome = _FAILED_CHANGES[tag.name]
-    subject = subject_of(tag)
+    subject = tag_subject(tag)
     return f"{noun} {f'“{subject}” ' if subject else ''}{outcome}: {reason.rstrip('.')}."
 
 
 def quotation_refusal(tag: Tag) -> str:
     """Return the sentence for a tag that was refused because it repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
-        return without_tags(failure_sentence(tag, QUOTED))
+        return escape_tags(failure_sentence(tag, QUOTED))
     return f"{_REFUSED_TAGS[tag.name]}: {QUOTED}."
 
 
-def subject_of(tag: Tag) -> str:
+def tag_subject(tag: Tag) -> str:
     """Return the object of a tag that was not executed: its key, else its slug or name, else an empty text."""
     lines = (line.partition(":") for line in tag.body.splitlines())
     fields = {name.strip().lower(): value.strip() for name, _, value in lines}
     return (tag.key or fields.get("slug") or fields.get("name") or "")[:64]
 
 
-def without_tags(text: str) -> str:
+def escape_tags(text: str) -> str:
     """Return a text with round instead of square brackets, so that nothing in it is read as a tag."""
     return text.replace("[", "(").replace("]", ")")
 
@@ -221,11 +221,11 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 def outcomes_note(actions: Sequence[Action]) -> str:
     """Return a note for the model's next prompt on failed and changed tags; details are quoted as text of models."""
     news = [action for action in actions if needs_report(action.state, action.detail)]
-    lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
+    lines = [f"- {action.tag}, {action.state}: {quote_text(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""
 
 
-def with_conductor_prompt(fields: AgentFields) -> AgentFields:
+def add_conductor_prompt(fields: AgentFields) -> AgentFields:
     """Return the fields, with ``CONDUCTOR_PROMPT`` for a new conductor without a system prompt."""
     if fields.role != CONDUCTOR or fields.system_prompt:
         return fields

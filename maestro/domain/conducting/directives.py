@@ -117,10 +117,10 @@ def _text_value(lines: Sequence[str]) -> str:
     """Return a value as text, without its quotes."""
     text = _raw_value(lines)
     quoted = _decode_json(text)
-    return quoted if isinstance(quoted, str) else _without_single_quotes(text)
+    return quoted if isinstance(quoted, str) else unquote_single(text)
 
 
-def _without_single_quotes(text: str) -> str:
+def unquote_single(text: str) -> str:
     """Return a text without YAML single quotes; in them, two quotes stand for one."""
     quoted = re.fullmatch(r"'((?:[^']|'')*)'", text)
     return quoted[1].replace("''", "'") if quoted else text
@@ -147,7 +147,7 @@ def _scalar_value(text: str) -> JsonValue:
     if re.fullmatch(r"[0-9]{15,}", text):
         return text
     value = _decode_json(text)
-    return _without_single_quotes(text) if value is None and text != "null" else value
+    return unquote_single(text) if value is None and text != "null" else value
 
 
 def _decode_json(text: str) -> JsonValue:
@@ -228,7 +228,7 @@ def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     personality = written.pop("personality", None)
     if personality is not None:
         written |= _require_object(personality, "personality", "voice and quirks")
-    fields = _without_aliases(written)
+    fields = rename_aliases(written)
     _check_field_names(fields, FIELDS[tag.name])
     return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
 
@@ -248,7 +248,7 @@ def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return fields
 
 
-def _without_aliases(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def rename_aliases(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     fields: dict[str, JsonValue] = {}
     for key, value in written.items():
         name = _ALIASES.get(key, key)
@@ -287,7 +287,7 @@ def _pop_bindings(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewB
     for channel in written if isinstance(written, list) else [written] if written not in (None, "") else []:
         binding: JsonValue = {"channel": channel} if isinstance(channel, str | int) else channel
         named = _require_object(binding, "channels", "platform and channel")
-        values = _without_aliases({field_key(name): value for name, value in named.items()})
+        values = rename_aliases({field_key(name): value for name, value in named.items()})
         _check_field_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
         bindings.append(read(NewBinding, {**values, **_address_fields(values, asked_in)}))
     return tuple(bindings)

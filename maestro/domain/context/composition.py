@@ -24,7 +24,7 @@ from maestro.domain.llm.prompts import ComposedTurn, Role
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryState, RecalledFact
 from maestro.domain.skills.skill import Skill
-from maestro.domain.texts import FACT_CHARS, NAME_CHARS, quoted, quoted_lines
+from maestro.domain.texts import FACT_CHARS, NAME_CHARS, quote_text, quoted_lines
 
 SUMMARIES = 3
 FACTS = 15
@@ -50,7 +50,7 @@ def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFac
     return _facts_layer(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
-def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
+def build_other_facts_layer(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
     return _facts_layer(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
@@ -63,7 +63,10 @@ def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
     """
     heading = "What you noted, by key:"
     newest_first = sorted(states, key=lambda entry: (entry.updated_at, entry.key), reverse=True)
-    lines = [f"- {quoted(entry.key, MAX_KEY_CHARS)}: {quoted(entry.value, MAX_VALUE_CHARS)}" for entry in newest_first]
+    lines = [
+        f"- {quote_text(entry.key, MAX_KEY_CHARS)}: {quote_text(entry.value, MAX_VALUE_CHARS)}"
+        for entry in newest_first
+    ]
     chosen = take_fitting(lines, budget - tokens_with_separator(heading))
     by_key = sorted(zip((entry.key for entry in newest_first), chosen, strict=False))
     return _list_layer(LayerName.STATE, heading, [line for _, line in by_key], len(states))
@@ -102,7 +105,7 @@ def _facts_layer(name: LayerName, heading: str, facts: Sequence[RecalledFact], b
 @lru_cache(maxsize=5_000)
 def _fact_line(fact: str) -> str:
     """Return the line of a fact; cached, because most facts recur in message after message."""
-    return f"- {quoted(fact, FACT_CHARS)}"
+    return f"- {quote_text(fact, FACT_CHARS)}"
 
 
 def _list_layer(name: LayerName, heading: str, lines: Sequence[str], available: int) -> Layer:
@@ -161,7 +164,9 @@ class Composition:
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 
-def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
+def compose_prompt(
+    persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: date, budget: int
+) -> Composition:
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
     It has at most ``budget`` tokens, unless the parts that are never cut need more: the persona with the agent's own
@@ -174,20 +179,19 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
     See docs/decisions.md: prompt layers.
     """
     room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
-    moment = room.subtract(_moment_layer(prompt, today))
-    chat = room.subtract(Layer(LayerName.CHAT, knowledge.addendum))
-    sticky = _subtract_facts(room, sticky_facts(knowledge.facts, room.share(4)))
+    moment = room.subtract_layer(_moment_layer(prompt, today))
+    chat = room.subtract_layer(Layer(LayerName.CHAT, knowledge.addendum))
+    sticky = _subtract_facts(room, sticky_facts(knowledge.facts, room.divide_by(4)))
     rendered = render_input(prompt.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
-    skills = room.subtract(_skill_layer(knowledge.skills, room.share(3)))
-    others = _subtract_facts(room, other_facts(knowledge.facts, room.share(4)))
-    states = room.subtract(build_state_layer(knowledge.states, room.share(4)))
-    summary_layer = room.subtract(build_summary_layer(prompt.summaries, room.share(3)))
+    skills = room.subtract_layer(_skill_layer(knowledge.skills, room.divide_by(3)))
+    others = _subtract_facts(room, build_other_facts_layer(knowledge.facts, room.divide_by(4)))
+    states = room.subtract_layer(build_state_layer(knowledge.states, room.divide_by(4)))
+    summary_layer = room.subtract_layer(build_summary_layer(prompt.summaries, room.divide_by(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    # ``stable`` is the number of first characters that are the same in the prompts for all messages.
-    content = SEPARATOR.join((persona.text, join_layers(changing)))
+    content = SEPARATOR.join((persona.text, join_layers(changing)))  # Only the persona is the same for all messages.
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(
@@ -205,12 +209,12 @@ def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: 
 def _moment_layer(prompt: PromptInput, today: date) -> Layer:
     text = f"Today is {today.isoformat()}."
     if prompt.user_name.strip():
-        text += f" You are talking with a person called {quoted(prompt.user_name, NAME_CHARS)}."
+        text += f" You are talking with a person called {quote_text(prompt.user_name, NAME_CHARS)}."
     return Layer(LayerName.MOMENT, f"{text}\n\n{prompt.note}" if prompt.note else text)
 
 
 def _subtract_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
-    room.subtract(facts.layer)
+    room.subtract_layer(facts.layer)
     return facts
 
 
@@ -218,7 +222,9 @@ def _skill_layer(skills: Sequence[Skill], budget: int) -> Layer:
     """Return the layer of the skills that fit whole, best first; half a skill would mislead the model."""
     chosen: list[tuple[str, str]] = []
     for skill in skills:
-        text = f"Instructions that may help with what is asked now ({quoted(skill.name, NAME_CHARS)}):\n{skill.body}"
+        text = (
+            f"Instructions that may help with what is asked now ({quote_text(skill.name, NAME_CHARS)}):\n{skill.body}"
+        )
         tokens = Layer(LayerName.SKILLS, text).tokens
         if tokens <= budget:
             chosen.append((skill.slug, text))

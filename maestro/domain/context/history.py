@@ -7,11 +7,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage
-from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut_to_tokens, estimate, shorten_to_tokens
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut_to_tokens, estimate_tokens, shorten_to_tokens
 from maestro.domain.llm.prompts import ComposedTurn, ImageRef, PromptMessage, Role, ToolCall
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.redaction import Redact
-from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.texts import NAME_CHARS, quote_text, quoted_lines
 
 QUOTED_CHARS = 500
 """The most characters of a quoted message; its beginning is enough to identify it."""
@@ -57,7 +57,7 @@ class RepliedMessage:
 
 def quotation_text(quote: RepliedMessage) -> str:
     """Return the quotation that precedes a reply in the prompt, cut to ``QUOTED_CHARS`` characters."""
-    author = quoted(quote.author, NAME_CHARS) if quote.author else "you"
+    author = quote_text(quote.author, NAME_CHARS) if quote.author else "you"
     text = quote.text.strip()
     beginning = text if len(text) <= QUOTED_CHARS else f"{text[: QUOTED_CHARS - 1]}…"
     return f"[In reply to what {author} said:]\n{quoted_lines(beginning)}"
@@ -170,7 +170,7 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
     text = _model_text(entry, pictures)
     if text != content:
         # A text that differs from the stored message is stored with the prompt, without that message's id.
-        tokens, message_id = estimate(text), None
+        tokens, message_id = estimate_tokens(text), None
     turn = ComposedTurn(
         role=Role.USER if author else role,
         content=text,
@@ -199,7 +199,7 @@ def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
 def _shorten_entry(rendered: RenderedEntry, room: int) -> RenderedEntry:
     text, left_out = shorten_to_tokens(rendered.turn.content, room - MESSAGE_OVERHEAD)
     turn = rendered.turn._replace(content=text, message_id=None)
-    return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
+    return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate_tokens(text), len(text), left_out)
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
     weights = [NEWEST_WEIGHT if tool_round is rounds[-1] else 1 for tool_round in rounds for _ in tool_round.results]
     images = _newest_images([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
     room -= IMAGE_TOKENS * sum(map(len, images))
-    sizes = [estimate(result.text) for result in results]
+    sizes = [estimate_tokens(result.text) for result in results]
     texts = map(_cut_result, (result.text for result in results), _divide_room(sizes, weights, max(0, room)))
     fitting = map(ToolResult, texts, images)
     return tuple(
@@ -263,12 +263,12 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
     )
 
 
-def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+def drop_tool_calls(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Return the same prompt for a model that cannot call tools, with calls and results as plain text."""
-    return tuple(_without_tool_parts(message) for message in messages)
+    return tuple(remove_tool_parts(message) for message in messages)
 
 
-def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+def drop_image_content(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Return the same prompt without the images of tool results, for a model that does not accept them."""
     return tuple(
         message.model_copy(update={"images": ()}) if message.role is Role.TOOL and message.images else message
@@ -276,7 +276,7 @@ def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
     )
 
 
-def _without_tool_parts(message: PromptMessage) -> PromptMessage:
+def remove_tool_parts(message: PromptMessage) -> PromptMessage:
     if message.role is Role.TOOL:
         text = f"[Result of {message.tool}]\n{message.content}"
         return message.model_copy(update={"role": Role.USER, "content": text, "call_id": "", "tool": ""})
@@ -288,9 +288,11 @@ def _without_tool_parts(message: PromptMessage) -> PromptMessage:
 
 
 def _tokens_without_results(tool_round: ToolRound) -> int:
-    calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in tool_round.calls)
-    chat = MESSAGE_OVERHEAD + estimate(tool_round.chat) if tool_round.chat else 0
-    return MESSAGE_OVERHEAD + estimate(tool_round.content) + calls + chat
+    calls = sum(
+        estimate_tokens(call.name) + estimate_tokens(call.arguments) + 2 * MESSAGE_OVERHEAD for call in tool_round.calls
+    )
+    chat = MESSAGE_OVERHEAD + estimate_tokens(tool_round.chat) if tool_round.chat else 0
+    return MESSAGE_OVERHEAD + estimate_tokens(tool_round.content) + calls + chat
 
 
 def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
@@ -313,9 +315,9 @@ def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tu
 
 
 def _cut_result(result: str, tokens: int) -> str:
-    if estimate(result) <= tokens:
+    if estimate_tokens(result) <= tokens:
         return result
-    room = tokens - estimate(CUT_MARK)
+    room = tokens - estimate_tokens(CUT_MARK)
     return cut_to_tokens(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
 
 

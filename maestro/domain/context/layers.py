@@ -10,9 +10,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import tag_rules
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.people.people import Person
-from maestro.domain.texts import NAME_CHARS, plain_line, quoted
+from maestro.domain.texts import NAME_CHARS, plain_line, quote_text
 from maestro.domain.values import Value
 
 SEPARATOR = "\n\n"
@@ -93,11 +93,11 @@ class TokenRoom:
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
 
-    def share(self, parts: int) -> int:
+    def divide_by(self, parts: int) -> int:
         """Return the remaining tokens divided by ``parts``, at least 0."""
         return max(0, self.remaining) // parts
 
-    def subtract(self, layer: Layer) -> Layer:
+    def subtract_layer(self, layer: Layer) -> Layer:
         """Subtract the tokens of a layer from the room and return the layer."""
         self.remaining -= layer.tokens
         return layer
@@ -105,7 +105,7 @@ class TokenRoom:
 
 def tokens_with_separator(text: str) -> int:
     """Return the estimated tokens of a text, with its separator."""
-    return estimate(text) + 1
+    return estimate_tokens(text) + 1
 
 
 def take_fitting(texts: Iterable[str], budget: int) -> list[str]:
@@ -214,7 +214,7 @@ def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= tokens_with_separator(heading)
     purposes = ((agent.slug, agent.description.strip() or agent.name) for agent in agents[:MOST_DESCRIBED])
-    described = take_fitting((f"- @{slug}: {quoted(purpose, 160)}" for slug, purpose in purposes), budget)
+    described = take_fitting((f"- @{slug}: {quote_text(purpose, 160)}" for slug, purpose in purposes), budget)
     budget -= tokens_with_separator("\n".join(described)) + tokens_with_separator(_ALSO)
     others = take_fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]
@@ -223,7 +223,7 @@ def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
 
 def speaker_line(agent: Colleague) -> str:
     """Return the line that names another agent as the author of the text below it."""
-    return f"[Agent @{agent.slug}, {quoted(agent.name, NAME_CHARS)}, said:]"
+    return f"[Agent @{agent.slug}, {quote_text(agent.name, NAME_CHARS)}, said:]"
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class AgentDirectory:
     def _listed_people(self) -> frozenset[str]:
         return frozenset().union(*(member.people for member in self.members if member.people is not None))
 
-    def circle(self, person: Person | None) -> str:
+    def find_circle(self, person: Person | None) -> str:
         """Return the circle of a user; ``PUBLIC`` if there is no user."""
         if person is None:
             return PUBLIC
@@ -257,7 +257,7 @@ class AgentDirectory:
             return OWNERS
         return str(person.id) if str(person.id) in self._listed_people else PUBLIC
 
-    def colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
+    def list_colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
         """Return the other agents to which a circle may talk, at most ``MOST_COLLEAGUES``."""
         accessible = (
             member.colleague

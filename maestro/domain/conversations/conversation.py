@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlmodel import Field, Index, SQLModel
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
-from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut_to_tokens, estimate, prompt_budget, reserve
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
+from maestro.domain.llm.models import MESSAGE_OVERHEAD, answer_reserve, cut_to_tokens, estimate_tokens, prompt_budget
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
 
@@ -69,7 +69,7 @@ class Conversation(SQLModel, table=True):
     thread: str = ""
     user_id: str
     user_name: str = ""
-    status: ConversationStatus = Field(default=ConversationStatus.ACTIVE, sa_type=text_of(ConversationStatus))
+    status: ConversationStatus = Field(default=ConversationStatus.ACTIVE, sa_type=enum_column_type(ConversationStatus))
     closed_by_inbox_id: int | None = Field(default=None, foreign_key="inbox.id")
     total_tokens_estimate: int = 0
     message_count: int = 0
@@ -92,7 +92,7 @@ class MessageColumns(SQLModel):
 
     id: int | None = Field(default=None, primary_key=True)
     conversation_id: int = Field(foreign_key="conversations.id")
-    role: Role = Field(sa_type=text_of(Role))
+    role: Role = Field(sa_type=enum_column_type(Role))
     content: str
     token_estimate: int
     inbox_id: int | None = Field(default=None, foreign_key="inbox.id", unique=True)
@@ -190,7 +190,7 @@ def removable_messages(messages: Sequence[Message], answering: Collection[int | 
     return tuple(message for message in older if message.inbox_id is None or message.inbox_id not in answering)
 
 
-def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
+def choose_excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
     """Return an excerpt of the oldest messages that fit into ``budget`` tokens, at least one message.
 
     ``messages`` are pairs of a message and its text for the model. Messages that do not fit stay for a later
@@ -203,7 +203,7 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
         # Each line is quoted, so that no line can imitate another speaker or a tag.
         lines = [f"[{message.role}]", *(f"> {line}" for line in text.splitlines())]
         part = "" if message.superseded else "\n".join(lines)
-        cost = estimate(part) + 1
+        cost = estimate_tokens(part) + 1
         if ids and cost > remaining:
             break
         part = cut_to_tokens(part, budget)
@@ -215,13 +215,13 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
 
 def excerpt_budget(window: int) -> int:
     """Return the tokens available for an excerpt in a window, after the system message and the longer instruction."""
-    longest = max(map(estimate, INSTRUCTIONS.values()))
-    return max(0, prompt_budget(window) - estimate(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
+    longest = max(map(estimate_tokens, INSTRUCTIONS.values()))
+    return max(0, prompt_budget(window) - estimate_tokens(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
 def output_limit(window: int, configured: int) -> int:
     """Return the token limit of facts or a summary: at most half of the reserve, so that three summaries still fit."""
-    return max(1, min(configured, reserve(window) // 2))
+    return max(1, min(configured, answer_reserve(window) // 2))
 
 
 def compaction_prompt(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:

@@ -115,12 +115,12 @@ class ConversationCursor:
     last_message_at: datetime
     conversation_id: int
 
-    def encode(self) -> str:
+    def encode_text(self) -> str:
         """Return the cursor as text for API clients."""
         return f"{(self.last_message_at - _EPOCH) // timedelta(microseconds=1)}.{self.conversation_id}"
 
     @classmethod
-    def decode(cls, text: str) -> "ConversationCursor":
+    def parse_text(cls, text: str) -> "ConversationCursor":
         """Parse the text of a cursor; raises ``ValueError`` if the text is not a cursor."""
         moment, _, number = text.partition(".")
         if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
@@ -162,7 +162,7 @@ class MessageRange:
         """The end of the time that the range covers, None for now."""
         return self.following.message.created_at if self.following is not None else None
 
-    def covers(self, moment: datetime) -> bool:
+    def covers_moment(self, moment: datetime) -> bool:
         """Return whether a moment lies in the time that the range covers."""
         return (self.since is None or self.since <= moment) and (self.until is None or moment < self.until)
 
@@ -183,8 +183,12 @@ def list_events(
     """Yield the events of a range in order of time; at the same moment, messages come first."""
     return merge(
         (ConversationEvent(entry.message.created_at, message=message_view(entry)) for entry in span.messages),
-        (ConversationEvent(fact.created_at, fact=fact) for fact in facts if span.covers(fact.created_at)),
-        (ConversationEvent(one.created_at, compaction=one) for one in compactions if span.covers(one.created_at)),
+        (ConversationEvent(fact.created_at, fact=fact) for fact in facts if span.covers_moment(fact.created_at)),
+        (
+            ConversationEvent(one.created_at, compaction=one)
+            for one in compactions
+            if span.covers_moment(one.created_at)
+        ),
         key=lambda event: event.at,
     )
 
@@ -193,13 +197,13 @@ def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, st
     """Return up to ``chars`` characters before a hit, the hit, and those after it; the beginning without a hit."""
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
-        return _truncate(text, 2 * chars), "", ""
+        return truncate_text(text, 2 * chars), "", ""
     end = at + len(query)
     before = f"…{text[at - chars : at]}" if at > chars else text[:at]
-    return before, text[at:end], _truncate(text[end:], chars)
+    return before, text[at:end], truncate_text(text[end:], chars)
 
 
-def _truncate(text: str, chars: int) -> str:
+def truncate_text(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 

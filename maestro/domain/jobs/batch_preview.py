@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.filters import pattern_of
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
+from maestro.domain.jobs.filters import error_pattern
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, job_edits
 from maestro.domain.jobs.replay import END_STEP, START_STEP, edits_refusal, is_script, replay_refusal
 from maestro.domain.jobs.steps import OPTIONAL, next_step
 from maestro.domain.llm.calls import CallState
@@ -132,7 +132,7 @@ class JobPreviews:
         problem = replay_refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self.edits)
         if problem or self.action is not BatchAction.RESTART or self.edits.any:
             return problem or ""
-        slug = edits_of(candidate.newest).agent
+        slug = job_edits(candidate.newest).agent
         return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self.agents else ""
 
     def _estimated_cost(self, candidate: BatchCandidate, calls: int) -> float | None:
@@ -193,7 +193,7 @@ def build_batch_preview(action: BatchAction, previews: Sequence[JobPreview]) -> 
     refused: dict[str, list[str]] = {}
     for preview in previews:
         if preview.problem:
-            refused.setdefault(pattern_of(preview.problem), []).append(preview.job_id)
+            refused.setdefault(error_pattern(preview.problem), []).append(preview.job_id)
     largest_first = sorted(refused.items(), key=lambda group: -len(group[1]))
     return BatchPreview(
         action=action,

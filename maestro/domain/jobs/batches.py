@@ -11,7 +11,7 @@ from pydantic import Field as ValueField
 from pydantic import model_validator
 from sqlmodel import Field, Index, SQLModel
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import NO_EDITS, OPEN, JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
@@ -68,7 +68,7 @@ class ReplayBatch(SQLModel, table=True):
     __table_args__ = (partial_index("ix_replay_batches_open", "id", where="ended_at IS NULL"),)
 
     id: str = Field(primary_key=True)
-    action: BatchAction = Field(sa_type=text_of(BatchAction))
+    action: BatchAction = Field(sa_type=enum_column_type(BatchAction))
     edits: str = ""
     wanted: str = ""
     actor: str = ""
@@ -95,7 +95,7 @@ class ReplayItem(SQLModel, table=True):
     place: int = Field(primary_key=True)
     job_id: str
     lane: str = ""
-    state: ItemState = Field(default=ItemState.WAITING, sa_type=text_of(ItemState))
+    state: ItemState = Field(default=ItemState.WAITING, sa_type=enum_column_type(ItemState))
     began: str = ""
     problem: str = ""
     at: datetime | None = Field(default=None, sa_type=UtcDateTime)

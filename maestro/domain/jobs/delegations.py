@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, task_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, task_input
 from maestro.domain.tags.grammar import Tag
-from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.texts import NAME_CHARS, quote_text, quoted_lines
 
 MAX_DEPTH = 3
 """The largest number of delegations in a chain, the first one included."""
@@ -91,13 +91,13 @@ def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator:
 
 def task_text(delegator: Agent, user_name: str, job: Job) -> str:
     """Return the input of the model of the target agent; the task is quoted line by line as text of the delegator."""
-    person = f" on behalf of a person called {quoted(user_name, NAME_CHARS)}" if user_name.strip() else ""
+    person = f" on behalf of a person called {quote_text(user_name, NAME_CHARS)}" if user_name.strip() else ""
     reader = (
         f"Only @{delegator.slug} reads your answer, and goes on with it."
         if job.hears
         else "Your answer is posted in the channel, after theirs."
     )
-    return f"The agent @{delegator.slug} gives you this task{person}:\n{quoted_lines(task_of(job))}\n\n{reader}"
+    return f"The agent @{delegator.slug} gives you this task{person}:\n{quoted_lines(task_input(job))}\n\n{reader}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def background_text(job: Job, zone: ZoneInfo) -> str:
     """Return the model's input for a background job: the task and why it runs now, with times in ``zone``."""
     slot = job.slot.astimezone(zone) if job.slot is not None else None
     planned = f", planned for {slot:%A %Y-%m-%d %H:%M} ({zone.key})" if slot is not None else ""
-    return f"{task_of(job)}\n\n({_STARTED_BY[job.kind]}{planned}{_ANSWER_IS_POSTED}{_silence_hint(job)})"
+    return f"{task_input(job)}\n\n({_STARTED_BY[job.kind]}{planned}{_ANSWER_IS_POSTED}{_silence_hint(job)})"
 
 
 def continuation_text(job: Job) -> str:
@@ -132,7 +132,7 @@ def continuation_text(job: Job) -> str:
     return f"Go on with your work now, with what you know{_ANSWER_IS_POSTED}{_silence_hint(job)}"
 
 
-def without_silent_lines(text: str) -> str:
+def remove_silent_lines(text: str) -> str:
     """Return an answer without its ``SILENT`` lines: empty when it has no other text, so that nothing is posted."""
     return _SILENT_LINE.sub("", text).strip()
 

@@ -49,14 +49,14 @@ class PageCursor:
     created_at: datetime
     job_id: str
 
-    def encode(self) -> str:
+    def encode_text(self) -> str:
         """Return the cursor as an opaque text for API clients."""
         text = f"{self.created_at.isoformat()}{SEPARATOR}{self.job_id}"
         return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
     @classmethod
-    def decode(cls, text: str) -> "PageCursor":
-        """Read a text that ``encode`` returned; raises ``ValueError`` for any other text."""
+    def parse_text(cls, text: str) -> "PageCursor":
+        """Read a text that ``encode_text`` returned; raises ``ValueError`` for any other text."""
         try:
             moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
             created_at = MOMENT.validate_python(datetime.fromisoformat(moment))
@@ -102,7 +102,7 @@ class JobFilter(Value):
         return self
 
 
-def pattern_of(reason: str) -> str:
+def error_pattern(reason: str) -> str:
     """Return a reason with ``*`` for each id, number and quoted value, which differ in failures of one kind."""
     pattern = re.sub(r"\*(?:[\s,;/]*\*)+", WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
     is_whole = len(reason) <= _READ_CHARS and len(pattern) <= PATTERN_CHARS
@@ -151,7 +151,7 @@ def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
     """Return failure counts as groups of the same kind, the kind with the newest failure first."""
     by_kind: dict[tuple[str, str, str], list[FailureCount]] = {}
     for failure in failures:
-        by_kind.setdefault((failure.error, failure.step, pattern_of(failure.reason)), []).append(failure)
+        by_kind.setdefault((failure.error, failure.step, error_pattern(failure.reason)), []).append(failure)
     groups = []
     for (error, step, reason), counts in by_kind.items():
         newest = max(counts, key=attrgetter("newest"))
@@ -198,10 +198,10 @@ class Outage:
 
 def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
     """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
-    reason, first, count = pattern_of(newest.reason), newest, 0
+    reason, first, count = error_pattern(newest.reason), newest, 0
     for job in earlier:
         if first.created_at - job.created_at > OUTAGE_GAP:
             break
-        if job.created_at <= newest.created_at and pattern_of(job.reason) == reason:
+        if job.created_at <= newest.created_at and error_pattern(job.reason) == reason:
             first, count = job, count + 1
     return Outage(error, reason, count, first.created_at, newest.created_at, newest.job_id)

@@ -8,11 +8,11 @@ from pydantic import AfterValidator
 from pydantic import Field as ValueField
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
 from maestro.domain.errors import WaitReason
 from maestro.domain.messages import MAX_CONTENT_CHARS, Address
 from maestro.domain.precedence import Priority
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.values import ModelName, Slug, Value, View
 
 CHOSEN = "an operator chose"
@@ -83,8 +83,8 @@ class Job(SQLModel, table=True):
     )
 
     id: str = Field(primary_key=True)
-    kind: JobKind = Field(default=JobKind.MESSAGE, sa_type=text_of(JobKind))
-    status: JobStatus = Field(default=JobStatus.PENDING, sa_type=text_of(JobStatus))
+    kind: JobKind = Field(default=JobKind.MESSAGE, sa_type=enum_column_type(JobKind))
+    status: JobStatus = Field(default=JobStatus.PENDING, sa_type=enum_column_type(JobStatus))
     priority: int = Priority.MESSAGE
     lane: str | None = None
     turn: int | None = Field(default=None, index=True)
@@ -104,7 +104,7 @@ class Job(SQLModel, table=True):
     error: str = ""
     reason: str = ""
     stop_requested: bool = False
-    waits_for: WaitReason | None = Field(default=None, sa_type=text_of(WaitReason))
+    waits_for: WaitReason | None = Field(default=None, sa_type=enum_column_type(WaitReason))
     waits_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     wake_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     told_to_wait: bool = False
@@ -187,7 +187,7 @@ class JobStep(SQLModel, table=True):
     attempt: int
     workflow_run: str = ""
     activity_attempt: int = 0
-    state: StepState = Field(sa_type=text_of(StepState))
+    state: StepState = Field(sa_type=enum_column_type(StepState))
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     result: str = ""
@@ -259,7 +259,7 @@ def job_details(job_id: str, dashboard: str) -> str:
 def _check_prompt(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a text; leave the prompt out to use the original text")
-    return storable(text)
+    return storable_text(text)
 
 
 Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_check_prompt)]
@@ -289,18 +289,18 @@ class JobEdits(View):
 NO_EDITS = JobEdits()
 
 
-def edits_of(job: Job) -> JobEdits:
+def job_edits(job: Job) -> JobEdits:
     return JobEdits.model_validate_json(job.edits) if job.edits else NO_EDITS
 
 
-def task_of(job: Job) -> str:
+def task_input(job: Job) -> str:
     """Return the task that is the model's input in a job without a message; empty for a job that answers a message."""
-    return (edits_of(job).prompt or job.task) if job.task else ""
+    return (job_edits(job).prompt or job.task) if job.task else ""
 
 
-def model_for(job: Job, agent_model: str) -> str:
+def first_model(job: Job, agent_model: str) -> str:
     """Return the model to call first: the operator's choice, else ``agent_model``, which may be empty."""
-    return edits_of(job).model or agent_model
+    return job_edits(job).model or agent_model
 
 
 BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})

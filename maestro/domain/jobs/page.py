@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
-from maestro.domain.jobs.steps import StepKind, purpose_of, result_words
+from maestro.domain.jobs.steps import StepKind, result_words, step_purpose
 from maestro.domain.jobs.views import (
     ActionView,
     CallView,
@@ -98,12 +98,12 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
     for call in job.calls:
         is_answer = call.purpose is CallPurpose.ANSWER
         records_of(
-            StepKind.MODEL.numbered(call.number) if is_answer else StepKind.COMPACTION, call.started_at
+            StepKind.MODEL.numbered_step(call.number) if is_answer else StepKind.COMPACTION, call.started_at
         ).calls.append(call)
     for tool in job.tools:
-        records_of(StepKind.TOOL.numbered(tool.number, tool.place)).tools.append(tool)
+        records_of(StepKind.TOOL.numbered_step(tool.number, tool.place)).tools.append(tool)
     for question in job.questions:
-        records_of(StepKind.TOOL.numbered(question.number, question.place)).questions.append(question)
+        records_of(StepKind.TOOL.numbered_step(question.number, question.place)).questions.append(question)
     records_of(StepKind.TAGS).actions.extend(job.actions)
     # A notice is sent by the step ``notice``; a job that only sends a notice has ``deliver`` instead.
     has_notice_step = any(step.step == StepKind.NOTICE for step in job.steps)
@@ -111,7 +111,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
         is_notice = has_notice_step and chunk.purpose is not DeliveryPurpose.ANSWER
         records_of(StepKind.NOTICE if is_notice else StepKind.DELIVER).deliveries.append(chunk)
     entries = [
-        TimelineEntry(step=step, words=purpose_of(step.step), note=result_words(row), **vars(records[index]))
+        TimelineEntry(step=step, words=step_purpose(step.step), note=result_words(row), **vars(records[index]))
         for index, (row, step) in enumerate(zip(record.steps, job.steps, strict=True))
     ]
     by_run = attrgetter("step.run")

@@ -9,8 +9,8 @@ from enum import StrEnum
 from pydantic import ConfigDict
 
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryPurpose, DeliveryState
-from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep, edits_of, is_background
-from maestro.domain.jobs.steps import StepKind, finished_results, kind_of, next_step, numbers_of, retried_steps
+from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep, is_background, job_edits
+from maestro.domain.jobs.steps import StepKind, finished_results, next_step, retried_steps, step_kind, step_numbers
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.messages import Address
@@ -64,7 +64,7 @@ def replay_refusal(
         resumable = job.status in RESUMABLE
         return None if resumable else f"job {job.id} is {job.status}; there is no failed step to resume."
     if mode is ReplayMode.WHAT_IF:
-        return _what_if_refusal(job)
+        return find_what_if_refusal(job)
     return _duplicate_refusal(job, newest, mode, led_to) or _state_refusal(job, mode, held=held)
 
 
@@ -89,7 +89,7 @@ def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
     return None
 
 
-def _what_if_refusal(job: Job) -> str | None:
+def find_what_if_refusal(job: Job) -> str | None:
     if is_script(job):
         return f"job {job.id} runs a script and asks no model, so there is no answer to show."
     if job.notice or (job.inbox_id is None and job.parent_id is None and not is_background(job)):
@@ -122,7 +122,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
 
 def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
     """Return the edits of a replay: the requested ones, else those of the earlier job."""
-    return edits if edits is not None else edits_of(newest if mode is ReplayMode.RESTART else job)
+    return edits if edits is not None else job_edits(newest if mode is ReplayMode.RESTART else job)
 
 
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
@@ -144,7 +144,7 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
     return Job(**fields, id=new_id, restarted_from=job.id, edits=edited, what_if=True, created_at=now)
 
 
-def what_if_input(what_if: Job, job: Job) -> Job:
+def build_what_if_input(what_if: Job, job: Job) -> Job:
     """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
     return Job(**job.model_dump() | what_if.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))
 
@@ -258,9 +258,9 @@ def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
     compacts_again = StepKind.COMPACTION in retried_steps(evidence.job, finished_results(evidence.steps))
     if evidence.job.notice or is_script(evidence.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING_STEPS):
         return 0, compacts_again
-    if kind_of(step) is not StepKind.MODEL:
+    if step_kind(step) is not StepKind.MODEL:
         return 1, True
-    (number,) = numbers_of(step)
+    (number,) = step_numbers(step)
     stored = [call for call in evidence.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
     return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)

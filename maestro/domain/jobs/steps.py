@@ -90,7 +90,7 @@ class StepKind(StrEnum):
     PARK = "park", "Leave the lane and wait", StatusOutcome
     CLOSE = "close", "Close the job with its reason", StatusOutcome
 
-    def numbered(self, *numbers: int) -> str:
+    def numbered_step(self, *numbers: int) -> str:
         """Return the name of one numbered step of this kind."""
         return "-".join((self, *map(str, numbers)))
 
@@ -124,29 +124,29 @@ class StepPending(Exception):
 
 
 @lru_cache(maxsize=1024)
-def kind_of(step: str) -> StepKind | None:
+def step_kind(step: str) -> StepKind | None:
     """Return the kind of a step, None for a step that this release does not know."""
     numbered = NUMBERED.match(step)
     return _BY_NAME.get(numbered["kind"] if numbered else step)
 
 
-def numbers_of(step: str) -> tuple[int, ...]:
+def step_numbers(step: str) -> tuple[int, ...]:
     """Return the numbers in a step's name: of the model call and the tool call, or of the run."""
     numbered = NUMBERED.match(step)
     return tuple(map(int, numbered["numbers"].split("-")[1:])) if numbered else ()
 
 
-def purpose_of(step: str) -> str:
+def step_purpose(step: str) -> str:
     """Return the purpose of a step for operators, with the number of a model call."""
-    kind = kind_of(step)
+    kind = step_kind(step)
     if kind is None:
         return step
-    return f"{kind.purpose}, call {numbers_of(step)[0]}" if kind is StepKind.MODEL else kind.purpose
+    return f"{kind.purpose}, call {step_numbers(step)[0]}" if kind is StepKind.MODEL else kind.purpose
 
 
 def read_outcome(step: str, result: str) -> Any:
     """Return the result of a step from its JSON, None for a step without one; raises ``ValidationError``."""
-    kind = kind_of(step)
+    kind = step_kind(step)
     return None if kind is None or kind.outcome is None else _outcome_adapter(kind).validate_json(result)
 
 
@@ -188,7 +188,7 @@ def background_steps(result: Results) -> Iterator[tuple[str, ...]]:
         yield (StepKind.DELIVER,)
 
 
-def what_if_steps(result: Results) -> Iterator[tuple[str, ...]]:
+def list_what_if_steps(result: Results) -> Iterator[tuple[str, ...]]:
     yield (StepKind.ROUTE,)
     if result(StepKind.ROUTE).action is RouteAction.ANSWER:
         yield from _model_steps(result)
@@ -207,12 +207,12 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
     """Yield the prompt step, then model calls and the tool calls they ask for, until an answer asks for no tools."""
     yield (StepKind.CONTEXT,)
     for number in itertools.count(1):
-        model = StepKind.MODEL.numbered(number)
+        model = StepKind.MODEL.numbered_step(number)
         yield (model,)
         tools = result(model).tools
         if not tools:
             return
-        yield tuple(StepKind.TOOL.numbered(number, place) for place, _ in enumerate(tools))
+        yield tuple(StepKind.TOOL.numbered_step(number, place) for place, _ in enumerate(tools))
 
 
 def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
@@ -245,7 +245,7 @@ def _known_steps(job: Job, done: Mapping[str, str]) -> Iterator[str]:
 
     path: StepPath = background_steps if is_background(job) else message_steps
     if job.what_if:
-        path = what_if_steps
+        path = list_what_if_steps
     elif job.parent_id is not None:
         path = task_steps
     with suppress(StepPending):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.flow import RouteOutcome
-from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, JobStep, StepState, edits_of
+from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, JobStep, StepState, job_edits
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.llm.calls import CallState, LLMCall, Substitution
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose
@@ -152,17 +152,17 @@ def call_view(row: LLMCall) -> CallView:
 
 def tool_view(row: ToolRun, arguments: str, result: str) -> ToolRunView:
     """Return the view of a tool call, with the beginnings of its arguments and of its result."""
-    texts = {"arguments": excerpt(arguments, LONG_EXCERPT), "result": excerpt(result, LONG_EXCERPT)}
-    return ToolRunView.from_row(row, **texts, duration_ms=_milliseconds(row.started_at, row.finished_at))
+    texts = {"arguments": first_line(arguments, LONG_EXCERPT), "result": first_line(result, LONG_EXCERPT)}
+    return ToolRunView.from_row(row, **texts, duration_ms=duration_ms(row.started_at, row.finished_at))
 
 
-def excerpt(text: str, most: int = 140) -> str:
-    """Return the beginning of a text on one line, at most ``most`` characters."""
+def first_line(text: str, max_chars: int = 140) -> str:
+    """Return the beginning of a text on one line, at most ``max_chars`` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
-def _milliseconds(began: datetime, ended: datetime | None) -> int | None:
+def duration_ms(began: datetime, ended: datetime | None) -> int | None:
     """Return a duration in milliseconds, None while it lasts; 0 if the clock was set back."""
     return max(0, (ended - began) // timedelta(milliseconds=1)) if ended is not None else None
 
@@ -284,12 +284,11 @@ def job_detail(record: JobRecord) -> JobDetail:
         cost_usd=total_cost(record.calls, CallState.ANSWERED, CallState.FAILED),
         interrupted_cost_usd=total_cost(record.calls, CallState.INTERRUPTED),
         steps=tuple(
-            StepView.from_row(step, duration_ms=_milliseconds(step.started_at, step.finished_at))
-            for step in record.steps
+            StepView.from_row(step, duration_ms=duration_ms(step.started_at, step.finished_at)) for step in record.steps
         ),
         calls=tuple(map(call_view, record.calls)),
         deliveries=tuple(
-            DeliveryView.from_row(chunk, excerpt=excerpt(chunk.content, LONG_EXCERPT)) for chunk in record.deliveries
+            DeliveryView.from_row(chunk, excerpt=first_line(chunk.content, LONG_EXCERPT)) for chunk in record.deliveries
         ),
         actions=tuple(map(ActionView.model_validate, record.actions)),
         substitution=record.substitution,
@@ -317,8 +316,8 @@ def _joined_values(listed: ListedJob) -> dict[str, Any]:
         "agent": listed.agent,
         "user": listed.user or "",
         "webhook": listed.webhook,
-        "excerpt": excerpt(listed.text or ""),
-        "edits": edits_of(listed.job) if listed.job.edits else None,
+        "excerpt": first_line(listed.text or ""),
+        "edits": job_edits(listed.job) if listed.job.edits else None,
     }
 
 

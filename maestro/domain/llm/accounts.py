@@ -10,8 +10,8 @@ from pydantic import Field as ValueField
 from pydantic import SecretStr
 from sqlmodel import Field, SQLModel
 
-from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.llm.models import api_name, provider_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
+from maestro.domain.llm.models import api_name, provider_name
 from maestro.domain.values import Page, View
 
 DEMO = "demo"
@@ -62,15 +62,15 @@ class ModelAccount(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(unique=True)
-    type: AccountType = Field(default=AccountType.API_KEY, sa_type=text_of(AccountType))
+    type: AccountType = Field(default=AccountType.API_KEY, sa_type=enum_column_type(AccountType))
     provider: str
     model: str
     models: str = ""
     base_url: str = ""
     home_dir: str = ""
     priority: int = 20
-    status: AccountStatus = Field(default=AccountStatus.ACTIVE, sa_type=text_of(AccountStatus))
-    source: AccountSource = Field(sa_type=text_of(AccountSource))
+    status: AccountStatus = Field(default=AccountStatus.ACTIVE, sa_type=enum_column_type(AccountStatus))
+    source: AccountSource = Field(sa_type=enum_column_type(AccountSource))
     fingerprint: str = ""
     secret: str = ""
     last4: str = ""
@@ -168,7 +168,7 @@ def choose_account(
         account_id = account.id or 0
         return account.priority, account.calls + underway.get(account_id, 0), account_id
 
-    ranked = candidates(sorted(accounts, key=rank), models)
+    ranked = list_candidates(sorted(accounts, key=rank), models)
     return next((choice for choice in ranked if not any(key in limited or key in tried for key in choice.keys)), None)
 
 
@@ -182,10 +182,10 @@ def can_serve(account: ModelAccount, model: str) -> bool:
     if account.lists_model(model):
         return True
     is_accepted = not account.models or account.lists_model(account.api_name(model))
-    return account.provider == provider_of(model) and is_accepted
+    return account.provider == provider_name(model) and is_accepted
 
 
-def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
+def list_candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
     """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
 
     An account may occur with several of the models. An account for none of them comes last, with its default model.
@@ -211,7 +211,7 @@ def first_recovery(
 
     Accounts and models in ``unfit`` do not count.
     """
-    fit = (choice for choice in candidates(accounts, models) if not any(key in unfit for key in choice.keys))
+    fit = (choice for choice in list_candidates(accounts, models) if not any(key in unfit for key in choice.keys))
     return min(filter(None, (choice.cool_down_end(limited) for choice in fit)), default=None)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import Field as ValueField
 from sqlmodel import Field, SQLModel
 
-from maestro.domain.columns import text_of
+from maestro.domain.columns import enum_column_type
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Dollars, Name, OptionalSlug, Page, View, Weight, Word
@@ -42,7 +42,7 @@ class Spending(SQLModel, table=True):
     __tablename__ = "spending"
 
     day: date = Field(primary_key=True)
-    scope: BudgetScope = Field(primary_key=True, sa_type=text_of(BudgetScope))
+    scope: BudgetScope = Field(primary_key=True, sa_type=enum_column_type(BudgetScope))
     subject: str = Field(primary_key=True)
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
@@ -57,7 +57,7 @@ class Reservation(SQLModel, table=True):
     __tablename__ = "reservations"
 
     job_id: str = Field(primary_key=True)
-    purpose: CallPurpose = Field(primary_key=True, sa_type=text_of(CallPurpose))
+    purpose: CallPurpose = Field(primary_key=True, sa_type=enum_column_type(CallPurpose))
     number: int = Field(primary_key=True)
     day: date
     amount_usd: float
@@ -141,7 +141,7 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 }
 
 
-def limits_of(payer: Payer, budgets: BudgetSettings) -> tuple[BudgetLimit, ...]:
+def applicable_limits(payer: Payer, budgets: BudgetSettings) -> tuple[BudgetLimit, ...]:
     """Return the limits that apply to the calls of a payer; the limit for all calls is first.
 
     An agent's or a client's own limit replaces the general one; a limit of 0 means no limit.
@@ -230,7 +230,7 @@ class BudgetPage(View):
 def budget_page(
     budgets: BudgetSettings, spenders: Iterable[Spender], levels: Mapping[Scope, SpendingLevel], today: date
 ) -> BudgetPage:
-    """Return the view of every limit in force, with the used amounts; the limits are those of ``limits_of``."""
+    """Return the view of every limit in force, with the used amounts; the limits are those of ``applicable_limits``."""
     general = {
         BudgetScope.AGENT: budgets.agent_day_usd,
         BudgetScope.CLIENT: budgets.client_day_usd,

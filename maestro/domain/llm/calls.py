@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sqlmodel import Field, LargeBinary, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.errors import FailureSource, MaestroError, Suspension, WaitReason
 from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountStatus, ModelAccount, can_serve
 from maestro.domain.llm.prompts import CallPurpose, Usage
@@ -210,10 +210,10 @@ class LLMCall(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
-    purpose: CallPurpose = Field(default=CallPurpose.ANSWER, sa_type=text_of(CallPurpose))
+    purpose: CallPurpose = Field(default=CallPurpose.ANSWER, sa_type=enum_column_type(CallPurpose))
     number: int
     attempt: int
-    state: CallState = Field(sa_type=text_of(CallState))
+    state: CallState = Field(sa_type=enum_column_type(CallState))
     request: str
     content: str = ""
     tool_calls: str = ""
@@ -287,7 +287,7 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
     return next((call for call in answers if call.state is CallState.ANSWERED), None)
 
 
-def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
+def find_substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
     """Return the substitution of the last answer, None if the first choice answered.
 
     It is also None if the answering account is unknown: the demo model answered, or the accounts have changed.

@@ -52,7 +52,7 @@ class Price:
     cached_share: float = 1.0
     cache_write_share: float = 1.0
 
-    def cost(self, input_tokens: int, output_tokens: int, cached: int = 0, cache_written: int = 0) -> float:
+    def compute_cost(self, input_tokens: int, output_tokens: int, cached: int = 0, cache_written: int = 0) -> float:
         """Return the cost of a call in US dollars; ``cached`` and ``cache_written`` are parts of ``input_tokens``."""
         plain = input_tokens - cached - cache_written
         read = plain + cached * self.cached_share + cache_written * self.cache_write_share
@@ -159,39 +159,41 @@ class ModelTable:
         """
         return self._window(model) or FALLBACK_WINDOW
 
-    def of_unknown_window(self, models: Iterable[str]) -> list[str]:
+    def list_unknown_windows(self, models: Iterable[str]) -> list[str]:
         """Return the given models with an unknown context window, without repeats."""
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:
         window = self._configured_facts(model).window or _longest_match(model, _WINDOWS)
-        if window is None and provider_of(model) != OLLAMA:
+        if window is None and provider_name(model) != OLLAMA:
             window = self._lookup(model).window
         return window
 
-    def price(self, model: str) -> Price | None:
+    def find_price(self, model: str) -> Price | None:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
         if model not in self._prices:  # Prices are cached, because each call looks up its price several times.
             # Ollama's models are free of charge, so a price listed for one is that of another provider.
-            listed = None if provider_of(model) == OLLAMA else list_price(model) or self._lookup(model).price
+            listed = None if provider_name(model) == OLLAMA else list_price(model) or self._lookup(model).price
             configured = self._configured_facts(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
             self._prices[model] = listed or configured
         return self._prices[model]
 
-    def cost(self, model: str, usage: Usage) -> float | None:
+    def compute_cost(self, model: str, usage: Usage) -> float | None:
         """Return the cost of a model call in US dollars, None if the price is unknown."""
-        rates = self.price(model)
+        rates = self.find_price(model)
         if rates is None:
             return None
-        return rates.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens)
+        return rates.compute_cost(
+            usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens
+        )
 
     def _configured_facts(self, model: str) -> ModelFacts:
         return _longest_match(model, self._configured) or ModelFacts()
 
 
-def reserve(window_tokens: int) -> int:
+def answer_reserve(window_tokens: int) -> int:
     """Return the tokens of a window for the answer and errors of the estimate: 20,000, or a quarter of a small window.
 
     See docs/decisions.md: prompt layers.
@@ -201,23 +203,23 @@ def reserve(window_tokens: int) -> int:
 
 def prompt_budget(window_tokens: int) -> int:
     """Return the most tokens of a prompt for a context window."""
-    return window_tokens - reserve(window_tokens)
+    return window_tokens - answer_reserve(window_tokens)
 
 
 def list_price(model: str) -> Price | None:
-    """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
+    """Return the built-in list price of a model, None if there is none; see ``ModelTable.find_price``."""
     name = _base_name(model)
     keys = (key for key in _PRICES if name.startswith(key) and _RELEASE.fullmatch(name, len(key)))
     return _PRICES.get(next(keys, "")) or _longest_match(model, _FAMILY_PRICES)
 
 
-def provider_of(model: str) -> str:
+def provider_name(model: str) -> str:
     """Return the provider that a model name contains or implies, ``""`` if there is none."""
     provider, slash, _ = model.partition("/")
     return provider.lower() if slash else _longest_match(model, _FAMILIES) or ""
 
 
-def without_provider(model: str) -> str:
+def remove_provider(model: str) -> str:
     """Return a model name without its provider: ``openai/gpt-4o`` becomes ``gpt-4o``."""
     return model.partition("/")[2] or model
 
@@ -228,8 +230,8 @@ def api_name(provider: str, model: str) -> str:
     A name at OpenRouter begins with its vendor, which is OpenRouter itself for its own models: ``openrouter/auto``
     stays unchanged.
     """
-    name = without_provider(model)
-    own = provider_of(model) == provider and (provider != "openrouter" or "/" in name)
+    name = remove_provider(model)
+    own = provider_name(model) == provider and (provider != "openrouter" or "/" in name)
     return name if own else model
 
 
@@ -255,7 +257,7 @@ def _matches_key(name: str, key: str) -> bool:
     return name.startswith(key) and (not rest or not key[-1].isalnum() or not (rest[0].isalnum() or rest[0] == "."))
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return the estimated tokens of a text; 0 for an empty one."""
     data = text.encode("utf-8", "surrogatepass")
     digits, punctuation = _count_bytes(data, _DIGITS), _count_bytes(data, _PUNCTUATION)
@@ -270,9 +272,12 @@ def estimate_messages(messages: Iterable[PromptMessage]) -> int:
     """Return the estimated tokens of a prompt: texts, images, tool calls and the overhead of each message."""
     return sum(
         MESSAGE_OVERHEAD
-        + estimate(message.content)
+        + estimate_tokens(message.content)
         + IMAGE_TOKENS * len(message.images)
-        + sum(MESSAGE_OVERHEAD + estimate(call.name) + estimate(call.arguments) for call in message.tool_calls)
+        + sum(
+            MESSAGE_OVERHEAD + estimate_tokens(call.name) + estimate_tokens(call.arguments)
+            for call in message.tool_calls
+        )
         for message in messages
     )
 
@@ -289,17 +294,22 @@ def estimate_tools(tools: Iterable[ToolSpec]) -> int:
 
 @lru_cache(maxsize=1_000)
 def _estimate_tool(tool: ToolSpec) -> int:
-    return MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
+    return (
+        MESSAGE_OVERHEAD
+        + estimate_tokens(tool.name)
+        + estimate_tokens(tool.description)
+        + estimate_tokens(tool.parameters)
+    )
 
 
 def cut_to_tokens(text: str, limit: int) -> str:
     """Return the longest beginning of a text that has at most ``limit`` tokens; the whole text if it fits."""
-    if estimate(text) <= limit:
+    if estimate_tokens(text) <= limit:
         return text
     fits, too_long = 0, len(text)
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
-        fits, too_long = (middle, too_long) if estimate(text[:middle]) <= limit else (fits, middle)
+        fits, too_long = (middle, too_long) if estimate_tokens(text[:middle]) <= limit else (fits, middle)
     return text[:fits]
 
 
@@ -308,7 +318,7 @@ def shorten_to_tokens(text: str, limit: int) -> tuple[str, int]:
 
     The result has at most ``limit`` tokens, unless the mark in the middle alone has more.
     """
-    half = max(0, limit - estimate(_LEFT_OUT.format(len(text)))) // 2
+    half = max(0, limit - estimate_tokens(_LEFT_OUT.format(len(text)))) // 2
     beginning, end = cut_to_tokens(text, half), cut_to_tokens(text[::-1], half)[::-1]
     left_out = len(text) - len(beginning) - len(end)
     return f"{beginning}{_LEFT_OUT.format(left_out)}{end}", left_out

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic import Field as ValueField
 from sqlmodel import Field, Index, SQLModel
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.llm.calls import CallState
 from maestro.domain.values import SearchText, Value
 
@@ -50,7 +50,7 @@ class UsageRow(SQLModel, table=True):
     provider: str
     model: str
     account: str
-    state: CallState = Field(sa_type=text_of(CallState))
+    state: CallState = Field(sa_type=enum_column_type(CallState))
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0

@@ -230,9 +230,9 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
         until=period.until,
         jobs=jobs,
         per_day=sampled_jobs_per_day(period),
-        items=tuple(LatencyView(**_percentiles(stage, every[stage])) for stage in LatencyStage if stage in every),
+        items=tuple(LatencyView(**percentile_fields(stage, every[stage])) for stage in LatencyStage if stage in every),
         days=tuple(
-            LatencyDay(day=date.fromisoformat(day), **_percentiles(stage, by_day[day, stage]))
+            LatencyDay(day=date.fromisoformat(day), **percentile_fields(stage, by_day[day, stage]))
             for day in days
             for stage in LatencyStage
             if (day, stage) in by_day
@@ -240,7 +240,7 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
     )
 
 
-def _percentiles(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
+def percentile_fields(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
     """Return the fields of a ``LatencyView``, with percentiles by nearest rank."""
     ranked = sorted(values)
     p50, p95, p99 = (round(ranked[math.ceil(share * len(ranked)) - 1], 1) for share in (0.5, 0.95, 0.99))

@@ -11,10 +11,10 @@ from pydantic import Field as ValueField
 from rapidfuzz import fuzz
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
-from maestro.domain.columns import LARGEST, UtcDateTime, text_of
+from maestro.domain.columns import LARGEST, UtcDateTime, enum_column_type
 from maestro.domain.redaction import Redact, redact_value
 from maestro.domain.tags.grammar import Tag, TagName
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.values import Value, View
 
 MAX_FACT_CHARS = 500
@@ -73,7 +73,7 @@ class MemoryFact(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     agent_id: int = Field(foreign_key="agents.id")
-    category: FactCategory = Field(sa_type=text_of(FactCategory))
+    category: FactCategory = Field(sa_type=enum_column_type(FactCategory))
     content: str
     place: str = ""
     likeness: str = ""
@@ -179,7 +179,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
 
 def fact_line(text: str) -> str:
     """Return the text of a fact as it is stored: one line, at most 500 characters."""
-    return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
+    return storable_text(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
 
 
 def nearest_category(name: str) -> FactCategory:
@@ -207,7 +207,7 @@ def read_fact(tag: Tag) -> Fact | str:
 
 
 def _checked_fact(text: str) -> str:
-    text = " ".join(storable(text).split())
+    text = " ".join(storable_text(text).split())
     if not text:
         raise ValueError("the fact is empty; write what the agent is to remember")
     if len(text) > MAX_FACT_CHARS:
@@ -288,7 +288,7 @@ class NewFact(View):
         """The fact without its place."""
         return Fact(self.category, self.content)
 
-    def without_secrets(self, redact: Redact) -> "NewFact":
+    def redact_secrets(self, redact: Redact) -> "NewFact":
         return self.model_copy(update={"content": redact(self.content)})
 
 
@@ -299,7 +299,7 @@ class FactChange(View):
     category: FactCategory | None = ValueField(default=None, description="the topic; a sticky fact is in every prompt")
     confidence: Confidence | None = ValueField(default=None, description="the confidence of the fact, from 0 to 1")
 
-    def without_secrets(self, redact: Redact) -> "FactChange":
+    def redact_secrets(self, redact: Redact) -> "FactChange":
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})
 
 
@@ -309,5 +309,5 @@ class StateChange(View):
     value: Annotated[str, ValueField(min_length=1, max_length=MAX_VALUE_CHARS)]
     place: Place = ""
 
-    def without_secrets(self, key: str, redact: Redact) -> "StateChange":
+    def redact_secrets(self, key: str, redact: Redact) -> "StateChange":
         return self.model_copy(update={"value": redact_value(redact, key, self.value)})

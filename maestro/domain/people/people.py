@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.columns import ChannelRow, UtcDateTime, partial_index, text_of
+from maestro.domain.columns import ChannelRow, UtcDateTime, enum_column_type, partial_index
 from maestro.domain.messages import InboxRow
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -39,7 +39,7 @@ class PersonId(NamedTuple):
     user_id: str
 
     @classmethod
-    def parse(cls, text: str) -> "PersonId":
+    def parse_text(cls, text: str) -> "PersonId":
         """Read a well-formed ``platform:userId``; the user id may contain colons."""
         platform, _, user_id = text.partition(":")
         return cls(platform, user_id)
@@ -193,7 +193,7 @@ class Pairing(SQLModel, table=True):
     channel: str
     user_id: str
     user_name: str = ""
-    status: PairingStatus = Field(default=PairingStatus.PENDING, sa_type=text_of(PairingStatus))
+    status: PairingStatus = Field(default=PairingStatus.PENDING, sa_type=enum_column_type(PairingStatus))
     created_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)
     told_at: datetime = Field(sa_type=UtcDateTime)
@@ -276,7 +276,7 @@ class Person:
     known: bool = False
 
     @classmethod
-    def sender_of(cls, row: InboxRow) -> "Person":
+    def from_row(cls, row: InboxRow) -> "Person":
         """Return the sender of a message; ``known`` is not looked up."""
         return cls(PersonId(row.platform, row.user_id), row.is_owner)
 

@@ -127,7 +127,7 @@ AuditPosition = tuple[datetime, int]
 
 def parse_cursor(text: str) -> AuditPosition:
     """Parse a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
-    cursor = PageCursor.decode(text)
+    cursor = PageCursor.parse_text(text)
     if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
         raise ValueError("this is not a cursor from an earlier answer")
     return cursor.created_at, int(cursor.job_id)
@@ -152,7 +152,7 @@ class AuditPage(Page[AuditView]):
     """A page of the audit log, newest first."""
 
 
-def position_of(entry: AuditEntry) -> AuditPosition:
+def entry_position(entry: AuditEntry) -> AuditPosition:
     """Return the position from which the page after this entry continues."""
     return entry.at, entry.id or 0
 
@@ -160,7 +160,7 @@ def position_of(entry: AuditEntry) -> AuditPosition:
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
     """Return a page of up to ``limit`` entries; ``entries`` has one more if there is a next page."""
     items = tuple(map(AuditView.model_validate, entries[:limit]))
-    cursor = PageCursor(items[-1].at, str(items[-1].id)).encode() if len(entries) > limit else None
+    cursor = PageCursor(items[-1].at, str(items[-1].id)).encode_text() if len(entries) > limit else None
     return AuditPage(items=items, next=cursor)
 
 
@@ -195,7 +195,7 @@ class OwnerPage(Page[OwnerView]):
 
 def owner_page(configured: Iterable[str], owners: Sequence[Owner]) -> OwnerPage:
     """Return every owner once, from the configuration (``platform:userId``), from commands, or both."""
-    named = {PersonId.parse(text) for text in configured}
+    named = {PersonId.parse_text(text) for text in configured}
     rows = {PersonId(row.platform, row.user_id): row for row in owners}
     views = []
     for person in sorted(named | {*rows}):

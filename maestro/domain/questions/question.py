@@ -9,11 +9,11 @@ from enum import StrEnum
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, partial_index, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type, partial_index
 from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.messages import MAX_LABEL_CHARS, Button, control_word, pairing_code
 from maestro.domain.people.people import PersonId
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 
 LEAST_CHOICES = 2
 MOST_CHOICES = 10
@@ -105,8 +105,8 @@ class Question(SQLModel, table=True):
     number: int = 0
     place: int = 0
     agent_id: int | None = Field(default=None, foreign_key="agents.id")
-    kind: QuestionKind = Field(sa_type=text_of(QuestionKind))
-    status: QuestionStatus = Field(default=QuestionStatus.OPEN, sa_type=text_of(QuestionStatus))
+    kind: QuestionKind = Field(sa_type=enum_column_type(QuestionKind))
+    status: QuestionStatus = Field(default=QuestionStatus.OPEN, sa_type=enum_column_type(QuestionStatus))
     text: str
     context: str = ""
     choices: str = ""
@@ -131,7 +131,7 @@ class Question(SQLModel, table=True):
         """The offered answers; any other answer is valid too."""
         return tuple(json.loads(self.choices)) if self.choices else ()
 
-    def buttons(self) -> tuple[Button, ...]:
+    def build_buttons(self) -> tuple[Button, ...]:
         """Return the buttons below a question: Approve and Deny for an approval, else its choices."""
         if self.approval:
             return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
@@ -283,7 +283,7 @@ def answer_own_lane(
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
     """Return an operator's answer to a question or an approval; raises ``Conflict`` and ``InvalidMessage``."""
-    answer, status = storable(words or "").strip(), question.status_at(now)
+    answer, status = storable_text(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")
     if status is not QuestionStatus.OPEN:

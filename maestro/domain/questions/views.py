@@ -6,7 +6,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import Job
 from maestro.domain.people.people import PersonId
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.values import Page, View
 
 OUTSIDE_PLATFORM = "mcp"
@@ -20,8 +20,8 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
     return Question(
         agent_id=agent.id,
         kind=QuestionKind.QUESTION,
-        text=storable(text).strip(),
-        context=storable(context).strip(),
+        text=storable_text(text).strip(),
+        context=storable_text(context).strip(),
         asked_at=now,
         expires_at=now + expiry,
     )

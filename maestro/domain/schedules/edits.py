@@ -14,25 +14,25 @@ from maestro.domain.jobs.job import JobKind
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, read_stored_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.values import DisplayName, Identifier, OptionalIdentifier, Slug, View, Word, matching
 from maestro.domain.webhooks.template import (
     NOTHING,
     InvalidJson,
-    as_text,
     checked_prompt,
     checked_template,
     cite_source,
     fill_template,
+    find_value,
     read_json,
-    value_at,
+    value_text,
 )
 
 Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with dots between, such as data.price")]
 
 Written = Annotated[str, Field(max_length=200)]
 Zone = Annotated[str, Field(max_length=64)]
-Prompt = Annotated[str, Field(max_length=20_000), AfterValidator(storable)]
+Prompt = Annotated[str, Field(max_length=20_000), AfterValidator(storable_text)]
 
 
 class ScriptFailed(MaestroError):
@@ -78,9 +78,9 @@ class Condition(View):
     value: bool | float | str
     prompt: Annotated[str, Field(max_length=20_000), AfterValidator(checked_prompt)]
 
-    def holds(self, fetched: object) -> bool:
+    def is_met(self, fetched: object) -> bool:
         """Say whether the condition holds; a missing value, or a non-number in an ordered comparison, never does."""
-        value = value_at(fetched, self.path)
+        value = find_value(fetched, self.path)
         is_equal = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         if self.op is Comparison.EQUAL:
             return is_equal
@@ -142,7 +142,7 @@ def condition_text(script: Script, condition: Condition, fetched: object) -> str
 def _to_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
-    return f"{value:,}" if _is_number(value) else as_text(value)
+    return f"{value:,}" if _is_number(value) else value_text(value)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -182,7 +182,7 @@ class NewSchedule(View):
     thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
     enabled: bool = True
 
-    def columns(self) -> dict[str, Any]:
+    def column_values(self) -> dict[str, Any]:
         """Return the column values, except the agent: the table stores the agent's id, the request its slug."""
         columns = self.model_dump(by_alias=False, exclude={"agent", "timezone", "script"})
         script = {"script": self.script.model_dump_json()} if self.script is not None else {}
@@ -214,7 +214,7 @@ class ScheduleChange(View):
     thread: OptionalIdentifier | None = None
     enabled: bool | None = None
 
-    def columns(self) -> dict[str, Any]:
+    def column_values(self) -> dict[str, Any]:
         """Return the changed column values, except the agent."""
         columns = self.model_dump(by_alias=False, exclude={"agent", "script"}, exclude_none=True)
         if "timezone" in columns:
@@ -239,7 +239,7 @@ class BackfillRequest(View):
     end: AwareDatetime = Field(alias="to")
     preview: bool = False
 
-    def check(self, now: datetime) -> None:
+    def check_range(self, now: datetime) -> None:
         """Raise ``InvalidEdit`` if the range is reversed, ends in the future, or starts before 1971."""
         if self.start.year <= FIRST_YEAR:
             raise InvalidEdit(f"from: must be after the year {FIRST_YEAR}")
@@ -267,7 +267,7 @@ def changed_columns(
     for a value that breaks a rule; unchanged values stay valid under the rules of the time when they were written.
     """
     # A cron has no script column: an empty script for it is not a change.
-    changes = {name: value for name, value in change.columns().items() if getattr(planned, name, "") != value}
+    changes = {name: value for name, value in change.column_values().items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **changes}
     check_has_work(planned.kind, after["prompt"], after.get("script", ""))
     restarts = bool(changes.keys() & {"schedule", "zone"}) or (bool(change.enabled) and planned.ended_at is not None)

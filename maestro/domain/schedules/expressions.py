@@ -65,7 +65,7 @@ class _Field:
     last: int
     names: tuple[str, ...] = ()
 
-    def read(self, written: str) -> frozenset[int]:
+    def parse_field(self, written: str) -> frozenset[int]:
         """Return the numbers that a comma-separated list of ranges selects; raises ``InvalidEdit``."""
         return frozenset(number for part in written.split(",") for number in self._read_range(part))
 
@@ -147,11 +147,11 @@ def read_cron(written: str) -> CronTimes:
         )
     minute, hour, day, month, weekday = words
     times = CronTimes(
-        _Field("minute", 0, 59).read(minute),
-        _Field("hour", 0, 23).read(hour),
-        _DAY.read(day),
-        _MONTH.read(month),
-        frozenset(number % _SUNDAY for number in _WEEKDAY.read(weekday)),
+        _Field("minute", 0, 59).parse_field(minute),
+        _Field("hour", 0, 23).parse_field(hour),
+        _DAY.parse_field(day),
+        _MONTH.parse_field(month),
+        frozenset(number % _SUNDAY for number in _WEEKDAY.parse_field(weekday)),
         fixed="*" not in hour,
     )
     longest_month = max(monthrange(2000, month)[1] for month in times.months)
@@ -266,7 +266,7 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
         raise InvalidEdit("this date or time does not exist; write it as at 2026-12-01 09:00") from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise InvalidEdit(f"choose a year from {FIRST_YEAR} to {LAST_YEAR}")
-    moment = moment_of(wall, zone, 0)
+    moment = local_to_utc(wall, zone, 0)
     if moment is None:
         raise InvalidEdit(
             f"on {wall:%Y-%m-%d} the clocks of {zone.key} go forward over {wall:%H:%M}; choose another hour, or the "
@@ -275,17 +275,17 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
     return Once(moment)
 
 
-def moment_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime | None:
+def local_to_utc(wall: datetime, zone: ZoneInfo, fold: int) -> datetime | None:
     """Return the moment, in UTC, of a local time, or None in a gap; for a repeated hour, fold 1 selects the second."""
     moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     return moment if moment.astimezone(zone).replace(tzinfo=None) == wall else None
 
 
-def first_moment_of(wall: datetime, zone: ZoneInfo) -> datetime:
+def first_utc_moment(wall: datetime, zone: ZoneInfo) -> datetime:
     """Return the first moment of a local time; in a gap, the first moment after it."""
     # In a gap, fold 1 applies the offset after the gap and gives a moment before it; fold 0 gives one after it.
     earlier, later = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
-    return moment_of(wall, zone, 0) or change_between(earlier, later, zone)
+    return local_to_utc(wall, zone, 0) or change_between(earlier, later, zone)
 
 
 def change_between(earlier: datetime, later: datetime, zone: ZoneInfo) -> datetime:

@@ -16,8 +16,8 @@ from maestro.domain.schedules.expressions import (
     Schedule,
     change_between,
     clocks_change,
-    first_moment_of,
-    moment_of,
+    first_utc_moment,
+    local_to_utc,
 )
 
 LOOK_AHEAD = 400
@@ -66,7 +66,7 @@ def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
 def times_on_day(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
     if cron.fixed:
-        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.times_on(day))
+        times: Iterator[datetime] = (first_utc_moment(wall, zone) for wall in cron.times_on(day))
     else:
         times = merge(_times_with_fold(cron, zone, day, 0), _times_with_fold(cron, zone, day, 1))
     return (moment for moment, _ in groupby(times))
@@ -78,8 +78,8 @@ def next_skipped_time(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datet
     for day in (today + ahead * _DAY for ahead in range(5 * 366)):
         if clocks_change(day, zone):
             walls = (*cron.times_on(day), *cron.times_on(day + _DAY))
-            skipped = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
-            if skipped is not None and first_moment_of(skipped, zone) > after:
+            skipped = next((wall for wall in walls if local_to_utc(wall, zone, 0) is None), None)
+            if skipped is not None and first_utc_moment(skipped, zone) > after:
                 return skipped
     return None
 
@@ -95,7 +95,7 @@ def _interval_times(length: timedelta, anchor: datetime, after: datetime) -> Ite
 def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     day = after.astimezone(zone).date()
     # Hours of the first day that have passed are left out, so that their minutes are not computed.
-    ends = {hour: moment_of(datetime.combine(day, time(hour, 59)), zone, 1) for hour in cron.hours}
+    ends = {hour: local_to_utc(datetime.combine(day, time(hour, 59)), zone, 1) for hour in cron.hours}
     hours = frozenset(hour for hour, end in ends.items() if end is None or end > after)
     yield from times_on_day(replace(cron, hours=hours), zone, day)
     while (day := day + _DAY).year <= LAST_YEAR:
@@ -105,7 +105,7 @@ def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[da
 
 def _times_with_fold(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
     """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
-    return filter(None, (moment_of(wall, zone, fold) for wall in cron.times_on(day)))
+    return filter(None, (local_to_utc(wall, zone, fold) for wall in cron.times_on(day)))
 
 
 def _count_cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:

@@ -19,7 +19,7 @@ from maestro.domain.schedules.expressions import (
     Once,
     Schedule,
     check_jitter,
-    first_moment_of,
+    first_utc_moment,
     read_schedule,
     read_stored_schedule,
     read_zone,
@@ -253,7 +253,7 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     skipped = next_skipped_time(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if skipped is not None:
         night = f"On {skipped:%Y-%m-%d} the clocks of {zone.key} go forward over {skipped:%H:%M}"
-        note = f"{night}: that run comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M}."
+        note = f"{night}: that run comes at {first_utc_moment(skipped, zone).astimezone(zone):%H:%M}."
     return SchedulePreview(
         schedule=request.schedule,
         timezone=request.timezone,

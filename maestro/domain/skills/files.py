@@ -129,11 +129,11 @@ def read_skill(data: bytes) -> SkillFile:
     if not body:
         raise InvalidSkill("the skill has no instructions for the model; write them below the front matter")
     triggers = _parse_triggers(front.get("triggers", ""))
-    keywords = _without_repeats(triggers["keywords"], normalize_text)
-    patterns = _without_repeats(triggers["patterns"], str)
+    keywords = remove_repeats(triggers["keywords"], normalize_text)
+    patterns = remove_repeats(triggers["patterns"], str)
     _check_limits("triggers.keywords", keywords, 200, 80)
     _check_limits("triggers.patterns", patterns, 50)
-    required_tools = _without_repeats(_parse_list("required_tools", front.get("required_tools", "")), str)
+    required_tools = remove_repeats(_parse_list("required_tools", front.get("required_tools", "")), str)
     _check_limits("required_tools", required_tools, 50)
     if not all(_is_valid(_TOOL, tool) for tool in required_tools):
         raise InvalidSkill("required_tools has an entry that is no name of a tool; use letters, digits, _ and -")
@@ -210,7 +210,7 @@ def _check_characters(key: str, text: str) -> None:
         raise InvalidSkill(f"{key} has a control character or an incomplete character; remove it")
 
 
-def _without_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
+def remove_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
     """Return the items without repeats, compared by ``key``; a repeat would score twice."""
     first = {key(item): item for item in reversed(items)}
     return tuple(item for item in dict.fromkeys(items) if first[key(item)] == item)
@@ -241,7 +241,7 @@ class SkillSource:
     problem: str = ""
 
     @classmethod
-    def read(cls, source: str, data: bytes, *, shipped: bool) -> "SkillSource":
+    def parse_file(cls, source: str, data: bytes, *, shipped: bool) -> "SkillSource":
         """Parse a skill file; for an invalid file, return a source with the problem."""
         try:
             return cls(source, shipped, skill=read_skill(data))

@@ -86,14 +86,14 @@ class _PatternGroup:
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
 
-    def matching(self, text: bytes) -> Iterator[str]:
+    def find_matching(self, text: bytes) -> Iterator[str]:
         """Yield the patterns that match anywhere in a UTF-8 text, in their order."""
         if self._combined is not None and self._combined.search(text) is None:
             return
         if len(self._sources) == 1:
             yield self._sources[0]
         for half in self._halves:
-            yield from half.matching(text)
+            yield from half.find_matching(text)
 
     @cached_property
     def _combined(self) -> Any | None:
@@ -222,7 +222,7 @@ class SkillIndex:
             for source in {*skill.keywords, *skill.patterns}:
                 self._positions.setdefault(source, []).append(position)
 
-    def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
+    def choose_skills(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
         """Return the skills that the model gets for a message: at most three, highest score first.
 
         Only this message counts, not earlier ones. A skill is skipped if it requires a tool that the agent does not
@@ -230,15 +230,15 @@ class SkillIndex:
         """
         suitable = (
             score.skill
-            for score in self.rank(message)
+            for score in self.rank_skills(message)
             if (allowed is None or score.skill.slug in allowed) and tools.issuperset(score.skill.required_tools)
         )
         return tuple(islice(suitable, MOST_SKILLS))
 
-    def rank(self, message: str) -> list[SkillScore]:
+    def rank_skills(self, message: str) -> list[SkillScore]:
         """Return the scores above zero, highest first, equal ones by slug."""
         scored = ScoredMessage(message)
-        keywords, patterns = self._find_keywords(scored), set(self._patterns.matching(scored.encoded))
+        keywords, patterns = self._find_keywords(scored), set(self._patterns.find_matching(scored.encoded))
         positions = {position for source in keywords | patterns for position in self._positions[source]}
         scores = (
             SkillScore(

@@ -115,7 +115,7 @@ def try_message(
     """Return the skills that match a message, for an agent with these tools and skills; None allows all."""
     enabled = {row.slug for row in rows if row.enabled}
     items: list[SkillScoreView] = []
-    for score in SkillIndex([Skill.from_row(row) for row in rows]).rank(message):
+    for score in SkillIndex([Skill.from_row(row) for row in rows]).rank_skills(message):
         obstacle = _find_obstacle(score.skill, enabled, tools, allowed)
         if not obstacle and sum(item.chosen for item in items) == MOST_SKILLS:
             obstacle = "other skills have more points"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.tags.grammar import Tag, TagName
 
 RUN_CHARS = 5
@@ -46,7 +46,7 @@ class Action(SQLModel, table=True):
     seq: int
     tag: str
     subject: str = ""
-    state: ActionState = Field(sa_type=text_of(ActionState))
+    state: ActionState = Field(sa_type=enum_column_type(ActionState))
     detail: str = ""
     at: datetime = Field(sa_type=UtcDateTime)
 
@@ -73,14 +73,14 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     time grows about linearly with the length of the sources.
     """
     head, body = _normalize_text(tag.key + "".join(tag.options)) + "]", _normalize_text(tag.body)
-    directives = _directives(tag.name, sources, len(head) + len(body))
+    directives = find_directives(tag.name, sources, len(head) + len(body))
     if len(body) < SHORT_BODY_CHARS:
         return any(directive.startswith(head + body) for directive in directives)
     runs, known_runs = _character_runs(body), set[str]().union(*map(_character_runs, directives))
     return 2 * len(runs & known_runs) >= len(runs)
 
 
-def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
+def find_directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
     """Yield the text after each opening tag of this name; without a closing tag, only ``longest`` characters."""
     marks = list(re.finditer(rf"\[(/?){_normalize_text(name)}", sources))
     for number, mark in enumerate(marks):

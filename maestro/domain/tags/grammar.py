@@ -125,30 +125,30 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
     visible, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
         mark = marks[index]
-        visible.write(text[position : mark.start])
+        visible.write_text(text[position : mark.start])
         position = mark.end
         if isinstance(mark, CodeSpan):
             visible.write_code(text[mark.start : mark.end])
         elif mark.closing:
-            visible.cut()
-        elif (quotation := _span_at(quotations, mark.start)) is not None:
-            visible.cut()
-            end = tag_index.extent(mark).end
+            visible.mark_removal()
+        elif (quotation := find_span(quotations, mark.start)) is not None:
+            visible.mark_removal()
+            end = tag_index.find_end(mark).end
             position = end if end <= quotation.end else mark.end
         else:
-            extent = tag_index.extent(mark)
+            extent = tag_index.find_end(mark)
             position = extent.end
             key, *options = mark.words or ("",)
             body = textwrap.dedent(text[mark.end : extent.body_end]).strip()
             tag = Tag(mark.name, key, tuple(options), body, extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
-            visible.write_tag(text[mark.start : position]) if tags[-1].quoted else visible.cut()
+            visible.write_tag(text[mark.start : position]) if tags[-1].quoted else visible.mark_removal()
         index = tag_index.first_mark(position)
-    visible.write(text[position:])
-    return ParsedAnswer(visible.text() if visible.is_changed else text.strip(), tuple(tags))
+    visible.write_text(text[position:])
+    return ParsedAnswer(visible.build_text() if visible.is_changed else text.strip(), tuple(tags))
 
 
-def _span_at(spans: Sequence[CodeSpan], position: int) -> CodeSpan | None:
+def find_span(spans: Sequence[CodeSpan], position: int) -> CodeSpan | None:
     """Return the span that contains the position, None without one."""
     number = bisect_right(spans, position, key=lambda span: span.start)
     return spans[number - 1] if number > 0 and position < spans[number - 1].end else None
@@ -172,7 +172,7 @@ class _TagIndex:
         """Return the index of the first mark (tag or code span) that begins at the position or later."""
         return bisect_left(self._starts, position)
 
-    def extent(self, token: _Token) -> _Extent:
+    def find_end(self, token: _Token) -> _Extent:
         """Return where the body of an opening tag and the tag itself end."""
         in_line = token.name in LINE_TAGS
         following = self._next_token(self._tags, token.end)

@@ -53,7 +53,7 @@ def _fenced_blocks(text: str) -> Iterator[CodeSpan]:
     for opening in reversed(list(_FENCE.finditer(text))):
         while waiting and waiting[-1].start() > opening.start():
             line = waiting.pop()
-            closings[line[1][0], _is_quoted(line)].prepend(line.end(), len(line[1]))
+            closings[line[1][0], _is_quoted(line)].add_first(line.end(), len(line[1]))
         closed = closings[opening[1][0], _is_quoted(opening)].first_end(len(opening[1]))
         yield CodeSpan(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
 
@@ -101,7 +101,7 @@ class _Closings:
         self._lengths: list[int] = []
         self._ends: list[int] = []
 
-    def prepend(self, end: int, length: int) -> None:
+    def add_first(self, end: int, length: int) -> None:
         """Add a closing line that precedes all others."""
         while self._lengths and -self._lengths[-1] <= length:
             self._lengths.pop()
@@ -131,7 +131,7 @@ def _inline_spans(text: str) -> Iterator[CodeSpan]:
 
 
 class VisibleText:
-    """A builder of visible text: it takes text from left to right, with ``cut`` where a part was removed.
+    """A builder of visible text: it takes text from left to right, with ``mark_removal`` where a part was removed.
 
     The text on both sides of a cut is joined by one space, or by nothing before punctuation. A line that contains only
     cuts, or a list or quotation mark besides, is removed. Several empty lines become one. Code is unchanged.
@@ -143,7 +143,7 @@ class VisibleText:
         self._cut = False
         self.is_changed = False
 
-    def cut(self) -> None:
+    def mark_removal(self) -> None:
         """Mark the place of a removed part."""
         self._cut = self.is_changed = True
 
@@ -154,13 +154,13 @@ class VisibleText:
         longest = max(map(len, re.findall("`+", tag)), default=0)
         fence = "`" * max(longest + 1, 3 if is_block else 1)
         if is_block:
-            self.write("\n")
+            self.write_text("\n")
             self.write_code(f"{fence}\n{tag}\n{fence}")
-            self.write("\n")
+            self.write_text("\n")
         else:
             self.write_code(f"{fence} {tag} {fence}" if longest else f"{fence}{tag}{fence}")
 
-    def write(self, text: str) -> None:
+    def write_text(self, text: str) -> None:
         """Add text that is not code."""
         if self._cut:
             text = text.lstrip(_WHITESPACE)
@@ -180,7 +180,7 @@ class VisibleText:
             self._join_cut(code)
         self._pieces.append((True, code))
 
-    def text(self) -> str:
+    def build_text(self) -> str:
         """Return the text that was built."""
         parts: list[str] = []
         for is_code, pieces in groupby(self._pieces, itemgetter(0)):

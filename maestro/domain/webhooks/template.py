@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import parse_qsl
 
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 
 ROOT = "payload"
 """The first key of every placeholder in the prompt template of a webhook."""
@@ -103,12 +103,12 @@ class FilledTemplate:
     missing: tuple[str, ...] = ()
 
 
-def as_text(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as text: a string unchanged, any other value as compact JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def fill_template(template: str, values: object, to_text: Callable[[object], str] = as_text) -> FilledTemplate:
+def fill_template(template: str, values: object, to_text: Callable[[object], str] = value_text) -> FilledTemplate:
     """Replace every ``{{path}}`` of a template by its value; placeholders inside the values are not replaced.
 
     A path has keys of objects and indices of lists, from 0, with dots between: ``{{payload.items.0.name}}``.
@@ -117,12 +117,12 @@ def fill_template(template: str, values: object, to_text: Callable[[object], str
     """
     texts, missing = dict[str, str](), list[str]()
     for path in sorted(filter(_PATH.fullmatch, {path.strip() for path in _PLACEHOLDER.findall(template)})):
-        value = value_at(values, path)
-        texts[path] = MISSING if value is NOTHING else shorten_middle(storable(to_text(value)), LONGEST)
+        value = find_value(values, path)
+        texts[path] = MISSING if value is NOTHING else shorten_middle(storable_text(to_text(value)), LONGEST)
         if value is NOTHING:
             missing.append(path)
     text = _PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1].strip(), placeholder[0]), template)
-    return FilledTemplate(shorten_middle(storable(text), LONGEST), tuple(missing))
+    return FilledTemplate(shorten_middle(storable_text(text), LONGEST), tuple(missing))
 
 
 def checked_template(template: str, root: str = "") -> str:
@@ -163,7 +163,7 @@ def shorten_middle(text: str, longest: int) -> str:
     return f"{text[: room - tail]}{note}{text[len(text) - tail :]}"[:longest]
 
 
-def value_at(values: object, path: str) -> object:
+def find_value(values: object, path: str) -> object:
     """Return the value at a path of keys and indices, ``NOTHING`` if there is none."""
     value = values
     for key in path.split("."):

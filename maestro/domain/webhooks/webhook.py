@@ -15,11 +15,11 @@ from pydantic import Field as ValueField
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.accounts import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.domain.values import DisplayName, Identifier, OptionalIdentifier, Page, Slug, View, Word
 from maestro.domain.webhooks.template import LONGEST, ROOT, checked_prompt, cite_source, fill_template
 
@@ -35,7 +35,7 @@ GITHUB_ID_HEADER, GITHUB_SIGNATURE_HEADER = "x-github-delivery", "x-hub-signatur
 _ID = re.compile(r"[!-~]{1,256}")
 
 PromptTemplate = Annotated[
-    str, ValueField(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable(template), ROOT))
+    str, ValueField(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable_text(template), ROOT))
 ]
 PerMinute = Annotated[int, ValueField(ge=1, le=10_000)]
 
@@ -67,7 +67,7 @@ class Webhook(SQLModel, table=True):
     agent_id: int = Field(foreign_key="agents.id", index=True)
     name: str
     prompt_template: str
-    scheme: SignatureScheme = Field(default=SignatureScheme.STANDARD, sa_type=text_of(SignatureScheme))
+    scheme: SignatureScheme = Field(default=SignatureScheme.STANDARD, sa_type=enum_column_type(SignatureScheme))
     secret: str = Field(repr=False)
     last4: str
     platform: str

@@ -34,7 +34,7 @@ from maestro.domain.settings.llm import BreakerSettings
 from maestro.llm.accounts import COUNTED_FAILURES, AccountBook, Roster, WindowOf, build_context_window_check
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, remove_snapshot
 from maestro.llm.protocols import Account, AccountDirectory, LLMClient
-from maestro.supervision import uninterrupted
+from maestro.supervision import finish_despite_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -255,7 +255,9 @@ class Failover:
                 progress.add_failure(choice, failure)
             finally:
                 self._underway[account.id or 0] -= 1
-            await uninterrupted(asyncio.to_thread(self.book.record_failure, choice, progress.failures[-1]))
+            await finish_despite_cancellation(
+                asyncio.to_thread(self.book.record_failure, choice, progress.failures[-1])
+            )
             request = remove_snapshot(request)
         raise choose_final_failure(
             progress, choose_suitable_roster(request.snapshot or await self.reader.read_snapshot(request), progress)

@@ -104,7 +104,7 @@ class AccountLimiter:
             self._occupy_slot(slot)  # No other request waits, so this request is admitted at once.
             return slot
         slot.admitted = admitted = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(precedence.priority, FairQueue()).add(precedence.key, precedence.weight, slot)
+        self._queues.setdefault(precedence.priority, FairQueue()).add_item(precedence.key, precedence.weight, slot)
         self._admit_waiting()
         if admitted.done():
             return slot
@@ -133,20 +133,20 @@ class AccountLimiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while (queue := self._find_first_queue()) is not None and (slot := queue.first()) is not None:
+        while (queue := self._find_first_queue()) is not None and (slot := queue.peek_item()) is not None:
             if not self._has_free_slot(slot):
                 return
             if seconds := self._seconds_until_room(slot.tokens):
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._admit_waiting)
                 return
-            queue.serve()
+            queue.take_item()
             self._occupy_slot(slot)
 
     def _find_first_queue(self) -> FairQueue[LimiterSlot] | None:
         """Return the queue with the highest priority that has a waiting request."""
         for _, queue in sorted(self._queues.items()):
-            while (slot := queue.first()) is not None and slot.is_cancelled:
-                queue.skip()
+            while (slot := queue.peek_item()) is not None and slot.is_cancelled:
+                queue.take_uncharged()
             if slot is not None:
                 return queue
         return None

@@ -15,13 +15,19 @@ import structlog
 
 from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
-from maestro.domain.llm.accounts import AccountStatus, ModelAccount, accounts_for_models, candidates, choose_account
+from maestro.domain.llm.accounts import (
+    AccountStatus,
+    ModelAccount,
+    accounts_for_models,
+    choose_account,
+    list_candidates,
+)
 from maestro.domain.llm.budgets import DUST, BudgetLimit, BudgetScope
 from maestro.domain.llm.calls import NO_TOKENS, BudgetExceeded, CallEstimate, Expense, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, LLMRequest, LLMResponse, StoredRequest, Usage
 from maestro.domain.tags.grammar import visible_so_far
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.llm.accounts import Estimates, Roster
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, PayerBudgets
 from maestro.llm.middleware.request_changes import require_content
@@ -30,7 +36,7 @@ from maestro.llm.wire import stream_to
 from maestro.store.llm.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.supervision import uninterrupted
+from maestro.supervision import finish_despite_cancellation
 
 RESERVED_WAIT = timedelta(seconds=10)
 """The time after which a job retries when other calls have reserved the rest of a budget."""
@@ -100,12 +106,12 @@ class Budget:
                     reserve = call.reserve_cost if call.usd else None
                     response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
-                admitted = await uninterrupted(asyncio.to_thread(self._admit_call, request, call))
+                admitted = await finish_despite_cancellation(asyncio.to_thread(self._admit_call, request, call))
                 response = await self.inner.complete(admitted)
             call.reserved = False  # the transaction that committed the answer settled the reservation
         finally:
             if call.reserved:
-                await uninterrupted(asyncio.to_thread(self._release_cost, request.key))
+                await finish_despite_cancellation(asyncio.to_thread(self._release_cost, request.key))
         return response
 
     def _plan_reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
@@ -130,7 +136,7 @@ class Budget:
         usual = self.estimates.max_usd(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
-        others = (choice for choice in candidates(accounts, models) if choice != first)
+        others = (choice for choice in list_candidates(accounts, models) if choice != first)
         costs = (self.estimates.max_usd(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
@@ -228,11 +234,11 @@ class Recorder:
         try:
             response = require_content(request, await self.inner.complete(request))
         except asyncio.CancelledError:
-            await uninterrupted(asyncio.to_thread(self._record_interruption, attempt))
+            await finish_despite_cancellation(asyncio.to_thread(self._record_interruption, attempt))
             raise
         # Whatever ended the attempt, its row must not stay open (docs/invariants.md: steps leave rows).
         except Exception as error:
-            await uninterrupted(asyncio.to_thread(self._record_failure, attempt, error))
+            await finish_despite_cancellation(asyncio.to_thread(self._record_failure, attempt, error))
             raise
         payer = request.snapshot.budgets.payer if request.snapshot is not None else None
         await self.answers.commit_answer(attempt.number, request, response, payer)
@@ -244,7 +250,7 @@ class Recorder:
         try:
             return await asyncio.shield(commit)
         except asyncio.CancelledError:
-            await uninterrupted(self._undo_commit(commit))
+            await finish_despite_cancellation(self._undo_commit(commit))
             raise
 
     async def _undo_commit(self, commit: asyncio.Task[RecordedRequest]) -> None:
@@ -329,7 +335,7 @@ class DraftStreaming:
                 return await self.inner.complete(request)
             finally:
                 writer.cancel()
-                await uninterrupted(asyncio.wait([writer]))
+                await finish_despite_cancellation(asyncio.wait([writer]))
 
     async def _write_drafts(self, request: LLMRequest, draft: StringIO, grown: asyncio.Event) -> None:
         stored = ""
@@ -337,12 +343,12 @@ class DraftStreaming:
             await grown.wait()
             grown.clear()
             text = draft.getvalue()[:MOST_CHARACTERS]
-            stored = await uninterrupted(asyncio.to_thread(self._store_draft, request, text, stored))
+            stored = await finish_despite_cancellation(asyncio.to_thread(self._store_draft, request, text, stored))
             await asyncio.sleep(request.shown_every)
 
     def _store_draft(self, request: LLMRequest, written: str, stored: str) -> str:
         """Store the visible part of the text so far and return it; return ``stored`` if the store is busy."""
-        text = visible_so_far(storable(written))
+        text = visible_so_far(storable_text(written))
         if text and text != stored:
             try:
                 with self.store.begin() as tx:

@@ -17,7 +17,7 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
-from maestro.domain.llm.budgets import BudgetLimit, Payer, exceeded_limit, limits_of
+from maestro.domain.llm.budgets import BudgetLimit, Payer, applicable_limits, exceeded_limit
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Value
@@ -232,7 +232,7 @@ class CallReader:
         roster = self.book.read_roster_in(tx)
         job_id, budgets = request.key.job_id, self.budgets()
         payer = tx.jobs.callers.read_payer(job_id)
-        limits = limits_of(payer, budgets)
+        limits = applicable_limits(payer, budgets)
         used_up = exceeded_limit(limits, tx.jobs.callers.read_spending_levels(job_id))
         spending = PayerBudgets(payer, limits, used_up, budgets.cheaper_model)
         if not (self.chat and receives_feed(request)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from maestro.domain.agent_chat import REMINDER, Feed, build_feed, calls_chat_only, max_posts, receives_feed
-from maestro.domain.context.history import limit_calls, redact_messages, without_pictures, without_tools
+from maestro.domain.context.history import drop_image_content, drop_tool_calls, limit_calls, redact_messages
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.calls import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
@@ -153,11 +153,11 @@ def _apply_changes(request: LLMRequest, changes: Collection[RequestChange]) -> L
 
 
 def remove_tools(request: LLMRequest) -> LLMRequest:
-    return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
+    return request.model_copy(update={"tools": (), "messages": drop_tool_calls(request.messages)})
 
 
 def remove_images(request: LLMRequest) -> LLMRequest:
-    return request.model_copy(update={"messages": without_pictures(request.messages)})
+    return request.model_copy(update={"messages": drop_image_content(request.messages)})
 
 
 def add_guidance(request: LLMRequest) -> LLMRequest:

@@ -14,7 +14,7 @@ from maestro.domain.context.layers import AgentDirectory, AgentListing, Colleagu
 from maestro.domain.conversations.conversation import Conversation, conversation_key
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
-from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
+from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_key
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, require_found
@@ -185,7 +185,7 @@ class RoutingSnapshots(Repository):
         alone = message.user_id if binding is not None and binding.key_by_user else None
         key = conversation_key(agent, message.address, alone)
         return self._has_row(self._TALKED, its_key=key) or (
-            binding is None and self._has_row(self._ABOUT_TO, its_lane=lane_of(message.address, None))
+            binding is None and self._has_row(self._ABOUT_TO, its_lane=lane_key(message.address, None))
         )
 
     @cached_by_version("agents", "bot_instances")

@@ -21,7 +21,7 @@ from maestro.domain.agents.edits import (
     write_fields,
 )
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, diff_fields
-from maestro.domain.conducting.conductor import with_conductor_prompt
+from maestro.domain.conducting.conductor import add_conductor_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
@@ -211,7 +211,7 @@ class AgentEdits(Bindings):
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
-        write_fields(agent, with_conductor_prompt(new), self._clients.find_id(new.client))
+        write_fields(agent, add_conductor_prompt(new), self._clients.find_id(new.client))
         self.save(agent)
         self._add_version(agent, actor, reason)
         self._audit.add_entry(actor, "agent.create", agent.slug, reason)

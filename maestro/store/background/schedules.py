@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, not_, or_, update
 from sqlmodel import col, select
 from ulid import ULID
 
-from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
+from maestro.domain.agents.agent import Agent, AgentStatus, paying_client_id
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.schedules.edits import BackfillRequest, NewSchedule, ScheduleChange, changed_columns, check_has_work
@@ -107,7 +107,7 @@ class Schedules(Repository):
         already, and for an unnamed copy of one of its schedules, so that processing one answer twice adds its schedule
         once.
         """
-        columns = new.columns()
+        columns = new.column_values()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
         check_has_work(kind.kind, new.prompt, str(columns.get("script", "")))
         agent = self._agents.get_unarchived(new.agent)
@@ -321,7 +321,7 @@ class ScheduleRuns(Repository):
         that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
-        span.check(self._now)
+        span.check_range(self._now)
         times = self._find_run_times(planned, span, prefix)
         missed = [time for time in times if not time.ran]
         if missed and not span.preview:
@@ -380,7 +380,7 @@ class ScheduleRuns(Repository):
 
     def _begin_run(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
         binding = Agents(self._link, self._now).find_binding(planned.address)
-        job = new_run_job(planned, payer_of(agent, binding), job_id, slot)
+        job = new_run_job(planned, paying_client_id(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
         self.count_run(Jobs(self._link, self._now).add(job))

@@ -14,7 +14,7 @@ from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.budgets import Client
 from maestro.domain.media import MediaFile
-from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_of
+from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_key
 from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner, Person
 from maestro.domain.questions.question import Question
 from maestro.store.engine.repository import LazyRepository, Repository, require_found
@@ -261,8 +261,8 @@ class Inbox(Repository):
             its_id=message.id,
             its_pace=FloodState.WITHIN,
             but=max(most_within, 1) - 1,
-            lane=lane_of(address, None),
-            own_lane=lane_of(address, message.user_id),
+            lane=lane_key(address, None),
+            own_lane=lane_key(address, message.user_id),
             abandoned_before=self._now - CLAIM_LAPSES,
         )
         assert row is not None
@@ -318,7 +318,7 @@ class Inbox(Repository):
 
     def read_sender(self, inbox_id: int | None) -> Person | None:
         """Return the sender of the message in this inbox row; None without an id."""
-        return Person.sender_of(self.read(inbox_id)) if inbox_id is not None else None
+        return Person.from_row(self.read(inbox_id)) if inbox_id is not None else None
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the inbox id of the first ``/new`` after this row in its channel and thread, or None.

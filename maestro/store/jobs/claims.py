@@ -27,8 +27,8 @@ from maestro.domain.precedence import (
     ClaimOrder,
     Precedence,
     Priority,
+    build_precedence,
     is_background_priority,
-    precedence_of,
 )
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_one_of
@@ -214,7 +214,7 @@ class Claims(Repository):
             found = self._list_candidates(self._CROWD, abandoned_before, **bounds)
         return [
             ClaimedJob(self._claim_job(candidate.id), candidate.precedence)
-            for candidate in order.choose(found, limit, room)
+            for candidate in order.choose_jobs(found, limit, room)
         ]
 
     def add_job(self, **columns: object) -> Job:
@@ -239,7 +239,7 @@ class Claims(Repository):
     def compute_precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
         """Return the precedence of a routed job, from its priority, its paying client and its address."""
         weight = self._read_value(self._WEIGHT, client_id=client_id) if client_id is not None else None
-        return precedence_of(priority, client_id, weight, address)
+        return build_precedence(priority, client_id, weight, address)
 
     def read_precedence(self, job: Job) -> Precedence:
         """Return the precedence of a job that was routed before."""

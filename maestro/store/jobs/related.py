@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
 from maestro.domain.llm.budgets import BudgetScope, Client, Payer, Reservation, Scope, Spending, SpendingLevel, utc_day
 from maestro.domain.llm.calls import CallState, LLMCall, Prompt
 from maestro.domain.people.people import ConnectorStatus
-from maestro.domain.precedence import Precedence, precedence_of
+from maestro.domain.precedence import Precedence, build_precedence
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, is_one_of
@@ -212,7 +212,7 @@ class ModelCallers(Repository):
             raise NotFound(f"agent {job.agent_id} does not exist")
         if row.turns is None:
             raise NotFound(f"job {job_id} has no prompt yet")
-        precedence = precedence_of(job.priority, job.client_id, row.weight, job.address)
+        precedence = build_precedence(job.priority, job.client_id, row.weight, job.address)
         return ModelCaller(job, row.agent, row.turns, precedence, row.edit_interval or 0.0)
 
     def read_payer(self, job_id: str) -> Payer:

@@ -37,7 +37,7 @@ from maestro.domain.memory.memory import (
     rank_facts,
     state_problem,
 )
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, is_in_list, is_one_of, write_json_list
@@ -117,7 +117,7 @@ class States(Repository):
 
         Returns the reason why the value is refused, as a sentence for the caller; empty if it is stored.
         """
-        key, value = storable(key.strip()), storable(value.strip())
+        key, value = storable_text(key.strip()), storable_text(value.strip())
         problem = state_problem(key, value)
         if problem:
             return problem

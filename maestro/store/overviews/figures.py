@@ -13,7 +13,7 @@ from sqlmodel import col
 from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, JobStep, StepState
-from maestro.domain.jobs.steps import StepKind, kind_of
+from maestro.domain.jobs.steps import StepKind, step_kind
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import Period
@@ -273,7 +273,7 @@ class Latency(Repository):
 
     def _read_step_times(self, days_of: dict[str, str]) -> Iterator[StageTime]:
         for job_id, step, started, finished in self._read_rows(self._STEPS, jobs=write_json_list(days_of)):
-            stage = STAGES.get(kind_of(step))
+            stage = STAGES.get(step_kind(step))
             if stage is not None:
                 yield StageTime(days_of[job_id], stage, milliseconds_between(started, finished))
 

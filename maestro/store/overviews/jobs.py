@@ -15,9 +15,9 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.filters import FailedJob, FailureCount, JobFilter, PageCursor
-from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, model_for
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, first_model
 from maestro.domain.jobs.views import JobQuestionView, JobRecord, ListedJob, tool_view
-from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, substitution
+from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, find_substitution
 from maestro.domain.messages import InboxRow
 from maestro.domain.overview import FailureRecord, OldestJob, WorkOverview
 from maestro.domain.questions.question import Question
@@ -148,7 +148,7 @@ class JobLists(Repository):
         accounts = Accounts(self._link, self._now)
         then = AgentVersions(self._link, self._now).read_fields_at(agent, answer.started_at) or agent
         limits = accounts.read_cooldown_ends(answer.started_at)
-        return substitution(calls, FirstChoice(model_for(job, then.model), accounts.list_all(), limits, cheaper))
+        return find_substitution(calls, FirstChoice(first_model(job, then.model), accounts.list_all(), limits, cheaper))
 
 
 def _list_query() -> Any:

@@ -20,7 +20,7 @@ async def test_who_waits_for_an_answer_is_told_to_ask_again_when_the_process_end
         Settings(webui=WebuiSettings(port=port)), parts(rows, outside=outside_tools(rows, patience=60))
     )
     serving = asyncio.create_task(server.run())
-    await server.started()
+    await server.wait_until_started()
     headers = {"Authorization": f"Bearer {token_of(rows)}", "Accept": "application/json, text/event-stream"}
     call = {"name": "ask_question", "arguments": {"question": "Why?"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}

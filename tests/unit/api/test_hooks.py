@@ -44,7 +44,7 @@ async def http(rows: JobRows, rules: Rules) -> AsyncIterator[httpx.AsyncClient]:
     app = app_of(
         rows,
         hooks=WebhookIntake(
-            rows.store, SecretKeys(ENCRYPTION_KEY, {}).reveal, lambda: rules.webhooks, lambda: rules.jobs
+            rows.store, SecretKeys(ENCRYPTION_KEY, {}).reveal_key, lambda: rules.webhooks, lambda: rules.jobs
         ),
     )
     async with client(app, auth=BASIC) as operator:
@@ -74,7 +74,7 @@ async def github(rows: JobRows, http: httpx.AsyncClient) -> None:
     """Make the webhook one of GitHub's."""
     with rows.store.begin() as tx:
         webhook = tx.background.webhooks.get("deploys")
-        webhook.scheme, webhook.secret = GITHUB, SecretKeys(ENCRYPTION_KEY, {}).keep(GITHUB_SECRET).secret
+        webhook.scheme, webhook.secret = GITHUB, SecretKeys(ENCRYPTION_KEY, {}).stored_form(GITHUB_SECRET).secret
     del http
 
 

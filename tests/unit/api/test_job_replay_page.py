@@ -7,7 +7,7 @@ from html import unescape
 import httpx
 import pytest
 
-from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, StepRef, edits_of
+from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, StepRef, job_edits
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -85,7 +85,7 @@ async def test_edits_are_shown_before_they_count(rows: JobRows, http: httpx.Asyn
     for said in ("bob", "gpt-9", "&lt;script&gt;"):
         assert said in asked.text
     new = led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text)))
-    assert edits_of(job(rows, new)) == JobEdits(agent="bob", model="gpt-9", prompt=f"two\n{NASTY}")
+    assert job_edits(job(rows, new)) == JobEdits(agent="bob", model="gpt-9", prompt=f"two\n{NASTY}")
     shown = (await http.get(f"/queue/{new}")).text
     assert "agent bob, model gpt-9, another prompt" in shown
     assert "Prompt set by an operator" in shown
@@ -108,7 +108,7 @@ async def test_a_restart_keeps_the_edits_and_the_form_begins_with_them(rows: Job
     assert "the second text" in (await http.get(f"/queue/{second}/replay?mode=restart")).text
     assert "\nthe second text</textarea>" in (await http.get(f"/queue/{second}/edit?mode=restart")).text
     third = led_to(await http.post(f"/queue/{second}/replay", data={"mode": "restart"}))
-    assert edits_of(job(rows, third)).prompt == "the second text"
+    assert job_edits(job(rows, third)).prompt == "the second text"
     rows.end(third, JobStatus.FAILED)
     back = {"mode": "restart", "edited": "true", "prompt": "the first text"}
     asked = await http.post(f"/queue/{third}/replay/preview", data=back)

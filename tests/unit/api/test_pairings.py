@@ -81,7 +81,7 @@ async def test_an_invitation_is_told_once_and_only_its_digest_kept(rows: JobRows
 async def test_people_are_listed_in_pages_and_forgotten(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
         for person in ("slack:b", "irc:z", "slack:a:1"):
-            tx.users.pairings.grant_access(PersonId.parse(person), "", "operator")
+            tx.users.pairings.grant_access(PersonId.parse_text(person), "", "operator")
     first = (await http.get("/api/people?limit=2")).json()
     rest = (await http.get("/api/people", params={"limit": 2, "cursor": first["next"]})).json()
     assert [one["id"] for one in first["items"] + rest["items"]] == ["irc:z", "slack:a:1", "slack:b"]

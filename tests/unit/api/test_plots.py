@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api.dashboard.usage import COLOURS, OTHERS, PlotSeries, axis_values, series_of, stacked_plot
+from api.dashboard.usage import COLOURS, OTHERS, PlotSeries, axis_values, largest_series, stacked_plot
 
 DAYS = ("2026-11-20", "2026-11-21")
 
@@ -32,13 +32,13 @@ def test_lines_across_are_round_and_reach_the_top(most: float, expected: tuple[f
 
 def test_the_largest_part_comes_first_and_what_is_nothing_is_left_out() -> None:
     values = {(DAYS[0], "ada"): 1.0, (DAYS[1], "ada"): 0.5, (DAYS[1], "bob"): 4.0, (DAYS[0], "eve"): 0.0}
-    assert series_of(DAYS, values) == (PlotSeries("bob", (0, 4.0)), PlotSeries("ada", (1.0, 0.5)))
+    assert largest_series(DAYS, values) == (PlotSeries("bob", (0, 4.0)), PlotSeries("ada", (1.0, 0.5)))
 
 
 @pytest.mark.parametrize("largest", ["agent-11", OTHERS])
 def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost(largest: str) -> None:
     values = {(DAYS[0], f"agent-{number}"): float(number) for number in range(1, 11)} | {(DAYS[0], largest): 11.0}
-    parts = series_of(DAYS, values)
+    parts = largest_series(DAYS, values)
     assert len(parts) == COLOURS
     assert (parts[0].label, parts[-1].label) == (largest, OTHERS)
     assert sum(sum(part.values) for part in parts) == sum(range(1, 12))
@@ -46,7 +46,7 @@ def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost(largest: 
 
 def test_as_many_parts_as_colours_need_no_others() -> None:
     values = {(DAYS[0], f"agent-{number}"): 1.0 for number in range(COLOURS)}
-    assert OTHERS not in [part.label for part in series_of(DAYS, values)]
+    assert OTHERS not in [part.label for part in largest_series(DAYS, values)]
 
 
 def test_parts_stand_on_each_other_and_stay_inside() -> None:

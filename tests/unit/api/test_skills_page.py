@@ -44,7 +44,7 @@ def own(tmp_path: Path) -> Path:
 async def http(rows: JobRows, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the dashboard as the operator."""
     SkillLoader(rows.store, SkillFolder(own), seconds=1).load_changes()
-    tools = tool_names(LiveSettings.unchanging(Settings()))
+    tools = tool_names(LiveSettings.from_fixed(Settings()))
     control = SkillOperations(rows.store, SkillFolder(own), tools)
     async with client(app_of(rows, skills=control), auth=BASIC) as http:
         yield http

@@ -38,13 +38,13 @@ def test_without_webhooks_nothing_is_said() -> None:
 
 
 def test_secrets_that_can_be_read_are_fine() -> None:
-    found = [webhook(KEYS.keep(SECRET).secret), webhook("env:SECRET"), webhook("env:GONE", enabled=False)]
+    found = [webhook(KEYS.stored_form(SECRET).secret), webhook("env:SECRET"), webhook("env:GONE", enabled=False)]
     (said,) = check_webhooks(found, KEYS)
     assert (said.verdict, said.found) == (DiagnosisLevel.FINE, "2 of 3 are enabled")
 
 
 def test_a_secret_of_another_data_folder_is_broken() -> None:
-    (said,) = check_webhooks([webhook(KEYS.keep(SECRET).secret)], OTHER)
+    (said,) = check_webhooks([webhook(KEYS.stored_form(SECRET).secret)], OTHER)
     assert said.verdict is DiagnosisLevel.BROKEN
     assert "maestro webhooks rotate deploys" in said.fix
 

@@ -25,7 +25,7 @@ def stored_key(rows: JobRows, name: str = "mine") -> str:
     """Return what a worker would send."""
     with rows.store.view() as tx:
         secret = tx.llm.accounts.get(name).secret
-    return open_keys(Settings(), {}).reveal(secret).get_secret_value() if secret else ""
+    return open_keys(Settings(), {}).reveal_key(secret).get_secret_value() if secret else ""
 
 
 @pytest.mark.usefixtures("piped")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maestro.cli.chat.client import ChatClient, ChatFailed, ChatVisit, ForeignChannel, Frame
-from maestro.cli.chat.terminal import ChatScreen, ask
+from maestro.cli.chat.terminal import ChatScreen, ask_once
 from maestro.domain.messages import Address
 from tests.support.command import maestro
 from tests.support.instance import free_port, until
@@ -30,7 +30,7 @@ class Guest:
     kept: list[ChatVisit] = field(default_factory=list)
 
     async def listen(self) -> None:
-        async with contextlib.aclosing(self.client.frames()) as frames:
+        async with contextlib.aclosing(self.client.receive_frames()) as frames:
             async for frame in frames:
                 self.heard.append(frame)
 
@@ -103,7 +103,7 @@ async def test_what_was_never_acknowledged_is_said_again_under_its_id() -> None:
     async with returning(port, context) as somebody:
         async with web_server(context, port=port):
             await somebody.hears("resumed")
-            await somebody.client.say("one", "hello")
+            await somebody.client.send_message("one", "hello")
             await until(lambda: bool(somebody.client.unacknowledged))
         await somebody.hears("away")
         context.before_accept = None
@@ -116,8 +116,8 @@ async def test_what_was_never_acknowledged_is_said_again_under_its_id() -> None:
 async def test_what_is_said_while_nobody_is_there_goes_out_later_in_order() -> None:
     port, context = free_port(), MemoryContext()
     async with returning(port, context) as somebody:
-        await somebody.client.say("one", "first")
-        await somebody.client.say("two", "second")
+        await somebody.client.send_message("one", "first")
+        await somebody.client.send_message("two", "second")
         async with web_server(context, port=port):
             await somebody.hears("ack", 2)
     assert [kept.content for kept in context.inbox] == ["first", "second"]
@@ -159,7 +159,7 @@ async def test_a_full_inbox_is_tried_again_until_there_is_room() -> None:
     context = MemoryContext(limit=0)
     async with web_server(context) as server, guest(server.port) as somebody:
         await somebody.hears("resumed")
-        await somebody.client.say("one", "hello")
+        await somebody.client.send_message("one", "hello")
         context.limit = 1
         await somebody.hears("ack")
     assert somebody.said("error") == []
@@ -169,7 +169,7 @@ async def test_a_full_inbox_is_tried_again_until_there_is_room() -> None:
 async def test_what_will_never_be_taken_is_told_once() -> None:
     async with web_server() as server, guest(server.port) as somebody:
         await somebody.hears("resumed")
-        await somebody.client.say("one", "x" * 300_001)
+        await somebody.client.send_message("one", "x" * 300_001)
         await somebody.hears("error")
         assert not somebody.client.unacknowledged
     assert "300000" in somebody.said("error")[0]["message"]
@@ -182,11 +182,11 @@ async def test_a_key_makes_a_user_and_the_token_keeps_them_the_same() -> None:
     async with web_server(api_key=KEY) as server:
         async with guest(server.port, key=KEY) as first:
             await first.hears("resumed")
-            await first.client.say("one", "hello")
+            await first.client.send_message("one", "hello")
             await first.hears("ack")
         async with guest(server.port, first.kept[-1], key=KEY) as second:
             await second.hears("resumed")
-            await second.client.say("two", "again")
+            await second.client.send_message("two", "again")
             await second.hears("ack")
     assert len({kept.user_id for kept in server.context.inbox}) == 1
     assert {kept.user_name for kept in server.context.inbox} == {"Grace"}
@@ -257,14 +257,14 @@ def newcomer(server: WebServer) -> ChatClient:
 async def test_an_answer_in_several_chunks_is_whole_however_short_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     async with web_server() as server:
         answering = asyncio.create_task(replied(server, "one", "two", "the end"))
-        await ask(newcomer(server), "tell me everything", PATIENCE, ChatScreen(as_json=False))
+        await ask_once(newcomer(server), "tell me everything", PATIENCE, ChatScreen(as_json=False))
         await answering
     assert capsys.readouterr().out.splitlines() == ["one", "two", "the end"]
 
 
 async def test_an_answer_of_which_a_part_is_missing_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
     async with web_server() as server:
-        asking = asyncio.create_task(ask(newcomer(server), "tell me", 3, ChatScreen(as_json=False)))
+        asking = asyncio.create_task(ask_once(newcomer(server), "tell me", 3, ChatScreen(as_json=False)))
         await until(lambda: len(server.context.inbox) == 1, PATIENCE)
         await server.answer(CHANNEL, "one", server.context.inbox[0].id, more=True)
         with pytest.raises(ChatFailed, match="only a part of the answer"):
@@ -277,7 +277,7 @@ async def test_a_notice_in_the_place_of_an_answer_is_a_failure(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with web_server() as server:
-        asking = asyncio.create_task(ask(newcomer(server), "tell me", PATIENCE, ChatScreen(as_json)))
+        asking = asyncio.create_task(ask_once(newcomer(server), "tell me", PATIENCE, ChatScreen(as_json)))
         await until(lambda: len(server.context.inbox) == 1, PATIENCE)
         await server.answer(CHANNEL, "Sorry.", server.context.inbox[0].id, notice=True)
         with pytest.raises(ChatFailed, match=r"Sorry\."):
@@ -291,4 +291,4 @@ async def test_a_message_that_is_not_taken_in_time_is_told_apart_from_one_withou
         for context_limit, words in ((10, "no answer within"), (0, "has not confirmed the message")):
             server.context.limit = context_limit
             with pytest.raises(ChatFailed, match=words):
-                await ask(newcomer(server), "hello", 1, ChatScreen(as_json=False))
+                await ask_once(newcomer(server), "hello", 1, ChatScreen(as_json=False))

@@ -29,17 +29,17 @@ def frame(number: int, reply_to: str = "", **marks: bool) -> dict[str, object]:
 
 def test_an_answer_is_what_replies_to_us_and_what_follows_it_until_its_last_chunk() -> None:
     answer = ChatAnswer("mine")
-    assert not answer.includes(frame(1))
-    assert not answer.includes(frame(2, "local:other", more=True))
-    assert not answer.includes(frame(3))
-    assert answer.includes(frame(5, "local:mine", more=True))
-    assert answer.includes(frame(6, more=True))
-    assert not answer.includes(frame(7, "local:other"))
+    assert not answer.includes_message(frame(1))
+    assert not answer.includes_message(frame(2, "local:other", more=True))
+    assert not answer.includes_message(frame(3))
+    assert answer.includes_message(frame(5, "local:mine", more=True))
+    assert answer.includes_message(frame(6, more=True))
+    assert not answer.includes_message(frame(7, "local:other"))
     assert answer.more
-    assert answer.includes(frame(9))
+    assert answer.includes_message(frame(9))
     assert not answer.more
-    assert not answer.includes(frame(10))
-    assert answer.includes(frame(11, "local:mine"))  # a notice first, the answer later
+    assert not answer.includes_message(frame(10))
+    assert answer.includes_message(frame(11, "local:mine"))  # a notice first, the answer later
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_the_folder_is_where_the_system_says(tmp_path: Path) -> None:
 def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path) -> None:
     visits = VisitFiles(tmp_path / "new" / "chat")
     visit = ChatVisit(url=URL, channel="c-1", resume_token="secret", instance="i", last_id=7)
-    assert visits.find(URL, "@ada") is None
-    visits.save("@ada", visit)
-    visits.save("@ada", visit.model_copy(update={"last_id": 8}))
-    assert visits.find(URL, "@ada") == visit.model_copy(update={"last_id": 8})
-    assert visits.find(URL, "@") is None
-    assert visits.find("ws://elsewhere/", "@ada") is None
+    assert visits.find_visit(URL, "@ada") is None
+    visits.save_visit("@ada", visit)
+    visits.save_visit("@ada", visit.model_copy(update={"last_id": 8}))
+    assert visits.find_visit(URL, "@ada") == visit.model_copy(update={"last_id": 8})
+    assert visits.find_visit(URL, "@") is None
+    assert visits.find_visit("ws://elsewhere/", "@ada") is None
     (file,) = visits.folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -102,23 +102,23 @@ def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
     for age, (name, url, token) in enumerate(
         (("@", URL, "old"), ("@ada", URL, "new"), ("#c", URL, ""), ("@", "ws://elsewhere/", "another"))
     ):
-        visits.save(name, ChatVisit(url=url, channel=name, resume_token=token, last_id=age))
+        visits.save_visit(name, ChatVisit(url=url, channel=name, resume_token=token, last_id=age))
         for file in tmp_path.glob("*.json"):
             os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
     for name in ("@", "@ada", "#c"):
-        visit = visits.find(URL, name)
+        visit = visits.find_visit(URL, name)
         assert visit is not None
         assert (visit.channel, visit.resume_token) == (name, "new")
-    assert visits.token("ws://nowhere/") == ""
+    assert visits.find_token("ws://nowhere/") == ""
 
 
 def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None:
     visits = VisitFiles(tmp_path)
-    visits.save("@", ChatVisit(url=URL, channel="c-1"))
+    visits.save_visit("@", ChatVisit(url=URL, channel="c-1"))
     (file,) = tmp_path.iterdir()
     file.write_text("{")
-    assert visits.find(URL, "@") is None
-    VisitFiles(file / "no folder").save("@", ChatVisit(url=URL, channel="c-1"))
+    assert visits.find_visit(URL, "@") is None
+    VisitFiles(file / "no folder").save_visit("@", ChatVisit(url=URL, channel="c-1"))
 
 
 BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value": "Blue #7"}]

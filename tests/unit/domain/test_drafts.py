@@ -66,13 +66,13 @@ def test_only_a_person_who_wrote_watches() -> None:
 
 
 def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() -> None:
-    asked = draft(DraftState.WRITTEN).placeholder(PLACE, "m-1")
+    asked = draft(DraftState.WRITTEN).build_placeholder(PLACE, "m-1")
     assert (asked.content, asked.reply_to, asked.edits, asked.address) == ("…", "m-1", "", PLACE)
     assert len(asked.key) == 24
-    shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).edit_to(PLACE, "words")
+    shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).build_edit(PLACE, "words")
     assert (shown.content, shown.edits, shown.key) == ("words", "p-1", asked.key)
     later = draft(DraftState.WRITTEN).model_copy(update={"begun_at": NOON + timedelta(seconds=1)})
-    assert later.placeholder(PLACE, "m-1").key != asked.key
+    assert later.build_placeholder(PLACE, "m-1").key != asked.key
 
 
 def test_what_nothing_follows_says_so() -> None:

@@ -7,22 +7,22 @@ from maestro.domain.network import KnownHosts
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080", "maestro.lan:8080"])
 def test_own_names_are_known(host: str) -> None:
-    assert KnownHosts(["Maestro.lan"]).admit([host])
+    assert KnownHosts(["Maestro.lan"]).accepts_hosts([host])
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "evil@localhost", "192.0.2.1", ""])
 def test_others_are_not(host: str) -> None:
-    assert not KnownHosts(["maestro.lan"]).admit([host])
+    assert not KnownHosts(["maestro.lan"]).accepts_hosts([host])
 
 
 @pytest.mark.parametrize("headers", [[], ["localhost", "localhost"]])
 def test_a_request_has_exactly_one_host(headers: list[str]) -> None:
-    assert not KnownHosts(()).admit(headers)
+    assert not KnownHosts(()).accepts_hosts(headers)
 
 
 @pytest.mark.parametrize("bound", ["0.0.0.0", "::"])
 def test_a_wildcard_bind_knows_every_address_and_no_name(bound: str) -> None:
     hosts = KnownHosts([bound])
-    assert hosts.admit(["192.0.2.1:9091"])
-    assert hosts.admit(["[2001:db8::1]:9091"])
-    assert not hosts.admit(["evil.example"])
+    assert hosts.accepts_hosts(["192.0.2.1:9091"])
+    assert hosts.accepts_hosts(["[2001:db8::1]:9091"])
+    assert not hosts.accepts_hosts(["evil.example"])

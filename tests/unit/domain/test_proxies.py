@@ -9,13 +9,13 @@ PROXIES = TrustedProxies(["10.0.0.5", "192.168.0.0/16", "2001:db8::/32"])
 
 def asked(peer: str, forwarded: list[str], proto: list[str] | None = None) -> RequestOrigin:
     """Ask over http."""
-    return PROXIES.origin_of(RequestOrigin(peer, "http"), forwarded, proto or [])
+    return PROXIES.find_origin(RequestOrigin(peer, "http"), forwarded, proto or [])
 
 
 @pytest.mark.parametrize("peer", ["203.0.113.9", "10.0.0.6", "127.0.0.1", "2001:db9::1", "", "testclient"])
 def test_a_stranger_is_not_believed(peer: str) -> None:
     assert asked(peer, ["198.51.100.7"], ["https"]) == RequestOrigin(peer, "http")
-    assert TrustedProxies().origin_of(RequestOrigin(peer, "http"), ["198.51.100.7"], ["https"]) == RequestOrigin(
+    assert TrustedProxies().find_origin(RequestOrigin(peer, "http"), ["198.51.100.7"], ["https"]) == RequestOrigin(
         peer, "http"
     )
 
@@ -58,4 +58,4 @@ def test_an_address_is_read_as_proxies_write_it(written: str, read: str) -> None
 )
 def test_the_scheme_is_what_the_nearest_proxy_says(said: list[str], scheme: str) -> None:
     assert asked("10.0.0.5", [], said).scheme == scheme
-    assert PROXIES.origin_of(RequestOrigin("10.0.0.5", "https"), [], ["http"]).scheme == "http"
+    assert PROXIES.find_origin(RequestOrigin("10.0.0.5", "https"), [], ["http"]).scheme == "http"

@@ -4,24 +4,24 @@ import pytest
 
 from maestro.domain.context.history import redact_messages
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.domain.redaction import REDACTED, ScanRules, keep_text, redact_value, redactor
+from maestro.domain.redaction import REDACTED, ScanRules, build_redactor, keep_text, redact_value
 from tests.support.scanning import SECRET, Marker, without
 
 
 def test_a_secret_gives_way_to_a_mark_and_no_note_is_added() -> None:
-    redact = redactor(Marker(), ScanRules())
+    redact = build_redactor(Marker(), ScanRules())
     assert redact(f"a {SECRET} and {SECRET}.") == f"a {REDACTED} and {REDACTED}."
     assert redact("nothing") == "nothing"
 
 
 def test_what_is_switched_off_is_not_asked() -> None:
-    assert redactor(Marker(), ScanRules(enabled=False)) is keep_text
+    assert build_redactor(Marker(), ScanRules(enabled=False)) is keep_text
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("open", f"{REDACTED} and the rest"), ("closed", REDACTED)])
 def test_a_text_that_could_not_be_scanned_is_kept_or_not_as_fail_mode_says(mode: str, kept: str) -> None:
     rules = ScanRules(fail_mode="closed" if mode == "closed" else "open")
-    assert redactor(Marker(error="too long"), rules)(f"{SECRET} and the rest") == kept
+    assert build_redactor(Marker(error="too long"), rules)(f"{SECRET} and the rest") == kept
 
 
 def test_the_name_of_a_value_may_be_what_tells_that_it_is_a_secret() -> None:

@@ -18,23 +18,23 @@ def throttle(clock: Clock, wrong: int = FREE_ATTEMPTS) -> Throttle:
 
 
 def test_a_few_wrong_ones_slow_nothing_down() -> None:
-    assert throttle(Clock(), FREE_ATTEMPTS - 1).delay("203.0.113.7") == NOBODY
+    assert throttle(Clock(), FREE_ATTEMPTS - 1).answer_delay("203.0.113.7") == NOBODY
 
 
 def test_answers_to_an_address_that_guesses_come_one_after_the_other_up_to_a_longest_delay() -> None:
     clock = Clock()
     slowed = throttle(clock)
-    assert [slowed.delay("203.0.113.7") for _ in range(3)] == [
+    assert [slowed.answer_delay("203.0.113.7") for _ in range(3)] == [
         ANSWER_INTERVAL,
         2 * ANSWER_INTERVAL,
         3 * ANSWER_INTERVAL,
     ]
-    assert max(slowed.delay("203.0.113.7") for _ in range(1000)) == LONGEST_DELAY
-    assert slowed.delay("203.0.113.8") == NOBODY
+    assert max(slowed.answer_delay("203.0.113.7") for _ in range(1000)) == LONGEST_DELAY
+    assert slowed.answer_delay("203.0.113.8") == NOBODY
     clock.now += timedelta(minutes=1)
-    assert slowed.delay("203.0.113.7") == ANSWER_INTERVAL
+    assert slowed.answer_delay("203.0.113.7") == ANSWER_INTERVAL
     clock.now += timedelta(hours=1)
-    assert slowed.delay("203.0.113.7") == NOBODY
+    assert slowed.answer_delay("203.0.113.7") == NOBODY
 
 
 def test_wrong_ones_from_many_addresses_are_noted_a_hundred_times_a_minute() -> None:
@@ -44,10 +44,10 @@ def test_wrong_ones_from_many_addresses_are_noted_a_hundred_times_a_minute() -> 
         slowed.record_failure(f"203.0.113.{number}")
     with pytest.raises(TooManyAttempts):
         slowed.record_failure("198.51.100.1")
-    assert slowed.delay("198.51.100.1") == NOBODY
+    assert slowed.answer_delay("198.51.100.1") == NOBODY
     for _ in range(FREE_ATTEMPTS - 1):
         with pytest.raises(TooManyAttempts):
             slowed.record_failure("198.51.100.1")
-    assert slowed.delay("198.51.100.1") == ANSWER_INTERVAL, "what is not noted is slowed down like the rest"
+    assert slowed.answer_delay("198.51.100.1") == ANSWER_INTERVAL, "what is not noted is slowed down like the rest"
     clock.now += timedelta(minutes=1)
     slowed.record_failure("198.51.100.1")

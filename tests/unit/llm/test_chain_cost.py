@@ -111,7 +111,7 @@ class Process:
     def chain(self, model: LLMClient, **budgets: object) -> ReplayGuard:
         """Return the whole chain around a model; must be called on the event loop."""
         folder = self.store.path.parent
-        live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
+        live = LiveSettings.from_fixed(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
         models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)
         client = build_chain(models, self.store, build_redaction(live), Unwatched(self.store, lambda: 3600))

@@ -23,13 +23,13 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def statuses(ledger: MetricCursor) -> list[JobStatus]:
     """Return how the jobs ended that a look tells."""
-    return [job.status for job in ledger.read().ended]
+    return [job.status for job in ledger.read_changes().ended]
 
 
 def test_what_was_there_before_is_not_told(rows: JobRows) -> None:
     rows.worked(rows.add())
     rows.failed()
-    news = MetricCursor(rows.store).read()
+    news = MetricCursor(rows.store).read_changes()
     assert not [*news.ended, *news.calls, *news.deliveries, *news.received]
     assert news.deliveries_open == 1
 
@@ -39,12 +39,12 @@ def test_everything_is_told_once(rows: JobRows) -> None:
     job_id = rows.add()
     rows.worked(job_id)
     rows.end(job_id, JobStatus.COMPLETED)
-    news = ledger.read()
+    news = ledger.read_changes()
     assert news.received == {"web": 1}
     assert [job.status for job in news.ended] == [JobStatus.COMPLETED]
     assert [call.state for call in news.calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
     assert [chunk.state for chunk in news.deliveries] == [DeliveryState.SENT, DeliveryState.UNCONFIRMED]
-    again = ledger.read()
+    again = ledger.read_changes()
     assert not [*again.received, *again.ended, *again.calls, *again.deliveries]
 
 
@@ -58,19 +58,19 @@ def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) 
     ledger = MetricCursor(rows.store)
     ignore("dull", 3)
     ignore("loud", 1)
-    assert ledger.read().ignored == {"dull": 3, "loud": 1}
-    assert ledger.read().ignored == {"dull": 0, "loud": 0}
+    assert ledger.read_changes().ignored == {"dull": 3, "loud": 1}
+    assert ledger.read_changes().ignored == {"dull": 0, "loud": 0}
 
 
 def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
     job_id = rows.add()
     rows.worked(job_id)
     ledger = MetricCursor(rows.store)
-    first = ledger.read()
+    first = ledger.read_changes()
     assert list(first.open_jobs.by_position.values()) == [JobStatus.RUNNING]
     assert (first.deliveries_open, first.deliveries) == (1, [])
     rows.end(job_id, JobStatus.CANCELLED)
-    second = ledger.read()
+    second = ledger.read_changes()
     assert [job.status for job in second.ended] == [JobStatus.CANCELLED]
     assert [chunk.state for chunk in second.deliveries] == [DeliveryState.UNCONFIRMED]
     assert second.deliveries_open == 0
@@ -93,9 +93,9 @@ def test_a_call_in_flight_is_open_until_it_is_answered(rows: JobRows) -> None:
     estimate = CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.1)
     with rows.store.begin() as tx:
         attempt = tx.llm.calls.record_sending(CallKey(job_id=job_id, number=1), "digest", estimate)
-    assert (ledger.read().calls_open, ledger.read().calls) == (1, [])
+    assert (ledger.read_changes().calls_open, ledger.read_changes().calls) == (1, [])
     with rows.store.begin() as tx:
         tx.llm.calls.record_interruption(CallKey(job_id=job_id, number=1), attempt)
-    news = ledger.read()
+    news = ledger.read_changes()
     assert news.calls_open == 0
     assert [(call.state, call.cost_usd) for call in news.calls] == [(CallState.INTERRUPTED, 0.1)]

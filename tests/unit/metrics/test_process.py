@@ -252,10 +252,10 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
 def test_a_label_takes_only_so_many_values() -> None:
     models = LabelValues()
     first = [str(number) for number in range(MOST_WORDS)]
-    assert [models.value(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
+    assert [models.label_value(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
 
 
 def test_a_value_is_neither_empty_nor_long() -> None:
     errors = LabelValues()
-    assert errors.value("") == "unknown"
-    assert len(errors.value("x" * 1000)) == LONGEST
+    assert errors.label_value("") == "unknown"
+    assert len(errors.label_value("x" * 1000)) == LONGEST

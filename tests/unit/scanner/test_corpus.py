@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from maestro.domain.redaction import TextSpan, redact
+from maestro.domain.redaction import TextSpan, redact_spans
 from maestro.scanner.scanner import ShippedRules
 from tests.support import platform_texts, secret_corpus, stranger_corpus
 from tests.support.harmless_texts import harmless
@@ -72,7 +72,7 @@ def test_at_most_one_of_a_thousand_harmless_texts_is_changed(rules: ShippedRules
 def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: ShippedRules, seed: int) -> None:
     kept, changed = [], []
     for text, secrets in platform_texts.secrets(seed, 1000):
-        clean = redact(text, rules.find_spans(text, time.monotonic() + LONG))
+        clean = redact_spans(text, rules.find_spans(text, time.monotonic() + LONG))
         if any(secret in clean for secret in secrets) or not _all_covered(rules, text, secrets):
             kept.append(text)
     for text in platform_texts.harmless(seed, 5000):
@@ -91,7 +91,8 @@ def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: Ship
 def test_a_password_that_begins_with_digits_is_no_port(rules: ShippedRules, password: str) -> None:
     text = f"postgres://u:{password}@db.internal:5432/app"
     assert (
-        redact(text, rules.find_spans(text, time.monotonic() + LONG)) == "postgres://u:[redacted]@db.internal:5432/app"
+        redact_spans(text, rules.find_spans(text, time.monotonic() + LONG))
+        == "postgres://u:[redacted]@db.internal:5432/app"
     )
 
 
@@ -139,5 +140,5 @@ def _all_covered(rules: ShippedRules, text: str, secrets: tuple[str, ...]) -> bo
 def test_a_second_scan_finds_nothing_more(rules: ShippedRules) -> None:
     for draw in (secret_corpus.marked, secret_corpus.named, secret_corpus.blocks, stranger_corpus.named):
         for sample in draw(seed=14, count=1):
-            once = redact(sample.text, rules.find_spans(sample.text, time.monotonic() + LONG))
+            once = redact_spans(sample.text, rules.find_spans(sample.text, time.monotonic() + LONG))
             assert not rules.find_spans(once, time.monotonic() + LONG), once

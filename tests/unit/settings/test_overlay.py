@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from maestro.settings.control import secret_hint, settings_page, visible_value
-from maestro.settings.live import overlay
+from maestro.settings.live import apply_overrides
 from tests.unit.settings.configured import SECRET, loaded, write
 
 
@@ -13,7 +13,7 @@ def test_a_value_beats_default_file_environment_and_command_line() -> None:
     started = loaded(
         {"chat": {"limits": {"maxMessageChars": 100}}}, {"MAESTRO_LOGS_LEVEL": "error"}, {"budgets.dayUsd": 7}
     )
-    laid = overlay(started, {"chat.limits.maxMessageChars": 200, "logs.level": "debug", "budgets.dayUsd": 1.5})
+    laid = apply_overrides(started, {"chat.limits.maxMessageChars": 200, "logs.level": "debug", "budgets.dayUsd": 1.5})
     settings = laid.settings
     assert (settings.chat.limits.max_message_chars, settings.logs.level, settings.budgets.day_usd) == (
         200,
@@ -26,7 +26,7 @@ def test_a_value_beats_default_file_environment_and_command_line() -> None:
 
 def test_nothing_set_is_what_was_loaded() -> None:
     started = loaded({"jobs": {"maxAttempts": 9}})
-    assert overlay(started, {}).settings is started.settings
+    assert apply_overrides(started, {}).settings is started.settings
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -49,27 +49,27 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_this_release_refuses_is_left_out_and_said_to_be(case: str) -> None:
     values, sentence = REFUSED[case]
-    laid = overlay(loaded(), {**values, "jobs.crashLimit": 3})
+    laid = apply_overrides(loaded(), {**values, "jobs.crashLimit": 3})
     assert laid.settings.jobs.crash_limit == 3, "the others count"
     assert list(laid.refused) == list(values)
     assert sentence in "".join(laid.refused.values())
 
 
 def test_a_structural_key_says_where_it_is_set_instead() -> None:
-    laid = overlay(loaded(), {"webui.port": 9})
+    laid = apply_overrides(loaded(), {"webui.port": 9})
     assert laid.settings.webui.port == 8080
     assert laid.refused == {
         "webui.port": "webui.port: this key is read only at the start; set it in maestro.json or in "
         "MAESTRO_WEBUI_PORT, and restart Maestro"
     }
-    named = overlay(loaded({}), {"chat.enabled": False})
+    named = apply_overrides(loaded({}), {"chat.enabled": False})
     assert f"set it in {write({})} or in MAESTRO_CHAT_ENABLED" in named.refused["chat.enabled"]
 
 
 def test_a_file_that_changed_may_make_a_value_impossible() -> None:
     values = {"budgets.onLimit": "fallback"}
-    assert not overlay(loaded({"budgets": {"fallbackModel": "openai/small"}}), values).refused
-    assert list(overlay(loaded({}), values).refused) == ["budgets.onLimit"]
+    assert not apply_overrides(loaded({"budgets": {"fallbackModel": "openai/small"}}), values).refused
+    assert list(apply_overrides(loaded({}), values).refused) == ["budgets.onLimit"]
 
 
 def test_every_key_is_shown_and_no_secret() -> None:
@@ -90,7 +90,7 @@ def test_every_key_is_shown_and_no_secret() -> None:
         "tools": {"mcp": [{"name": "m", "command": "run", "args": ["--key", SECRET], "env": {"TOKEN": SECRET}}]},
     }
     started = loaded(tree, {"MAESTRO_LOGS_LEVEL": "error"})
-    page = settings_page(started, overlay(started, {"jobs.maxAttempts": 5}), 4)
+    page = settings_page(started, apply_overrides(started, {"jobs.maxAttempts": 5}), 4)
     assert SECRET not in page.model_dump_json()
     found = {one.key: one for one in page.items}
     assert found["temporal.apiKey"].value == f"...{SECRET[-4:]}"

@@ -10,7 +10,7 @@ from maestro.domain.settings.entries import AccountSettings
 from maestro.domain.settings.process import TemporalSettings
 from maestro.domain.settings.section import is_loopback
 from maestro.settings import Settings
-from maestro.settings.environment import found_accounts, variable_of
+from maestro.settings.environment import account_variable, found_accounts
 from maestro.settings.keys import KEYS
 from tests.unit.settings.configured import SECRET, loaded, problem
 
@@ -177,7 +177,7 @@ def test_further_keys_of_a_provider_have_numbers_behind_them() -> None:
     accounts = found_accounts(dict.fromkeys(names, "http://here:1") | {"OPENAI_API_KEY_51": "x"})
     assert [account.name for account in accounts] == ["openai", "openai-1", "openai-7", "openai-50", "ollama-2"]
     assert [account.priority for account in accounts] == [50, 50, 50, 50, 200]
-    assert {variable_of(account) for account in accounts} == set(names)
+    assert {account_variable(account) for account in accounts} == set(names)
 
 
 def test_an_empty_key_is_no_account() -> None:

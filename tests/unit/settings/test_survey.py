@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.settings import Settings, Survey, survey_settings
-from maestro.settings.loading import remove_at
+from maestro.settings.loading import remove_locations
 from tests.unit.settings.configured import write
 
 
@@ -58,19 +58,19 @@ def test_wrong_options_are_problems_too() -> None:
 
 def test_a_missing_key_takes_its_entry_and_nothing_else() -> None:
     tree: dict[str, Any] = {"agents": [{"slug": "a"}, {}, {"slug": "c"}], "dataDir": "x"}
-    remove_at(tree, [("agents", 1, "slug")])
+    remove_locations(tree, [("agents", 1, "slug")])
     assert tree == {"agents": [{"slug": "a"}, {"slug": "c"}], "dataDir": "x"}
 
 
 def test_entries_go_from_the_end_so_that_the_right_ones_go() -> None:
     tree: dict[str, Any] = {"agents": list(range(12))}
-    remove_at(tree, [("agents", 2), ("agents", 10), ("agents", 2, "slug")])
+    remove_locations(tree, [("agents", 2), ("agents", 10), ("agents", 2, "slug")])
     assert tree["agents"] == [0, 1, 3, 4, 5, 6, 7, 8, 9, 11]
 
 
 def test_where_nothing_can_go_everything_does() -> None:
     tree: dict[str, Any] = {"dataDir": "x"}
-    remove_at(tree, [("nowhere",)])
+    remove_locations(tree, [("nowhere",)])
     assert tree == {}
 
 

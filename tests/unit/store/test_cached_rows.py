@@ -25,7 +25,7 @@ def spoken(tmp_path: Path) -> Iterator[Spoken]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         tx.agents.save(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.skills.save(SkillSource.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.save(SkillSource.parse_file("tea.md", SKILL, shipped=False))
     yield Spoken(rows)
     rows.store.close()
 

@@ -39,7 +39,7 @@ def send(rows: JobRows, *delivery_ids: int) -> None:
 
 def missed(rows: JobRows) -> list[OutgoingMessage]:
     with rows.store.view() as tx:
-        return [row.outgoing(more=more) for row, more in tx.deliveries.list_sent_since(HERE, 0, 100)]
+        return [row.build_outgoing(has_more=more) for row, more in tx.deliveries.list_sent_since(HERE, 0, 100)]
 
 
 def test_every_chunk_but_the_last_says_that_more_follows(rows: JobRows) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from maestro.domain.context.history import HistoryEntry, RenderedEntry, select_history
 from maestro.domain.conversations.conversation import Message, MessageColumns, StoredMessage
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable_text
 from maestro.store.conversations.conversations import Conversations
 from maestro.store.transaction import Transaction
 from tests.support.conversations import talk_with
@@ -52,7 +52,7 @@ def said(rows: JobRows, tx: Transaction, content: str, role: Role = Role.USER, *
             "conversation_id": conversation(tx),
             "role": role,
             "content": content,
-            "token_estimate": estimate(content),
+            "token_estimate": estimate_tokens(content),
             "job_id": "message-1",
             "created_at": rows.clock.now,
             **more,
@@ -107,7 +107,7 @@ def test_what_an_earlier_release_wrote_is_read(rows: JobRows, job: str) -> None:
 def test_a_history_is_the_same_as_of_the_whole_texts(rows: JobRows, job: str, texts: list[str]) -> None:
     with rows.store.begin() as tx:
         number = conversation(tx, f"channel-{next(channels)}")
-        for content in map(storable, texts):
+        for content in map(storable_text, texts):
             last = tx.conversations.add_message(said(rows, tx, content, job_id=job, conversation_id=number))
         whole, outline = (
             tx.conversations.list_newest_messages(number, ANY, 50),

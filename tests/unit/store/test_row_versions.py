@@ -25,7 +25,7 @@ SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil wate
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.skills.save(SkillSource.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.save(SkillSource.parse_file("tea.md", SKILL, shipped=False))
         talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
         tx.conversations.compactions.add(
             Compaction(

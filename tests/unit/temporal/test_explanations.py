@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from maestro.settings import load
-from maestro.settings.addresses import endpoint_of
+from maestro.settings.addresses import temporal_endpoint
 from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
 
 KEY = "the-right-key"
@@ -49,7 +49,7 @@ def test_the_settings_become_the_endpoint(tmp_path: Path) -> None:
         '{"temporal": {"address": "t.example.org:7233", "namespace": "prod", "tls": true, "tlsCa": "file:ca.pem",'
         ' "tlsCert": "file:cert.pem", "tlsKey": "file:key.pem", "tlsServerName": "inner", "apiKey": "secret-key"}}'
     )
-    endpoint = endpoint_of(load(tmp_path / "maestro.json", {}, {}).settings)
+    endpoint = temporal_endpoint(load(tmp_path / "maestro.json", {}, {}).settings)
     assert endpoint.tls is not None
     config = endpoint.tls.build_config()
     assert config.server_root_ca_cert == authority.cert_pem.bytes().rstrip()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.tools.base import ToolCaller, ToolFailure
-from maestro.tools.local import Calculate, evaluate
+from maestro.tools.local import Calculate, evaluate_expression
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ from maestro.tools.local import Calculate, evaluate
     ],
 )
 def test_values(expression: str, value: str) -> None:
-    assert evaluate(expression) == value
+    assert evaluate_expression(expression) == value
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_values(expression: str, value: str) -> None:
 )
 def test_what_cannot_be_computed_says_why(expression: str, reason: str) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        evaluate(expression)
+        evaluate_expression(expression)
 
 
 def test_nothing_takes_long() -> None:
     started = time.process_time()
     for expression in ("2**13999 * 2**13999", "9**9**9", "7**(10**9)", "round(10**4000, -10**9)", "-" * 999 + "1"):
         try:
-            evaluate(expression)
+            evaluate_expression(expression)
         except ToolFailure:
             continue
     assert time.process_time() - started < 5

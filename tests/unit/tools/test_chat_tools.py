@@ -13,7 +13,7 @@ from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.tools import ToolState
 from maestro.tools.base import ToolCaller
 from maestro.tools.chat import ChatGetNew, ChatPost
-from maestro.tools.registry import ParsedToolCall, ToolCallResult, ToolRegistry, parse_call, prepare, run_in_store
+from maestro.tools.registry import ParsedToolCall, ToolCallResult, ToolRegistry, parse_call, prepare_call, run_in_store
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, add_agent, add_architect, chat_of
 from tests.support.tool_agents import agent_with
@@ -38,7 +38,7 @@ def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> 
     if isinstance(wanted, ToolCallResult):
         return wanted
     caller = ToolCaller("job", agent.id or 0, 1, Path())
-    ready = prepare(wanted, caller)
+    ready = prepare_call(wanted, caller)
     if isinstance(ready, ToolCallResult):
         return ready
     assert isinstance(ready.tool, ChatPost | ChatGetNew)
@@ -61,13 +61,13 @@ def kept(rows: JobRows) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("listed", [None, [], ["calculate"], ["chat_post"]])
 def test_who_takes_part_has_them_whatever_they_list(rows: JobRows, listed: Sequence[str] | None) -> None:
-    assert [spec.name for spec in tools_of(rows).specs(agent_with(listed))] == NAMES
+    assert [spec.name for spec in tools_of(rows).list_tools(agent_with(listed))] == NAMES
 
 
 @pytest.mark.parametrize("listed", [None, NAMES])
 def test_an_architect_has_none_of_them_even_if_it_lists_them(rows: JobRows, listed: Sequence[str] | None) -> None:
     architect = agent_with(listed, role=ARCHITECT)
-    assert tools_of(rows).specs(architect) == ()
+    assert tools_of(rows).list_tools(architect) == ()
     asked = ToolCall(id="c", name="chat_post", arguments='{"text": "x"}')
     assert parse_call(tools_of(rows), asked, architect) == ToolCallResult(
         "The tool chat_post does not exist. You can call: none.", state=ToolState.FAILED
@@ -95,7 +95,7 @@ def test_secrets_are_out_and_the_text_is_cut_before_anything_is_kept(rows: JobRo
 def test_the_scan_holds_up_nobody_who_writes(rows: JobRows) -> None:
     """Scanning may take as long as it is given: it happens while no transaction is open."""
     tool = ChatPost(chat_of(rows.store))
-    ready = prepare(ParsedToolCall(tool, {"text": SECRET}), ToolCaller("job", 1, 1, Path()))
+    ready = prepare_call(ParsedToolCall(tool, {"text": SECRET}), ToolCaller("job", 1, 1, Path()))
     assert ready == ParsedToolCall(tool, {"text": "[redacted] (Note: content redacted by scanner)"})
     assert kept(rows) == []
 
@@ -139,7 +139,7 @@ def test_results_fit_their_schemas_and_are_the_same_bytes_each_time(rows: JobRow
 
 
 def test_every_tool_and_argument_is_explained(rows: JobRows) -> None:
-    for spec in tools_of(rows).specs(agent_with()):
+    for spec in tools_of(rows).list_tools(agent_with()):
         assert len(spec.description) > 60
         assert spec.parameters.count('"description"') == spec.parameters.count('"type"') - 1
 

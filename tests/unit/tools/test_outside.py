@@ -50,7 +50,7 @@ def agent_of(rows: JobRows, slug: str = "ada") -> Agent:
 
 async def call(tools: OutsideTools, agent: Agent, name: str, **arguments: object) -> Result:
     """Call a tool; what it returns fits its schema."""
-    tool = tools.find(name, agent)
+    tool = tools.find_tool(name, agent)
     assert tool is not None
     result = await call_outside_tool(tool, agent, arguments)
     Draft202012Validator(json.loads(tool.output)).validate(result)
@@ -70,7 +70,7 @@ def answer(store: Store, number: object, words: str = "blue") -> None:
 
 
 def names(tools: OutsideTools, agent: Agent) -> list[str]:
-    return [tool.name for tool in tools.of(agent)]
+    return [tool.name for tool in tools.list_tools(agent)]
 
 
 def test_agents_have_the_chat_and_the_question_and_architects_the_question(rows: JobRows) -> None:
@@ -78,7 +78,7 @@ def test_agents_have_the_chat_and_the_question_and_architects_the_question(rows:
     tools = outside_tools(rows)
     assert names(tools, agent_of(rows)) == ["chat.post", "chat.getNew", "ask_question"]
     assert names(tools, agent_of(rows, "arch")) == ["ask_question"]
-    assert tools.find("chat.post", agent_of(rows, "arch")) is None
+    assert tools.find_tool("chat.post", agent_of(rows, "arch")) is None
 
 
 def test_without_a_chat_the_question_is_left(rows: JobRows) -> None:
@@ -182,7 +182,7 @@ async def test_who_waits_is_sent_away_when_the_process_ends(rows: JobRows) -> No
     tools = outside_tools(rows, patience=60)
     waiting = asyncio.create_task(call(tools, agent_of(rows), "ask_question", question="Why?"))
     await until_asked(rows, 1)
-    tools.close()
+    tools.end_waits()
     assert await waiting == {"questionId": 1, "status": "open"}
     assert await call(tools, agent_of(rows), "ask_question", question="Why?") == {"questionId": 1, "status": "open"}
 
@@ -203,7 +203,7 @@ async def test_an_agent_has_only_so_many_questions_open(rows: JobRows) -> None:
 
 
 def test_every_tool_argument_and_result_is_explained(rows: JobRows) -> None:
-    for tool in outside_tools(rows).of(agent_of(rows)):
+    for tool in outside_tools(rows).list_tools(agent_of(rows)):
         assert len(tool.description) > 60
         for schema, unnamed in ((tool.parameters, 1), (tool.output, 1)):
             items = schema.count('"items"')

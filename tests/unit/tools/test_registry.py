@@ -10,7 +10,7 @@ import pytest
 from jsonschema import SchemaError
 
 from maestro.domain.llm.prompts import ToolSpec
-from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, canonical, shortened, tool_spec
+from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, canonical_json, shorten_text, tool_spec
 from maestro.tools.registry import ToolRegistry, check_parameters, parse_arguments
 from tests.support.tool_agents import agent_with
 
@@ -53,24 +53,24 @@ def names(specs: Sequence[ToolSpec]) -> list[str]:
 
 def test_an_agent_that_lists_none_has_the_default_tools() -> None:
     tools = ToolRegistry([named("b"), named("a"), named("c")], default=["c", "a", "gone"])
-    assert names(tools.specs(agent_with())) == ["a", "c"]
-    assert names(tools.specs(agent_with(["b"]))) == ["b"]
-    assert tools.specs(agent_with([])) == ()
+    assert names(tools.list_tools(agent_with())) == ["a", "c"]
+    assert names(tools.list_tools(agent_with(["b"]))) == ["b"]
+    assert tools.list_tools(agent_with([])) == ()
 
 
 def test_the_same_tools_are_the_same_bytes_in_any_order() -> None:
     one = ToolRegistry([named("b"), named("a")], default=["a", "b"])
     other = ToolRegistry([named("a"), named("b")], default=["b", "a"])
-    assert [spec.model_dump_json() for spec in one.specs(agent_with())] == [
-        spec.model_dump_json() for spec in other.specs(agent_with())
+    assert [spec.model_dump_json() for spec in one.list_tools(agent_with())] == [
+        spec.model_dump_json() for spec in other.list_tools(agent_with())
     ]
-    assert canonical({"b": 1, "a": "ü"}) == '{"a":"ü","b":1}'
+    assert canonical_json({"b": 1, "a": "ü"}) == '{"a":"ü","b":1}'
 
 
 def test_a_tool_is_found_where_it_is_allowed() -> None:
     tools = ToolRegistry([named("a"), named("b")], default=["a"])
-    assert tools.find("a", agent_with()).spec.name == "a"
-    assert tools.find("b", agent_with(["b"])).spec.name == "b"
+    assert tools.find_tool("a", agent_with()).spec.name == "a"
+    assert tools.find_tool("b", agent_with(["b"])).spec.name == "b"
 
 
 @pytest.mark.parametrize(
@@ -87,32 +87,32 @@ def test_another_tool_is_a_failure_that_names_those_there_are(
     name: str, allowed: Sequence[str] | None, reason: str
 ) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        ToolRegistry([named("a"), named("b")], default=["a"]).find(name, agent_with(allowed))
+        ToolRegistry([named("a"), named("b")], default=["a"]).find_tool(name, agent_with(allowed))
 
 
 async def test_tools_from_elsewhere_come_and_go() -> None:
     source = Elsewhere()
     tools = ToolRegistry([named("a")], default=["a", "late"], source=source)
-    assert names(tools.specs(agent_with())) == ["a"]
-    await tools.settled()
-    assert names(tools.specs(agent_with())) == ["a", "late"]
+    assert names(tools.list_tools(agent_with())) == ["a"]
+    await tools.wait_until_settled()
+    assert names(tools.list_tools(agent_with())) == ["a", "late"]
     source.there = []
     with pytest.raises(ToolFailure, match="not available at the moment"):
-        tools.find("late", agent_with())
+        tools.find_tool("late", agent_with())
 
 
 async def test_where_tools_come_from_is_looked_after_as_long_as_the_process_runs() -> None:
     source = Elsewhere()
-    await ToolRegistry([], [], source).serve()
+    await ToolRegistry([], [], source).keep_sources_open()
     assert names([tool.spec for tool in source.there]) == ["served"]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await ToolRegistry([], []).serve()
+            await ToolRegistry([], []).keep_sources_open()
 
 
 def test_nothing_from_elsewhere_replaces_a_tool_of_ours() -> None:
     tools = ToolRegistry([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
-    assert [spec.description for spec in tools.specs(agent_with())] == ["ours"]
+    assert [spec.description for spec in tools.list_tools(agent_with())] == ["ours"]
 
 
 SPEC = tool_spec(
@@ -165,7 +165,7 @@ def test_a_pattern_is_left_to_the_tool_that_wrote_it() -> None:
 
 
 def test_a_schema_is_never_fetched_from_elsewhere() -> None:
-    spec = ToolSpec(name="a", description="", parameters=canonical({"$ref": "http://127.0.0.1:9/schema.json"}))
+    spec = ToolSpec(name="a", description="", parameters=canonical_json({"$ref": "http://127.0.0.1:9/schema.json"}))
     with pytest.raises(ToolFailure, match="cannot be checked"):
         parse_arguments(spec, "{}")
 
@@ -177,8 +177,8 @@ def test_what_is_no_schema_is_found(schema: dict[str, Any]) -> None:
 
 
 def test_a_long_text_is_shortened_with_a_mark() -> None:
-    assert shortened("abc", 3) == "abc"
-    assert shortened("a" * 2000 + "b", 2000) == "a" * 2000 + "\n[... 1 more characters were left out]"
+    assert shorten_text("abc", 3) == "abc"
+    assert shorten_text("a" * 2000 + "b", 2000) == "a" * 2000 + "\n[... 1 more characters were left out]"
 
 
 def test_half_a_surrogate_pair_in_arguments_reaches_no_tool() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR
-from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, route
+from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, choose_route
 from maestro.domain.messages import Address, Addressing, IncomingMessage
 from maestro.domain.settings.jobs import RoutingSettings
 
@@ -76,7 +76,7 @@ ALONE = replace(UNTIED, rules=RoutingSettings())
 def test_the_rules_with_their_conditions_taken_away_one_at_a_time(
     said: IncomingMessage, snapshot: RoutingSnapshot, chosen: RoutableAgent | None, reason: str
 ) -> None:
-    found = route(said, snapshot)
+    found = choose_route(said, snapshot)
     assert (found.agent, found.reason) == (chosen, reason)
 
 
@@ -96,7 +96,7 @@ def test_a_rule_whose_agent_is_not_active_gives_way_to_the_next(
     inactive: set[RoutableAgent], chosen: RoutableAgent | None
 ) -> None:
     active = tuple(agent for agent in AGENTS if agent not in inactive)
-    assert route(ALL, replace(EVERYTHING, agents=active)).agent is chosen
+    assert choose_route(ALL, replace(EVERYTHING, agents=active)).agent is chosen
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,20 @@ def test_a_rule_whose_agent_is_not_active_gives_way_to_the_next(
     ],
 )
 def test_the_dashboard_has_a_channel_for_each_agent(platform: str, channel: str, chosen: RoutableAgent | None) -> None:
-    assert route(message(platform=platform, channel=channel), ALONE).agent is chosen
+    assert choose_route(message(platform=platform, channel=channel), ALONE).agent is chosen
 
 
 def test_the_conductors_channel_is_one_of_its_platform_alone() -> None:
     rules = RoutingSettings(conductor_channels=("slack:c",))
-    assert route(message(platform="slack"), RoutingSnapshot(AGENTS, rules=rules)).agent is BOSS
-    assert route(message(platform="discord"), RoutingSnapshot(AGENTS, rules=rules)).agent is None
+    assert choose_route(message(platform="slack"), RoutingSnapshot(AGENTS, rules=rules)).agent is BOSS
+    assert choose_route(message(platform="discord"), RoutingSnapshot(AGENTS, rules=rules)).agent is None
 
 
 def test_the_fallback_is_named_by_its_slug_and_must_be_active() -> None:
-    assert route(message(), RoutingSnapshot(AGENTS, rules=RoutingSettings(fallback_agent="nobody"))).agent is None
-    assert route(message(), RoutingSnapshot((BOSS,), rules=RoutingSettings(fallback_agent="last"))).agent is None
+    assert (
+        choose_route(message(), RoutingSnapshot(AGENTS, rules=RoutingSettings(fallback_agent="nobody"))).agent is None
+    )
+    assert choose_route(message(), RoutingSnapshot((BOSS,), rules=RoutingSettings(fallback_agent="last"))).agent is None
 
 
 OF_ITS_OWN = RoutingSnapshot(
@@ -152,7 +154,7 @@ OF_ITS_OWN = RoutingSnapshot(
 def test_in_a_group_the_agent_of_our_account_answers_what_is_said_to_it(
     said: IncomingMessage, snapshot: RoutingSnapshot, chosen: RoutableAgent | None
 ) -> None:
-    assert route(said, snapshot).agent is chosen
+    assert choose_route(said, snapshot).agent is chosen
 
 
 @pytest.mark.parametrize(
@@ -167,12 +169,12 @@ def test_in_a_group_the_agent_of_our_account_answers_what_is_said_to_it(
 def test_who_mentions_a_bot_that_has_no_agent_means_the_conductor(
     said: IncomingMessage, chosen: RoutableAgent | None
 ) -> None:
-    assert route(said, ALONE).agent is chosen
+    assert choose_route(said, ALONE).agent is chosen
 
 
 def test_without_a_conductor_a_mention_of_the_bot_is_the_fallbacks() -> None:
     rules = RoutingSettings(fallback_agent="last")
-    assert route(message(to=Addressing.US), RoutingSnapshot((LAST,), rules=rules)).agent is LAST
+    assert choose_route(message(to=Addressing.US), RoutingSnapshot((LAST,), rules=rules)).agent is LAST
 
 
 @pytest.mark.parametrize(
@@ -188,5 +190,5 @@ def test_without_a_conductor_a_mention_of_the_bot_is_the_fallbacks() -> None:
     ],
 )
 def test_a_drop_has_its_reason(said: IncomingMessage, snapshot: RoutingSnapshot, reason: str) -> None:
-    found = route(said, snapshot)
+    found = choose_route(said, snapshot)
     assert (found.agent, found.reason) == (None, reason)

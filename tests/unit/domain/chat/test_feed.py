@@ -20,7 +20,7 @@ from maestro.domain.agent_chat import (
     receives_feed,
 )
 from maestro.domain.agents.agent import Agent
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.llm.prompts import CallKey, CallPurpose, ToolCall
 from tests.support.llm_requests import request_of
 
@@ -67,7 +67,7 @@ def test_an_agent_is_not_told_its_own_posts_but_is_past_them() -> None:
 def test_what_finds_no_room_is_left_for_a_later_call_in_order() -> None:
     unread = posts(("@bob", "one " * 50), ("@ada", "mine"), ("@bob", "two " * 50), ("@bob", "three"))
     whole = build_feed(unread, "ada", ROOM, may_cut=True)
-    short = build_feed(unread, "ada", estimate(whole.text) - 40, may_cut=False)
+    short = build_feed(unread, "ada", estimate_tokens(whole.text) - 40, may_cut=False)
     assert (short.upto, short.posts) == (6, 1), "three would fit, but two comes before it"
     assert whole.text.startswith(short.text)
     rest = build_feed(UnreadPosts(unread.messages[2:], short.upto), "ada", ROOM, may_cut=True)
@@ -82,7 +82,7 @@ def test_no_more_posts_are_read_than_can_be_told() -> None:
 
 
 def test_without_any_room_nothing_is_told_and_nothing_is_lost() -> None:
-    for room in (-5, 0, estimate(HEADING), estimate(HEADING) + 5):
+    for room in (-5, 0, estimate_tokens(HEADING), estimate_tokens(HEADING) + 5):
         told = build_feed(posts(("@bob", "word " * 900)), "ada", room, may_cut=True)
         assert (told.text, told.upto, told.posts) == ("", 4, 0)
 
@@ -94,7 +94,7 @@ def test_a_post_that_is_too_long_even_alone_is_cut_where_there_will_never_be_mor
     assert told.text.split("\n")[-1] == CUT_MARK
     assert "> next" not in told.text
     assert (told.upto, told.posts) == (5, 1)
-    assert 900 < estimate(told.text) <= 1000
+    assert 900 < estimate_tokens(told.text) <= 1000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maestro.domain.agent_chat import NOTE, TRUNCATED, scan_post
-from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, TextSpan, merge_spans, redact
+from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, TextSpan, merge_spans, redact_spans
 from maestro.scanner.scanner import DetectSecretsScanner
 from tests.support.secret_corpus import MARKED, draw
 
@@ -130,5 +130,5 @@ def test_spans_are_told_apart_and_in_order(pairs: list[tuple[int, int]]) -> None
     covered = {place for low, high in map(sorted, pairs) for place in range(low, high)}
     assert covered == {place for span in spans for place in range(span.start, span.end)}
     text = "".join(chr(0x100 + place) for place in range(30))
-    left = redact(text, spans).replace("[redacted]", "")
+    left = redact_spans(text, spans).replace("[redacted]", "")
     assert left == "".join(character for place, character in enumerate(text) if place not in covered)

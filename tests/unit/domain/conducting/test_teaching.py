@@ -5,9 +5,9 @@ import re
 import pytest
 
 from maestro.domain.agents.edits import AgentFields
-from maestro.domain.conducting.conductor import CONDUCTOR_PROMPT, tag_rules, with_conductor_prompt, without_tags
+from maestro.domain.conducting.conductor import CONDUCTOR_PROMPT, add_conductor_prompt, escape_tags, tag_rules
 from maestro.domain.conducting.directives import FIELDS
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse_answer
 
@@ -21,7 +21,7 @@ def named(text: str) -> set[str]:
 @pytest.mark.parametrize("text", [CONDUCTOR_PROMPT, tag_rules("conductor", delegates=True)])
 def test_a_conductor_is_taught_exactly_the_tags_that_exist(text: str) -> None:
     assert named(text) == set(TagName)
-    assert estimate(text) < 900
+    assert estimate_tokens(text) < 900
 
 
 @pytest.mark.parametrize(("role", "delegates"), [("assistant", True), ("coder", False), ("conductor", False)])
@@ -42,7 +42,7 @@ def test_what_is_taught_can_be_read() -> None:
         tag for tag in parse_answer(tag_rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")
     ]
     assert example.complete
-    assert parse_answer(without_tags(CONDUCTOR_PROMPT)).tags == ()
+    assert parse_answer(escape_tags(CONDUCTOR_PROMPT)).tags == ()
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_what_is_taught_can_be_read() -> None:
     [("conductor", "", CONDUCTOR_PROMPT), ("conductor", "My own.", "My own."), ("assistant", "", "")],
 )
 def test_a_new_conductor_without_instructions_is_told_what_it_is(role: str, prompt: str, instructions: str) -> None:
-    assert with_conductor_prompt(AgentFields(role=role, system_prompt=prompt)).system_prompt == instructions
+    assert add_conductor_prompt(AgentFields(role=role, system_prompt=prompt)).system_prompt == instructions

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from maestro.domain.agent_chat import ADDENDUM, CODER
 from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.conducting.conductor import tag_rules
-from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, PromptInput, compose
+from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, PromptInput, compose_prompt
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, build_persona
 from maestro.domain.conversations.conversation import Compaction
-from maestro.domain.llm.models import MESSAGE_OVERHEAD, estimate, estimate_messages, prompt_budget
+from maestro.domain.llm.models import MESSAGE_OVERHEAD, estimate_messages, estimate_tokens, prompt_budget
 from maestro.domain.llm.prompts import PromptMessage, Role
 from maestro.domain.memory.memory import FactCategory, MemoryState, RecalledFact
 from maestro.domain.skills.skill import Skill
@@ -47,11 +47,11 @@ class Known(Knowledge):
 
 
 def prompt(agent: Agent, matter: PromptInput, known: Known, today: date, budget: int) -> Composition:
-    return compose(build_persona(agent, known.tools, known.colleagues, budget), matter, known, today, budget)
+    return compose_prompt(build_persona(agent, known.tools, known.colleagues, budget), matter, known, today, budget)
 
 
 def utter(text: str, role: Role = Role.USER, number: int | None = None) -> HistoryEntry:
-    return HistoryEntry(role, text, estimate(text), number)
+    return HistoryEntry(role, text, estimate_tokens(text), number)
 
 
 def fact(number: int, text: str = "a fact", *, sticky: bool = False) -> RecalledFact:
@@ -163,7 +163,7 @@ def test_what_the_layers_say_of_themselves_is_true() -> None:
     sizes = {layer.name: layer for layer in composed.layers}
     assert sizes[LayerName.OWN_PROMPT].characters == len("Be kind.")
     assert sizes[LayerName.HISTORY].note == "2 of 2 messages"
-    assert sizes[LayerName.ASKED].tokens == estimate("x" * 90_000) + MESSAGE_OVERHEAD
+    assert sizes[LayerName.ASKED].tokens == estimate_tokens("x" * 90_000) + MESSAGE_OVERHEAD
     assert estimate_messages(sent(composed)) <= composed.tokens
     cut = prompt(AGENT, asked("ö" * 90_000), EVERYTHING, TODAY, SMALL)
     assert cut.layers[-1].note == f"{90_000 - cut.messages[-1].content.count('ö')} characters left out"

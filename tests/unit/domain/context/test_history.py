@@ -5,7 +5,7 @@ import pytest
 from maestro.domain.context.history import HistoryEntry, RenderedEntry, render_input, select_history
 from maestro.domain.context.layers import Colleague, speaker_line
 from maestro.domain.conversations.conversation import StoredMessage
-from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_messages
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate_messages, estimate_tokens
 from maestro.domain.llm.prompts import PromptMessage, Role
 from maestro.domain.media import MAX_IMAGES, MediaFile
 
@@ -13,7 +13,7 @@ PRICES = speaker_line(Colleague("prices", "Price Bot", "watches prices"))
 
 
 def said(number: int, text: str = "words", role: Role = Role.USER, *files: MediaFile, author: str = "") -> HistoryEntry:
-    line = StoredMessage(number, role, text, estimate(text), number, "job", None, bool(files))
+    line = StoredMessage(number, role, text, estimate_tokens(text), number, "job", None, bool(files))
     return HistoryEntry.from_message(line, files, author)
 
 

@@ -2,7 +2,7 @@
 
 from maestro.domain.context.history import QUOTED_CHARS, HistoryEntry, RepliedMessage, quotation_text, render_input
 from maestro.domain.conversations.conversation import StoredMessage
-from maestro.domain.llm.models import estimate, estimate_messages
+from maestro.domain.llm.models import estimate_messages, estimate_tokens
 from maestro.domain.llm.prompts import PromptMessage, Role
 
 
@@ -41,7 +41,7 @@ def test_it_is_known_by_the_answer_or_the_persons_message_that_it_is() -> None:
 
 def test_it_stands_before_the_words_and_its_tokens_are_counted() -> None:
     quote = quotation_text(RepliedMessage("the blue one"))
-    said = HistoryEntry(Role.USER, "[agent x] buy it", estimate("[agent x] buy it"), 5, quote=quote)
+    said = HistoryEntry(Role.USER, "[agent x] buy it", estimate_tokens("[agent x] buy it"), 5, quote=quote)
     (shown,) = render_input([said], 10_000)
     assert shown.turn.content == f"{quote}\n\n> [agent x] buy it"
     assert shown.turn.message_id is None

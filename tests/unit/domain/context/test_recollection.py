@@ -2,9 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from maestro.domain.context.composition import FACTS, build_state_layer, build_summary_layer, other_facts, sticky_facts
+from maestro.domain.context.composition import (
+    FACTS,
+    build_other_facts_layer,
+    build_state_layer,
+    build_summary_layer,
+    sticky_facts,
+)
 from maestro.domain.conversations.conversation import Compaction
-from maestro.domain.llm.models import estimate
+from maestro.domain.llm.models import estimate_tokens
 from maestro.domain.memory.memory import FactCategory, MemoryState, RecalledFact
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -33,15 +39,15 @@ def summed_up(day: int, text: str) -> Compaction:
 def test_sticky_facts_stand_apart_and_fifteen_others_are_told() -> None:
     best = [*(fact(number) for number in range(20)), fact(99, FactCategory.STICKY, "never forget")]
     assert [one.id for one in sticky_facts(best, 10_000).facts] == [99]
-    others = other_facts(best, 10_000)
+    others = build_other_facts_layer(best, 10_000)
     assert [one.id for one in others.facts] == list(range(FACTS))
     assert others.layer.note == "15 of 15"
 
 
 def test_the_best_are_chosen_and_told_in_the_order_they_were_learned() -> None:
     best_first = [fact(3), fact(1), fact(2)]
-    one_line = estimate('- "a fact 1"') + 1
-    told = other_facts(best_first, estimate("What you remember:") + 1 + 2 * one_line)
+    one_line = estimate_tokens('- "a fact 1"') + 1
+    told = build_other_facts_layer(best_first, estimate_tokens("What you remember:") + 1 + 2 * one_line)
     assert told.layer.text == 'What you remember:\n- "a fact 1"\n- "a fact 3"'
     assert told.layer.note == "2 of 3"
 
@@ -59,7 +65,7 @@ def test_facts_and_summaries_keep_to_their_budget() -> None:
 
 def test_without_room_nothing_is_told() -> None:
     assert sticky_facts([fact(1, FactCategory.STICKY)], 0).layer.text == ""
-    assert other_facts([fact(1)], 0).facts == ()
+    assert build_other_facts_layer([fact(1)], 0).facts == ()
     assert build_state_layer([kept("topic", "tea")], 0).text == ""
     assert build_summary_layer([summed_up(9, "of day 9")], 0).text == ""
 
@@ -75,6 +81,6 @@ def test_state_is_told_by_key_and_where_not_all_fits_what_was_set_last() -> None
     states = [kept("a", "first", 1), kept("b", "second", 3), kept("c", "third", 2)]
     heading = "What you noted, by key:"
     assert build_state_layer(states, 1_000).text == f'{heading}\n- "a": "first"\n- "b": "second"\n- "c": "third"'
-    room = estimate(heading) + 1 + 2 * (estimate('- "b": "second"') + 1)
+    room = estimate_tokens(heading) + 1 + 2 * (estimate_tokens('- "b": "second"') + 1)
     assert build_state_layer(states, room).text == f'{heading}\n- "b": "second"\n- "c": "third"'
     assert build_state_layer(states, room).note == "2 of 3"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.jobs.delegations import SILENT, background_text, without_silent_lines
+from maestro.domain.jobs.delegations import SILENT, background_text, remove_silent_lines
 from maestro.domain.jobs.job import Job, JobKind, is_background
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")
@@ -44,13 +44,13 @@ def job(kind: JobKind, slot: datetime | None = SLOT, notice: str = "") -> Job:
     ],
 )
 def test_silence_is_a_line_of_its_own(answer: str, posted: str) -> None:
-    assert without_silent_lines(answer) == posted
+    assert remove_silent_lines(answer) == posted
 
 
 @given(st.text())
 def test_what_does_not_speak_of_silence_is_posted_as_it_is(answer: str) -> None:
     if SILENT not in answer.upper():
-        assert without_silent_lines(answer) == answer.strip()
+        assert remove_silent_lines(answer) == answer.strip()
 
 
 def test_the_model_is_told_when_it_was_planned_by_the_clock_of_the_schedule() -> None:

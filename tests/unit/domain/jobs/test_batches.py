@@ -28,7 +28,7 @@ from maestro.domain.jobs.batches import (
     estimated_end,
     next_positions,
 )
-from maestro.domain.jobs.filters import PATTERN_CHARS, FailureCount, JobFilter, group_failures, pattern_of
+from maestro.domain.jobs.filters import PATTERN_CHARS, FailureCount, JobFilter, error_pattern, group_failures
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, StepState
 from maestro.domain.llm.calls import CallState
@@ -193,12 +193,12 @@ def test_a_forecast_adds_up() -> None:
     ],
 )
 def test_a_pattern_leaves_out_what_differs(reason: str, pattern: str) -> None:
-    assert pattern_of(reason) == pattern
+    assert error_pattern(reason) == pattern
 
 
 def test_a_long_reason_has_a_short_pattern() -> None:
-    assert pattern_of("x" * 1000) == "x" * PATTERN_CHARS + "*"
-    assert pattern_of("x" * PATTERN_CHARS) == "x" * PATTERN_CHARS
+    assert error_pattern("x" * 1000) == "x" * PATTERN_CHARS + "*"
+    assert error_pattern("x" * PATTERN_CHARS) == "x" * PATTERN_CHARS
 
 
 def test_a_thousand_failures_of_one_kind_are_one_group() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.agents.agent import AgentChannel, BusyMode, busy_mode_of
+from maestro.domain.agents.agent import AgentChannel, BusyMode, channel_busy_mode
 from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, jobs_to_interrupt, jobs_to_merge
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
@@ -39,10 +39,10 @@ def numbers(found: tuple[QueuedMessage, ...]) -> list[int | None]:
 
 def test_the_mode_of_the_channel_counts_before_that_of_the_settings() -> None:
     channel = AgentChannel(agent_id=1, platform="web", account="default", channel="c", busy=BusyMode.INTERRUPT)
-    assert busy_mode_of(channel, BusyMode.COLLECT) is BusyMode.INTERRUPT
+    assert channel_busy_mode(channel, BusyMode.COLLECT) is BusyMode.INTERRUPT
     channel.busy = None
-    assert busy_mode_of(channel, BusyMode.COLLECT) is BusyMode.COLLECT
-    assert busy_mode_of(None, BusyMode.QUEUE) is BusyMode.QUEUE
+    assert channel_busy_mode(channel, BusyMode.COLLECT) is BusyMode.COLLECT
+    assert channel_busy_mode(None, BusyMode.QUEUE) is BusyMode.QUEUE
 
 
 def test_what_waits_is_collected_in_order() -> None:

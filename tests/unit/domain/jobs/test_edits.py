@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of, task_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, job_edits, task_input
 from maestro.domain.messages import MAX_CONTENT_CHARS
 
 
@@ -16,12 +16,12 @@ def job(edits: JobEdits = NO_EDITS, task: str = "") -> Job:
 
 def test_a_job_keeps_what_was_changed() -> None:
     edits = JobEdits(agent="ada", model="anthropic/claude-haiku-4-5", prompt="Say it in German.")
-    assert edits_of(job(edits)) == edits
+    assert job_edits(job(edits)) == edits
     assert edits.any
 
 
 def test_no_edits_leave_nothing_in_the_row() -> None:
-    assert (NO_EDITS.text, NO_EDITS.any, edits_of(job())) == ("", False, NO_EDITS)
+    assert (NO_EDITS.text, NO_EDITS.any, job_edits(job())) == ("", False, NO_EDITS)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_a_prompt_is_kept_as_every_store_takes_it() -> None:
 
 def test_a_task_is_told_as_it_was_changed_and_a_message_is_no_task() -> None:
     changed = JobEdits(prompt="Look at the disks.")
-    assert task_of(job(task="Look around.")) == "Look around."
-    assert task_of(job(changed, task="Look around.")) == "Look at the disks."
-    assert task_of(job(changed)) == ""
+    assert task_input(job(task="Look around.")) == "Look around."
+    assert task_input(job(changed, task="Look around.")) == "Look at the disks."
+    assert task_input(job(changed)) == ""

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, edits_of, task_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, job_edits, task_input
 from maestro.domain.jobs.replay import (
     ReplayMode,
+    build_what_if_input,
     edits_refusal,
     new_restart,
     new_what_if,
     replay_refusal,
-    what_if_input,
 )
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,9 +102,9 @@ def test_a_what_if_reads_what_the_job_was_asked_as_it_is_changed() -> None:
     task.parent_id, task.task, task.depth = "above", "Do it.", 2
     asked = new_what_if(task, "what-if-1", AT, JobEdits(model="m", prompt="Do it twice."))
     asked.agent_id = 9
-    read = what_if_input(asked, task)
+    read = build_what_if_input(asked, task)
     assert (read.id, read.parent_id, read.depth, read.agent_id) == ("task", "above", 2, 9)
-    assert (task_of(read), edits_of(read).model, task_of(task)) == ("Do it twice.", "m", "Do it.")
+    assert (task_input(read), job_edits(read).model, task_input(task)) == ("Do it twice.", "m", "Do it.")
 
 
 def test_a_script_has_no_answer_to_look_at() -> None:
@@ -134,6 +134,6 @@ def test_a_task_keeps_its_agent_and_what_goes_on_with_results_its_text() -> None
 
 def test_a_restart_keeps_its_edits_unless_others_are_given() -> None:
     first = new_restart(FAILED, "second", AT, JobEdits(model="m"))
-    assert edits_of(new_restart(first, "third", AT)) == JobEdits(model="m")
-    assert edits_of(new_restart(first, "third", AT, JobEdits(prompt="again"))) == JobEdits(prompt="again")
-    assert edits_of(new_restart(first, "third", AT, NO_EDITS)) == NO_EDITS
+    assert job_edits(new_restart(first, "third", AT)) == JobEdits(model="m")
+    assert job_edits(new_restart(first, "third", AT, JobEdits(prompt="again"))) == JobEdits(prompt="again")
+    assert job_edits(new_restart(first, "third", AT, NO_EDITS)) == NO_EDITS

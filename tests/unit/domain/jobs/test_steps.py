@@ -20,13 +20,13 @@ from maestro.domain.jobs.steps import (
     StepKind,
     StepPath,
     background_steps,
-    kind_of,
+    list_what_if_steps,
     message_steps,
-    numbers_of,
-    purpose_of,
     read_outcome,
+    step_kind,
+    step_numbers,
+    step_purpose,
     task_steps,
-    what_if_steps,
 )
 
 ROUTE = RouteOutcome(action=RouteAction.ANSWER)
@@ -75,7 +75,7 @@ def test_the_path_of_a_message(route: RouteOutcome, others: dict[str, Any], way:
 
 
 def test_the_tools_of_an_answer_are_called_side_by_side_before_the_model_is_asked_again() -> None:
-    way = list(names(what_if_steps, route=ROUTE, model_1=call("t", "u"), model_2=call("t")))
+    way = list(names(list_what_if_steps, route=ROUTE, model_1=call("t", "u"), model_2=call("t")))
     assert way == ["route", *ASKED, "tool-1-0+tool-1-1", "model-2", "tool-2-0", "model-3", "show"]
 
 
@@ -95,8 +95,8 @@ def test_every_path_is_in_the_order_of_the_table() -> None:
     order = list(StepKind)
     media = {"media": MediaOutcome(files=1, voices=1)}
     route = RouteOutcome(action=RouteAction.ANSWER, media=True)
-    for path in (message_steps, what_if_steps):
-        places = [order.index(kind) for step in names(path, route=route, **media) if (kind := kind_of(step))]
+    for path in (message_steps, list_what_if_steps):
+        places = [order.index(kind) for step in names(path, route=route, **media) if (kind := step_kind(step))]
         assert places == sorted(places)
 
 
@@ -114,8 +114,8 @@ def test_every_path_is_in_the_order_of_the_table() -> None:
 def test_a_step_has_a_kind_numbers_and_words(
     step: str, kind: StepKind | None, numbers: tuple[int, ...], words: str
 ) -> None:
-    assert (kind_of(step), numbers_of(step), purpose_of(step)) == (kind, numbers, words)
-    assert kind is None or kind.numbered(*numbers) == step
+    assert (step_kind(step), step_numbers(step), step_purpose(step)) == (kind, numbers, words)
+    assert kind is None or kind.numbered_step(*numbers) == step
 
 
 def test_a_task_and_background_work_are_told_apart_by_what_they_return() -> None:

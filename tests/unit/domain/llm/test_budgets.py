@@ -7,8 +7,8 @@ from maestro.domain.llm.budgets import (
     BudgetScope,
     Payer,
     SpendingLevel,
+    applicable_limits,
     exceeded_limit,
-    limits_of,
 )
 from maestro.domain.settings.llm import BudgetSettings
 
@@ -18,7 +18,7 @@ DAY, AGENT = BudgetLimit(BudgetScope.DAY, "", 10), BudgetLimit(BudgetScope.AGENT
 
 
 def shown(payer: Payer, budgets: BudgetSettings) -> dict[str, float]:
-    return {f"{limit.scope}:{limit.subject}": limit.usd for limit in limits_of(payer, budgets)}
+    return {f"{limit.scope}:{limit.subject}": limit.usd for limit in applicable_limits(payer, budgets)}
 
 
 def test_a_job_keeps_the_limit_of_each_scope_it_belongs_to_everybody_first() -> None:

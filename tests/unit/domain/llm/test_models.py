@@ -9,8 +9,8 @@ from maestro.domain.llm.models import (
     Price,
     api_name,
     list_price,
-    provider_of,
-    without_provider,
+    provider_name,
+    remove_provider,
 )
 from maestro.domain.llm.prompts import Usage
 
@@ -52,16 +52,16 @@ OWN = {"gpt-4o": ModelFacts(64_000, Price(1, 2)), "llama3.1": ModelFacts(window=
 def test_our_table_goes_before_a_second_opinion() -> None:
     assert LOOKUP.context_window("claude-sonnet-4-6") == 200_000
     assert LOOKUP.context_window("nobody/knows-me") == 32_768
-    assert LOOKUP.price("gpt-4o-mini") == ModelTable().price("gpt-4o-mini")
-    assert LOOKUP.price("nobody/knows-me") == Price(7, 8)
+    assert LOOKUP.find_price("gpt-4o-mini") == ModelTable().find_price("gpt-4o-mini")
+    assert LOOKUP.find_price("nobody/knows-me") == Price(7, 8)
 
 
 def test_what_a_person_says_goes_before_our_table() -> None:
     table = ModelTable(OWN, lambda _: ModelFacts(32_768, Price(7, 8)))
     assert table.context_window("openai/gpt-4o-2024-08-06") == 64_000
     assert table.context_window("o3") == 200_000
-    assert table.price("house/house-large") == Price(7, 8)
-    told = table.price("openrouter/openai/gpt-4o")
+    assert table.find_price("house/house-large") == Price(7, 8)
+    told = table.find_price("openrouter/openai/gpt-4o")
     assert told is not None
     assert (told.input_usd, told.output_usd) == (1, 2)
     assert told.cached_share == 0.5  # of this nobody said anything
@@ -71,8 +71,8 @@ def test_nobody_but_a_person_knows_what_ollama_serves() -> None:
     table = ModelTable(OWN, lambda _: ModelFacts(131_072, Price(7, 8)))
     assert table.context_window("ollama/llama3.1:70b") == 16_384
     assert table.context_window("ollama/mistral") == FALLBACK_WINDOW
-    assert table.price("ollama/mistral") is None
-    assert table.price("ollama/gpt-4o") == Price(1, 2)
+    assert table.find_price("ollama/mistral") is None
+    assert table.find_price("ollama/gpt-4o") == Price(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_list_prices(model: str, prices: tuple[float, float]) -> None:
 @pytest.mark.parametrize("model", ["nobody/knows-me", "gpt-5-pro", "gpt-5.9", "o3-deep-research", "gemini-2.5-pro-tts"])
 def test_an_unknown_price_is_not_free_and_not_that_of_a_relative(model: str) -> None:
     assert list_price(model) is None
-    assert ModelTable().cost(model, Usage(input_tokens=1)) is None
+    assert ModelTable().compute_cost(model, Usage(input_tokens=1)) is None
 
 
 def test_cost_is_per_million_tokens() -> None:
     known = list_price("claude-sonnet-4-6")
     assert known is not None
-    assert known.cost(1240, 89) == pytest.approx(0.005055)
+    assert known.compute_cost(1240, 89) == pytest.approx(0.005055)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_cost_is_per_million_tokens() -> None:
 )
 def test_what_the_provider_kept_is_cheaper_and_keeping_it_may_cost_more(model: str, dollars: float) -> None:
     took = Usage(input_tokens=312, output_tokens=10, cached_tokens=100, cache_write_tokens=200)
-    assert ModelTable().cost(model, took) == pytest.approx(dollars / 1e6)
+    assert ModelTable().compute_cost(model, took) == pytest.approx(dollars / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_what_the_provider_kept_is_cheaper_and_keeping_it_may_cost_more(model: s
     ],
 )
 def test_a_name_says_or_implies_its_provider(model: str, provider: str, name: str) -> None:
-    assert provider_of(model) == provider
-    assert without_provider(model) == name
+    assert provider_name(model) == provider
+    assert remove_provider(model) == name
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_input, estimate_messages
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate_input, estimate_messages, estimate_tokens
 from maestro.domain.llm.prompts import CallKey, ImageRef, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec
 
 # Measured once: the larger count of two tokenizers, OpenAI's cl100k and the one Anthropic has published.
@@ -22,28 +22,28 @@ MEASURED = {
 
 @pytest.mark.parametrize("text", MEASURED)
 def test_the_estimate_is_near_the_count_and_leans_high(text: str) -> None:
-    assert MEASURED[text] * 0.8 <= estimate(text) <= MEASURED[text] * 2
+    assert MEASURED[text] * 0.8 <= estimate_tokens(text) <= MEASURED[text] * 2
 
 
 def test_nothing_takes_nothing() -> None:
-    assert estimate("") == 0
-    assert estimate("a") == 1
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("a") == 1
 
 
 def test_half_a_surrogate_pair_does_not_hurt() -> None:
-    assert estimate("\ud83d") > 0
+    assert estimate_tokens("\ud83d") > 0
 
 
 def test_more_text_never_takes_fewer_tokens() -> None:
     text = "Größe 42: «да» 漢字 🎉 {x}" * 3
-    counts = [estimate(text[:end]) for end in range(len(text))]
+    counts = [estimate_tokens(text[:end]) for end in range(len(text))]
     assert counts == sorted(counts)
 
 
 def test_a_prompt_counts_its_messages_and_images() -> None:
     image = ImageRef(digest="d", content_type="image/png")
     message = PromptMessage(role=Role.USER, content="hello", images=(image, image))
-    assert estimate_messages([message, message]) == 2 * (MESSAGE_OVERHEAD + estimate("hello") + 2 * IMAGE_TOKENS)
+    assert estimate_messages([message, message]) == 2 * (MESSAGE_OVERHEAD + estimate_tokens("hello") + 2 * IMAGE_TOKENS)
     assert estimate_messages([]) == 0
 
 
@@ -59,23 +59,23 @@ def test_a_prompt_counts_the_tools_that_were_asked_for_and_those_on_offer() -> N
         tools=(ToolSpec(name="search", description="Search.", parameters=schema),),
         max_output_tokens=1,
     )
-    prompt = 2 * MESSAGE_OVERHEAD + estimate("search") + estimate(arguments)
+    prompt = 2 * MESSAGE_OVERHEAD + estimate_tokens("search") + estimate_tokens(arguments)
     assert estimate_messages([asked]) == prompt
-    on_offer = MESSAGE_OVERHEAD + estimate("search") + estimate("Search.") + estimate(schema)
+    on_offer = MESSAGE_OVERHEAD + estimate_tokens("search") + estimate_tokens("Search.") + estimate_tokens(schema)
     assert estimate_input(request) == prompt + on_offer
 
 
 def test_a_long_text_is_read_quickly() -> None:
     text = "Größe 42: «да» 漢字 🎉 {x} and then some words. " * 7_000
     began = time.perf_counter()
-    estimate(text)
+    estimate_tokens(text)
     assert time.perf_counter() - began < 0.5
 
 
 @pytest.mark.parametrize("around", ["{}", "of words: {}", "{} of words", "é {} é"])
 def test_a_run_without_a_blank_takes_more_from_25_characters_on_wherever_it_stands(around: str) -> None:
-    empty = estimate(around.format(""))
-    assert estimate(around.format("x" * 24)) - empty in (6, 7)
-    assert estimate(around.format("x" * 12 + " " + "x" * 12)) - empty in (6, 7)
-    assert estimate(around.format("x" * 25)) - empty in (17, 18)
-    assert estimate(around.format("aB+/=_-" * 4)) - empty >= 0.45 * 28
+    empty = estimate_tokens(around.format(""))
+    assert estimate_tokens(around.format("x" * 24)) - empty in (6, 7)
+    assert estimate_tokens(around.format("x" * 12 + " " + "x" * 12)) - empty in (6, 7)
+    assert estimate_tokens(around.format("x" * 25)) - empty in (17, 18)
+    assert estimate_tokens(around.format("aB+/=_-" * 4)) - empty >= 0.45 * 28

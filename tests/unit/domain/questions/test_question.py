@@ -307,12 +307,12 @@ def test_a_long_row_of_blanks_or_numbers_is_read_at_once(text: str) -> None:
 
 
 def test_what_may_be_pressed_names_its_question() -> None:
-    assert offering(7, "Red", "Blue").buttons() == (
+    assert offering(7, "Red", "Blue").build_buttons() == (
         Button(label="Red", value="Red #7"),
         Button(label="Blue", value="Blue #7"),
     )
-    assert deciding(8).buttons() == (Button(label="Approve", value="yes #8"), Button(label="Deny", value="no #8"))
-    assert asking(9).buttons() == ()
+    assert deciding(8).build_buttons() == (Button(label="Approve", value="yes #8"), Button(label="Deny", value="no #8"))
+    assert asking(9).build_buttons() == ()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_template_is_filled_as_people_read_numbers(template: str, text: str) -
     ],
 )
 def test_a_condition_compares_what_is_there(path: str, op: str, value: object, *, holds: bool) -> None:
-    assert condition(path, op, value).holds(PRICES) is holds
+    assert condition(path, op, value).is_met(PRICES) is holds
 
 
 @pytest.mark.parametrize(

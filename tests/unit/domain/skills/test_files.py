@@ -156,7 +156,7 @@ def test_a_file_that_is_no_skill_says_why(data: bytes | str, reason: str) -> Non
 def found(source: str, slug: str | None, *, shipped: bool = False) -> SkillSource:
     """A file with a skill of this slug, or a broken one."""
     text = f"---\nslug: {slug}\ntriggers: {{keywords: [tea]}}\n---\n{source}" if slug else "broken"
-    return SkillSource.read(source, text.encode(), shipped=shipped)
+    return SkillSource.parse_file(source, text.encode(), shipped=shipped)
 
 
 def test_an_own_skill_replaces_a_shipped_one() -> None:

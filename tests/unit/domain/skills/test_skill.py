@@ -30,7 +30,7 @@ def skill(
 def chosen(
     skills: list[Skill], message: str, tools: frozenset[str] = NO_TOOLS, allowed: frozenset[str] | None = None
 ) -> list[str]:
-    return [skill.slug for skill in SkillIndex(skills).choose(message, tools, allowed)]
+    return [skill.slug for skill in SkillIndex(skills).choose_skills(message, tools, allowed)]
 
 
 # Points
@@ -51,7 +51,7 @@ def chosen(
 )
 def test_a_keyword_gives_one_point_and_a_pattern_two(message: str, points: int) -> None:
     one = skill("deploying", "deploy", "release", patterns=(r"ship (it|them)", r"on an? \w+day"))
-    assert sum(score.points for score in SkillIndex([one]).rank(message)) == points
+    assert sum(score.points for score in SkillIndex([one]).rank_skills(message)) == points
 
 
 def test_the_three_with_most_points_are_chosen_and_equal_ones_by_slug() -> None:
@@ -171,7 +171,7 @@ def test_a_pattern_takes_either_case_unless_it_says_otherwise() -> None:
 def test_patterns_of_one_skill_do_not_meddle_with_each_other(
     patterns: tuple[str, ...], matching: tuple[str, ...]
 ) -> None:
-    [score] = SkillIndex([skill("a", patterns=patterns)]).rank("SHIP to Sail away")
+    [score] = SkillIndex([skill("a", patterns=patterns)]).rank_skills("SHIP to Sail away")
     assert score.patterns == matching
 
 
@@ -323,21 +323,21 @@ def test_skills_that_share_an_index_score_as_each_by_itself_would(
     message = between.join(said)
     alone = [score for score in map(partial(score_each_trigger, message), library) if score.points]
     ranked = sorted(alone, key=lambda score: (-score.points, score.skill.slug))
-    assert SkillIndex(library).rank(message) == ranked
-    fitting = [score.skill for score in ranked if SkillIndex([score.skill]).choose(message, tools, allowed)]
-    assert SkillIndex(library).choose(message, tools, allowed) == tuple(fitting[:MOST_SKILLS])
+    assert SkillIndex(library).rank_skills(message) == ranked
+    fitting = [score.skill for score in ranked if SkillIndex([score.skill]).choose_skills(message, tools, allowed)]
+    assert SkillIndex(library).choose_skills(message, tools, allowed) == tuple(fitting[:MOST_SKILLS])
 
 
 def score_each_trigger(message: str, one: Skill) -> SkillScore:
     """Score a skill by one index for each keyword and each pattern."""
-    keywords = tuple(word for word in one.keywords if SkillIndex([skill("k", word)]).rank(message))
-    patterns = tuple(text for text in one.patterns if SkillIndex([skill("p", patterns=(text,))]).rank(message))
+    keywords = tuple(word for word in one.keywords if SkillIndex([skill("k", word)]).rank_skills(message))
+    patterns = tuple(text for text in one.patterns if SkillIndex([skill("p", patterns=(text,))]).rank_skills(message))
     return SkillScore(one, keywords, patterns)
 
 
 def test_a_pattern_that_matches_is_no_keyword_of_the_same_text() -> None:
     library = [skill("a", "deploy"), skill("b", patterns=("deploy",)), skill("c", "deploy", patterns=("deploy",))]
-    scores = SkillIndex(library).rank("redeploy it")
+    scores = SkillIndex(library).rank_skills("redeploy it")
     assert [(score.skill.slug, score.keywords, score.points) for score in scores] == [("b", (), 2), ("c", (), 2)]
 
 
