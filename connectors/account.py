@@ -119,7 +119,6 @@ class AccountConnector:
         return self._endpoint.routes() if self._endpoint is not None else ()
 
     async def _receive(self) -> None:
-        """Receive for as long as the account is connected."""
         raise NotImplementedError
 
     async def report_running(self, detail: str) -> None:

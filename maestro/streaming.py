@@ -204,7 +204,6 @@ class DraftStreamer:
 
     @property
     def _may_have_drafts(self) -> bool:
-        """Whether the store may contain a draft to stream."""
         return self._is_due_again or self._has_drafts or any(self._offers.values())
 
     async def settle_draft(self, job_id: str, connector: Connector) -> None:

@@ -156,7 +156,6 @@ class ScheduleKeeper:
             self._known.discard(temporal_id)
 
     def _read_rows(self, runs: RunSettings, *, anyway: bool) -> ScheduleSnapshot | None:
-        """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
             versions = tx.system.versions.read_versions()
             stamp = (versions.schedules, versions.agents, runs)

@@ -242,7 +242,6 @@ class JobRun:
             self._store_result(step, await self._run_own_activity(step))
 
     async def _run_own_activity(self, step: str) -> Any:
-        """Do a step in an activity of its own, and return the step's result."""
         kind = step_kind(step)
         is_first = kind in (StepKind.ROUTE, StepKind.TAKE_UP)
         local = self._begin if is_first and self._begin is not None else LOCAL_STEPS.get(kind)

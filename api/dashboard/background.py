@@ -121,7 +121,6 @@ def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm
 
 
 def _next_times(parts: ApiParts, form: ScheduleForm) -> SchedulePreview | str:
-    """Return the next times of the entered schedule, or the error in it."""
     fields = {"schedule": form.schedule, "timezone": form.timezone, "jitter_seconds": form.jitter_seconds}
     try:
         stripped = {name: text.strip() for name, text in fields.items()}
@@ -143,7 +142,6 @@ def _schedules_page(
     notice: str = "",
     times: SchedulePreview | str = "",
 ) -> HTMLResponse:
-    """Return the page, with the form open if it is given."""
     parts, reading = request_parts(request), request.method == "GET"
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None

@@ -77,7 +77,6 @@ def _list_operations(schema: Schema) -> Sequence[Schema]:
 
 
 def _find_models(schemas: Schema, operations: Sequence[Schema]) -> Sequence[tuple[str, Schema]]:
-    """Return the models of these operations by name, with the models of their fields."""
     models: dict[str, Schema] = {}
     pending = list(_model_names(operations))
     while pending:
@@ -120,7 +119,6 @@ def _describe_type(schema: Schema) -> Markup:
 
 
 def _describe_value(schema: Schema, required: bool) -> Markup:
-    """Return the description of a value with its limits, and its default unless it is required."""
     limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
     notes = [f"{words} {limits[name]:g}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")

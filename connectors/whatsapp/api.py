@@ -165,7 +165,6 @@ def _parse_retry_after(retry_after: str) -> timedelta | None:
 
 
 def _error_number(value: object) -> int:
-    """Return an error code as a number, -1 if the value is no number."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 

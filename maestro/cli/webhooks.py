@@ -142,7 +142,6 @@ def send_delivery(
 
 
 def _dashboard_address(webui: WebuiSettings) -> str:
-    """Return the address of the dashboard, as seen from this machine."""
     return f"http://{reachable_host(webui.host)}:{webui.port}"
 
 

@@ -177,7 +177,6 @@ def _stored_accounts(subject: Examined) -> Sequence[ModelAccount]:
 
 
 def _diagnose_unavailable(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
-    """Return a diagnosis for each account that is not called at present."""
     found = []
     for row in rows:
         check = f"account {row.name}"

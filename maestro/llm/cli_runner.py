@@ -124,7 +124,6 @@ def time_until_limit_ends(text: str, now: datetime) -> timedelta | None:
 
 
 def _limit_end(text: str, now: datetime) -> datetime | None:
-    """Return the time at which the limit ends, None when the text has no readable time."""
     try:
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])

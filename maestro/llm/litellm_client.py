@@ -284,7 +284,6 @@ class LiteLLMClient:
         return f"data:{image.content_type};base64,{base64.b64encode(self.load_image(image)).decode('ascii')}"
 
     def _to_response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
-        """Convert litellm's untyped answer to a response."""
         choice, usage = answer.choices[0], chat_format.read_usage(answer)
         # The model's name enters workflow histories, which must hold no other text of a provider.
         model = str(answer.model or "").removeprefix("ollama_chat/")

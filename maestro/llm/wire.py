@@ -188,7 +188,6 @@ def is_streaming_refused(exchange: HttpExchange) -> bool:
 
 
 def _streaming_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
-    """Return a copy of the request that asks for a stream."""
     headers, url = httpx.Headers(request.headers), request.url
     headers.pop("content-length", None)
     if method:

@@ -303,7 +303,6 @@ class BatchOperations(StoreOperations):
 
 
 def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
-    """Preview every selected job, in the order of the batch."""
     find_chosen_agent(tx, request.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.list_active()}
     previews = JobPreviews(request.action, tx.jobs.candidates.read_average_costs(), request.changes, agents)

@@ -115,7 +115,6 @@ class SkillFolder:
         return SkillSource.parse_file(source, data, shipped=shipped)
 
     def _folder_problems(self) -> list[SkillSource]:
-        """Return a problem for each folder that cannot be read."""
         errors: list[OSError] = []
         list(os.walk(self.own, onerror=errors.append))
         problems = {error.filename: error.strerror for error in errors if not isinstance(error, FileNotFoundError)}

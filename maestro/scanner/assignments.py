@@ -225,7 +225,6 @@ def _assigned_value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> Va
 
 
 def _value_patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
-    """Return the patterns by which code may assign a value to a name of this kind."""
     if paired:
         yield PAIRED
     yield from (PASSED, ASSIGNED, DECLARED)
@@ -270,7 +269,6 @@ def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
-    """Return whether the quote before a value closes a quote that opened before the name, so that there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
         return False

@@ -41,7 +41,6 @@ _SENTENCES = {
 
 
 def _list_key_patterns() -> frozenset[str]:
-    """Return the pattern of every key, section and list entry."""
     parts = [key.split(".") for key in KEYS]
     paths = (".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1))
     return frozenset(path.removesuffix("[]") for path in paths)

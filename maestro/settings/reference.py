@@ -51,7 +51,6 @@ further accounts. If one cannot answer, the next one does. If there are none eit
 
 
 def _as_json(value: Any) -> str:
-    """Return a default value as JSON in Markdown."""
     match value:
         case SecretStr():
             value = value.get_secret_value()
@@ -84,7 +83,6 @@ def _entry_table(key: Key) -> str:
 
 
 def _section_table(name: str) -> str:
-    """Return the table of a section, or of a key outside of all sections."""
     field = Settings.model_fields[name]
     keys = [key for key in LEAVES if key.names[0] == name]
     model = field.annotation

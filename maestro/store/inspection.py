@@ -97,7 +97,6 @@ def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
 
 
 def _count_jobs(session: Session) -> Counter[str]:
-    """Count the jobs by status."""
     return Counter(dict(session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
 
 

@@ -257,7 +257,6 @@ def _render_page(
     form: AgentForm | None = None,
     channel: ChannelForm | None = None,
 ) -> HTMLResponse:
-    """Return the page of an agent, with the forms as they were entered if they were refused."""
     parts = request_parts(request)
     try:
         agent = parts.agents.show(slug)

@@ -197,7 +197,6 @@ def _format_cell(value: object, spec: str) -> str:
 
 
 def _cell_text(value: object) -> str:
-    """Return a value as text, "" for None."""
     match value:
         case None:
             return ""

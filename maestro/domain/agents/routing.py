@@ -155,7 +155,6 @@ def _evaluate_rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iter
 
 
 def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: RoutingSnapshot) -> bool:
-    """Return whether a message that an account received is addressed to the account's own agent."""
     addressed = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
     return addressed or find_mention(message.content, snapshot.agents) == own.id
 

@@ -114,7 +114,6 @@ def _raw_value(lines: Sequence[str]) -> str:
 
 
 def _text_value(lines: Sequence[str]) -> str:
-    """Return a value as text, without its quotes."""
     text = _raw_value(lines)
     quoted = _decode_json(text)
     return quoted if isinstance(quoted, str) else unquote_single(text)
@@ -143,7 +142,6 @@ def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
 
 
 def _scalar_value(text: str) -> JsonValue:
-    """Return the JSON value of a text, or the text itself if it is not JSON."""
     if re.fullmatch(r"[0-9]{15,}", text):
         return text
     value = _decode_json(text)

@@ -331,7 +331,6 @@ def _route_reason(steps: Sequence[JobStep]) -> str:
 
 
 def _what_if_tags(record: JobRecord) -> Sequence[Tag]:
-    """Return the tags in the answer of a completed what-if."""
     answers = [call for call in record.calls if call.purpose is CallPurpose.ANSWER and call.state is CallState.ANSWERED]
     completed = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED
     return parse_answer(answers[-1].content).tags if completed and answers else ()

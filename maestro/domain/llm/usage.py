@@ -228,6 +228,5 @@ def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
 
 
 def _sum_known(costs: Iterable[float | None]) -> float | None:
-    """Return the sum of the known costs, None if no cost is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known else None

@@ -177,7 +177,6 @@ def _is_rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
 
 
 def _common_words(one: _Part, other: _Part) -> int:
-    """Return the number of words in the common beginning of two parts."""
     pairs = zip(_word_texts(one), _word_texts(other), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -156,7 +156,6 @@ class Schedules(Repository):
         Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
     def _choose_free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
-        """Return the name of a schedule, or a new one that no other schedule of the agent has."""
         present = {schedule.name for schedule in self.list_of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
@@ -387,5 +386,4 @@ class ScheduleRuns(Repository):
 
 
 def _temporal_job_id(prefix: str, time: datetime) -> str:
-    """Return the id that Temporal gives to the job of the run at a time."""
     return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -125,7 +125,6 @@ class Removals(Repository):
         return int(self._run_statement(select(func.coalesce(func.max(column), 0))).scalar_one())
 
     def _find_referenced_digests(self, jobs: Collection[str]) -> set[str]:
-        """Return the digests of all stored texts to which rows of these jobs refer."""
         digests: set[str] = set()
         for ids in split_into_batches(sorted(jobs)):
             for _, texts in self._read_references(_reference_queries(ids)):
@@ -135,7 +134,6 @@ class Removals(Repository):
     def _find_digests_of_others(
         self, digests: Collection[str], jobs: Collection[str], queries: Iterable[Select[Any]]
     ) -> set[str]:
-        """Return those of these digests to which rows of other jobs refer."""
         used = set[str]()
         for job_id, texts in self._read_references(queries):
             if job_id not in jobs:

@@ -193,7 +193,6 @@ class Repository:
         return self._session.exec(query).first()
 
     def _has_any(self, query: SelectOfScalar[Any]) -> bool:
-        """Return whether a query has any result."""
         return self._session.exec(query.limit(1)).first() is not None
 
     def _cached_values(self) -> dict[object, Any]:
@@ -213,16 +212,13 @@ class Repository:
             self._link.known.pop(name, None)
 
     def _read_rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a prepared statement reads, in its order."""
         return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
     def _read_row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
-        """Return the first row that a prepared statement reads, or None."""
         first = prepared.run_statement(self._link.driver, values).fetchone()
         return prepared.convert_rows((first,))[0] if first is not None else None
 
     def _has_row(self, prepared: PreparedStatement, **values: object) -> bool:
-        """Return whether a prepared statement reads any row."""
         return prepared.run_statement(self._link.driver, values).fetchone() is not None
 
     def _read_value(self, prepared: PreparedStatement, **values: object) -> Any:
@@ -273,11 +269,9 @@ class Repository:
         return self._read_model(row_select(model, *key), model, **key)
 
     def _count_rows(self, *conditions: Any) -> int:
-        """Count the rows that meet these conditions."""
         return self._session.scalars(select(func.count()).where(*conditions)).one()
 
     def _update_row(self, model: type[SQLModel], row_id: int | str | None, **values: object) -> None:
-        """Update columns of the row with this id."""
         self._run_statement(update(model).where(inspect(model).columns["id"] == row_id).values(**values))
 
     def _save_objects(self, row: Row, *others: SQLModel) -> Row:
@@ -287,7 +281,6 @@ class Repository:
         return row
 
     def _delete_object(self, row: SQLModel) -> None:
-        """Delete the row of an object."""
         self._session.delete(row)
         self._session.flush()
 

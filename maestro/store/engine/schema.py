@@ -117,7 +117,6 @@ def run_migrations(connection: Connection) -> None:
 
 
 def _recorded_revision(connection: Connection) -> str | None:
-    """Return the revision that Alembic recorded in the database, or None."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision_id: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

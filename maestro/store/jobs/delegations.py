@@ -174,7 +174,6 @@ class Delegations(Repository):
         return job
 
     def _is_open(self, job: Job) -> bool:
-        """Return whether any job of a job's chain is open."""
         return job.status in OPEN or any(
             self._is_open(child) for child in self.list_children(job.id) if _is_in_chain(child)
         )

@@ -67,7 +67,6 @@ def _around_moment(at: datetime) -> ColumnElement[bool]:
 
 
 def _list_conditions(job_filter: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions on columns in the index by which lists are sorted."""
     if job_filter.status:
         # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
         yield (col if OPEN.issuperset(job_filter.status) else column)(Job.status).in_(job_filter.status)
