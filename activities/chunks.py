@@ -122,11 +122,11 @@ def split_into_chunks(text: str, files: Sequence[JobFile], connector: Connector)
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return the content of a job's message: only an answer has files, and only a question has buttons."""
-    question = tx.jobs.questions.find_of_notice_job(job.id) if job.notice else None
+    question = tx.jobs.questions.find_question_of_notice(job.id) if job.notice else None
     buttons = question.build_buttons() if question is not None else ()
     if start.purpose is not DeliveryPurpose.ANSWER:
         return OutgoingContent(job.notice or FAILURE_NOTICE, (), buttons)
-    files = tx.deliveries.files.list_of_job(job.id) if start.files and not job.notice else ()
+    files = tx.deliveries.files.list_files_of_job(job.id) if start.files and not job.notice else ()
     text = tx.conversations.read_message(job.answer_id).content if job.answer_id is not None else job.said
     return OutgoingContent(text, files, buttons)
 
@@ -143,11 +143,11 @@ def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
 
 def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     """Return the platform's id of the draft, which the answer replaces; empty without a draft."""
-    draft = tx.deliveries.drafts.find(job.id)
+    draft = tx.deliveries.drafts.find_draft(job.id)
     if draft is None:
         return ""
     if not draft.platform_message_id or not isinstance(connector, EditsMessages):
-        tx.deliveries.drafts.delete(job.id)
+        tx.deliveries.drafts.delete_draft(job.id)
         return ""
     tx.deliveries.drafts.hand_over_draft(job.id)
     return draft.platform_message_id

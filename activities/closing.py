@@ -72,7 +72,9 @@ def _close_job(tx: Transaction, step: CloseStep) -> None:
         # A stopped job's workflow retries no step, so the job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = cancel_reason(tx, step) if step.status is JobStatus.CANCELLED else ""
-    details = (row.detail for row in reversed(tx.jobs.steps.list_of_job(step.job_id)) if row.error == step.error)
+    details = (
+        row.detail for row in reversed(tx.jobs.steps.list_attempts_of_job(step.job_id)) if row.error == step.error
+    )
     tx.jobs.steps.interrupt_others(step)
     tx.jobs.close_job(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(details, "")))
 

@@ -113,7 +113,7 @@ class CompactionActivities:
             before = tx.conversations.list_messages(conversation_id)
             archived_tokens = [message.token_estimate for message in before if message.id in ids]
             tx.conversations.compactions.archive_messages(conversation_id, ids)
-            compaction = tx.conversations.compactions.add(
+            compaction = tx.conversations.compactions.add_compaction(
                 Compaction(
                     conversation_id=conversation_id,
                     agent_id=plan.job.agent_id or 0,
@@ -147,7 +147,9 @@ def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> E
     """Choose the messages to archive; messages of which an earlier job stored only the facts come first."""
     answered = frozenset(row.id for row in tx.jobs.merged.list_answered_messages(job))
     removable = removable_messages(tx.conversations.list_messages(job.conversation_id or 0), answered)
-    files = tx.inbox.media.list_of_messages([message.inbox_id for message in removable if message.inbox_id is not None])
+    files = tx.inbox.media.list_files_of_messages(
+        [message.inbox_id for message in removable if message.inbox_id is not None]
+    )
     texts = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in removable]
     facts = tx.llm.calls.find_newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is not None:

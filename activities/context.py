@@ -148,7 +148,7 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
     return PromptInput(
         turns=turns,
         earlier=earlier,
-        summaries=tuple(tx.conversations.compactions.list_latest(job.conversation_id or 0, SUMMARIES)),
+        summaries=tuple(tx.conversations.compactions.list_latest_compactions(job.conversation_id or 0, SUMMARIES)),
         user_name=user_name,
         note=note,
     )
@@ -180,7 +180,9 @@ def read_last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage
     answers = (message for message in newest_first if message.role is Role.ASSISTANT and message.agent_id is None)
     last = next(answers, None)
     return (
-        outcomes_note(tx.jobs.actions.list_of_job(last.job_id)) if last is not None and last.plain_chars is None else ""
+        outcomes_note(tx.jobs.actions.list_actions_of_job(last.job_id))
+        if last is not None and last.plain_chars is None
+        else ""
     )
 
 
@@ -196,13 +198,13 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     else:  # The message would belong to this conversation; 0 stands for a new conversation.
         binding = tx.agents.read_binding(job.address)
         keyed = binding is not None and binding.key_by_user
-        found = tx.conversations.find(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
+        found = tx.conversations.find_conversation(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
         conversation_id = (found.id if found is not None else None) or 0
     newest = tx.conversations.list_newest_messages(
         conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS
     )
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
-    files = tx.inbox.media.list_of_messages([row.id or 0 for row in rows])
+    files = tx.inbox.media.list_files_of_messages([row.id or 0 for row in rows])
     quotes = read_quoted_texts(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
     for row in rows:
@@ -258,7 +260,7 @@ def find_conversation_owner(tx: Transaction, job: Job) -> int | None:
 def history_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
     """Return the messages as entries of a history, with their files; a message of another agent names its author."""
     with_files = [message.inbox_id for message in messages if message.has_files and message.inbox_id is not None]
-    files = tx.inbox.media.list_of_messages(with_files)
+    files = tx.inbox.media.list_files_of_messages(with_files)
     owner = find_conversation_owner(tx, job)
     # The author is None for a user's message and for a message of the answering agent.
     authors = [message.agent_id or (owner if message.role is Role.ASSISTANT else None) for message in messages]

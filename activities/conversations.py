@@ -87,9 +87,9 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
     has_files, content = bool(row.files()), row.content
     if has_files:
         # A voice message without a transcript is only mentioned, and is not transcribed later either.
-        for voice in tx.inbox.media.list_untranscribed([row.id or 0]):
+        for voice in tx.inbox.media.list_untranscribed_files([row.id or 0]):
             tx.inbox.media.set_transcript(voice.id, "")
-        content = add_transcripts(content, tx.inbox.media.list_of_messages([row.id or 0]).get(row.id or 0, ()))
+        content = add_transcripts(content, tx.inbox.media.list_files_of_messages([row.id or 0]).get(row.id or 0, ()))
     return tx.conversations.add_message(
         MessageColumns(
             conversation_id=conversation.id or 0,
@@ -319,7 +319,9 @@ def list_input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     yield from (
         turn.content for turn in tx.llm.prompts.restore_messages([turn for turn in turns if turn.message_id not in own])
     )
-    yield from (tx.llm.prompts.read_text(run.result) for run in tx.jobs.tool_runs.list_of_job(job.id) if run.result)
+    yield from (
+        tx.llm.prompts.read_text(run.result) for run in tx.jobs.tool_runs.list_tool_runs_of_job(job.id) if run.result
+    )
 
 
 def list_earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:

@@ -146,7 +146,7 @@ class DeliveryActivities:
         with self.store.begin() as tx:
             tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
-                tx.deliveries.drafts.delete(step.job_id)
+                tx.deliveries.drafts.delete_draft(step.job_id)
             return self._remaining_delivery(tx, step, connector, chunk)
 
     def _prepare_delivery(self, step: DeliverStep, redacted: OutgoingContent | None = None) -> PreparedDelivery | None:
@@ -206,7 +206,7 @@ class DeliveryActivities:
     def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return a chunk to send as a new message, because its draft cannot be edited any more."""
         with self.store.begin() as tx:
-            tx.deliveries.drafts.delete(job_id)
+            tx.deliveries.drafts.delete_draft(job_id)
             tx.deliveries.detach_draft(chunk.id)
             tx.deliveries.mark_sending(chunk.id)
         return RemainingDelivery(
@@ -273,7 +273,7 @@ class DeliveryActivities:
 
 
 def is_draft_unconfirmed(tx: Transaction, job: Job) -> bool:
-    draft = tx.deliveries.drafts.find(job.id)
+    draft = tx.deliveries.drafts.find_draft(job.id)
     return draft is not None and draft.state is DraftState.SENDING
 
 

@@ -59,7 +59,7 @@ class MediaActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             messages = {row.id: row for row in tx.jobs.merged.list_answered_messages(job) if row.id is not None}
-            files = [file for files in tx.inbox.media.list_of_messages(list(messages)).values() for file in files]
+            files = [file for files in tx.inbox.media.list_files_of_messages(list(messages)).values() for file in files]
             missing = tuple(
                 (
                     MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename),
@@ -74,9 +74,12 @@ class MediaActivities:
         rows = [self._fill_row(row, result) for (row, _), result in zip(files.missing, results, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
-                tx.inbox.media.save(row)
+                tx.inbox.media.save_file(row)
             unavailable = sum(not row.digest for row in rows)
-            stored, voices = files.held + len(rows) - unavailable, tx.inbox.media.list_untranscribed(files.inbox_ids)
+            stored, voices = (
+                files.held + len(rows) - unavailable,
+                tx.inbox.media.list_untranscribed_files(files.inbox_ids),
+            )
             return tx.jobs.steps.finish_step(
                 ref, MediaOutcome(files=stored, unavailable=unavailable, voices=len(voices))
             )
@@ -142,7 +145,7 @@ class VoiceActivities:
     def _find_voices(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
             messages = tx.jobs.merged.list_answered_messages(tx.jobs.get(ref.job_id))
-            return list(tx.inbox.media.list_untranscribed([row.id for row in messages if row.id is not None]))
+            return list(tx.inbox.media.list_untranscribed_files([row.id for row in messages if row.id is not None]))
 
     def _finish_step(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:

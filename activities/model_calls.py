@@ -129,7 +129,10 @@ class LLMActivities:
         )
         tools = estimate_tools(self.rules().toolbox.list_tools(caller.agent))
         room = window - estimate_messages(prompt) - tools - self.rules().max_output_tokens - MARGIN
-        runs, pictures = tx.jobs.tool_runs.list_of_job(step.job_id), tx.jobs.tool_runs.list_images(step.job_id)
+        runs, pictures = (
+            tx.jobs.tool_runs.list_tool_runs_of_job(step.job_id),
+            tx.jobs.tool_runs.list_images(step.job_id),
+        )
         rounds = []
         for number in range(1, step.number):
             call = tx.llm.calls.get_answer(CallKey(job_id=step.job_id, number=number))

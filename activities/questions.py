@@ -98,7 +98,7 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
     A question past its deadline is marked as expired. A question that was cancelled with its job is ignored, so that
     the resumed job asks again.
     """
-    asked = tx.jobs.questions.find_of_tool_call(step.job_id, step.number, step.place)
+    asked = tx.jobs.questions.find_question_of_tool_call(step.job_id, step.number, step.place)
     if asked is not None and asked.status is QuestionStatus.OPEN and asked.expires_at <= tx.now:
         asked.status = QuestionStatus.EXPIRED
     if asked is not None and asked.status is not QuestionStatus.CANCELLED:

@@ -94,7 +94,7 @@ def choose_answerer(
     ``chosen`` is the slug of an agent that an operator chose; the asking user still needs access to that agent.
     """
     if chosen is not None:
-        candidate, reason = tx.agents.find_by_slug(chosen), CHOSEN
+        candidate, reason = tx.agents.find_agent_by_slug(chosen), CHOSEN
         if candidate is None or candidate.status is not AgentStatus.ACTIVE:
             return None, f"the agent {chosen}, which an operator chose, is not active"
         agent = tx.agents.read(candidate.id)

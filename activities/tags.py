@@ -149,7 +149,7 @@ class TagRun:
 
     def _delegate_task(self, tag: Tag) -> ActionOutcome:
         task = DelegatedTask.from_tag(tag)
-        target = self._tx.agents.find_by_slug(task.slug)
+        target = self._tx.agents.find_agent_by_slug(task.slug)
         problem = tag_problem(task, tag) or self._find_delegation_problem(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
@@ -259,7 +259,7 @@ def _create_agent(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutc
 
 def _update_agent(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
     change, channels = read_agent_update(tag, requester.address)
-    agent = tx.agents.get_by_slug(normalize_slug(tag.key))
+    agent = tx.agents.get_agent_by_slug(normalize_slug(tag.key))
     if agent.id == requester.agent.id and change.given_fields & PROTECTED_FIELDS:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.read_fields(agent)
@@ -300,8 +300,8 @@ def _channels_text(channels: tuple[NewBinding, ...]) -> str:
 def _create_schedule(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
     kind: type[ScheduleColumns] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
     creation = read_schedule_creation(tag, requester.address)
-    schedule = tx.background.schedules.add(kind, creation, requester.actor, requester.shortest)
-    view = tx.background.schedules.build_view(schedule)
+    schedule = tx.background.schedules.add_schedule(kind, creation, requester.actor, requester.shortest)
+    view = tx.background.schedules.build_schedule_view(schedule)
     next_run = "No further run follows." if view.enabled else "The schedule is not active yet."
     if view.next_run is not None:
         next_run = f"The next run is on {view.next_run:%A %Y-%m-%d at %H:%M}; the schedule is called {view.ref}."
@@ -313,7 +313,7 @@ def _create_schedule(tx: Transaction, tag: Tag, requester: Requester) -> ActionO
 
 
 def _create_client(tx: Transaction, tag: Tag, requester: Requester) -> ActionOutcome:
-    client = tx.users.clients.create(read_client_creation(tag), requester.actor)
+    client = tx.users.clients.create_client(read_client_creation(tag), requester.actor)
     return ActionOutcome(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 

@@ -108,7 +108,7 @@ class ToolActivities:
     def _begin_call(self, step: ToolStep, parsed: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self.store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _read_call(tx, step)
-            runs = tx.jobs.tool_runs.list_of_job(job.id)
+            runs = tx.jobs.tool_runs.list_tool_runs_of_job(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
                 job_id=job.id,
@@ -130,7 +130,7 @@ class ToolActivities:
             else:
                 begun = self._ask_person(tx, job, step, call, parsed)
             runs_now = begun.result is None and begun.question is None
-            tx.jobs.tool_runs.begin_run(row) if runs_now else tx.jobs.tool_runs.save(row)
+            tx.jobs.tool_runs.begin_tool_run(row) if runs_now else tx.jobs.tool_runs.save_tool_run(row)
             return begun
 
     def _find_refusal(
@@ -191,11 +191,11 @@ class ToolActivities:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
                 ready = run_in_store(ready.tool, tx, ready.arguments, begun.caller)
-            row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
+            row = tx.jobs.tool_runs.get_tool_run(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
             row.state, row.result = ready.state, tx.llm.prompts.store_text(storable_text(text))
             row.error = row.result if ready.state is ToolState.FAILED else ""
-            tx.jobs.tool_runs.save(row)
+            tx.jobs.tool_runs.save_tool_run(row)
             tx.jobs.tool_runs.store_images(row, images)
             return tx.jobs.steps.finish_step(step, ToolOutcome(state=ready.state))
 

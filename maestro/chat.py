@@ -54,7 +54,7 @@ class ChatService:
     def read_version(self) -> str:
         """Return a version that changes with every post and with the session; cheap enough for one read a second."""
         with self._store.view() as tx:
-            return f"{tx.chat.find_current() or ''}-{tx.chat.find_newest_id()}"
+            return f"{tx.chat.find_current_session() or ''}-{tx.chat.find_newest_id()}"
 
 
 def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> None:
@@ -64,7 +64,7 @@ def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> 
     """
     if chat.enabled:
         with store.begin() as tx:
-            tx.chat.join_current(session.id)
+            tx.chat.join_current_session(session.id)
 
 
 def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
@@ -75,4 +75,4 @@ def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, s
     """
     if chat.enabled and not (session.id and shared):
         with store.begin() as tx:
-            tx.chat.end_current()
+            tx.chat.end_current_session()

@@ -82,7 +82,7 @@ class DraftSender:
     def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
         with self._store.begin() as tx:
-            job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
+            job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find_draft(job_id)
             if draft is None or not (_may_show_draft(tx, job) if may_send else draft.state is not DraftState.WRITTEN):
                 return None
             if not tx.deliveries.drafts.mark_sending(job_id):
@@ -118,7 +118,7 @@ class DraftSender:
 
     def _delete_draft(self, job_id: str) -> None:
         with self._store.begin() as tx:
-            tx.deliveries.drafts.delete(job_id)
+            tx.deliveries.drafts.delete_draft(job_id)
 
 
 def _may_show_draft(tx: Transaction, job: Job) -> bool:
@@ -297,4 +297,4 @@ class DraftStreamer:
 
     def _read_drafts(self, accounts: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
-            return tx.deliveries.drafts.list_on_accounts(accounts)
+            return tx.deliveries.drafts.list_drafts_on_accounts(accounts)

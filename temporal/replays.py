@@ -101,7 +101,7 @@ class BatchWork:
     def _find_due_item(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
         """Return the batches that have items to start now, with the indexes of these items."""
         with self._store.view() as tx:
-            batches = tx.jobs.batches.list_open()
+            batches = tx.jobs.batches.list_open_batches()
             lanes = list(tx.jobs.batches.list_open_lanes()) if batches else []
             due = [(batch, _choose_items(tx, batch, lanes)) for batch in batches]
         return [(batch, items) for batch, items in due if items]

@@ -161,7 +161,7 @@ class ScheduleKeeper:
             stamp = (versions.schedules, versions.agents, runs)
             if stamp == self._seen and not anyway:
                 return None
-            rows, now = tx.background.following.list_all(), tx.now
+            rows, now = tx.background.following.list_followed_schedules(), tx.now
         ids = frozenset(schedule_id(runs.queues.main, planned.ref) for planned, _ in rows)
         schedules, unreadable = [], []
         for planned, agent in rows:

@@ -304,15 +304,15 @@ def _read_lists(tx: Transaction) -> Mapping[str, object]:
     """Read the lists of the page; ``spent`` is today's cost of each account."""
     limits, levels = tx.llm.accounts.read_cooldown_ends(), tx.llm.budgets.read_client_levels()
     today = tx.llm.budgets.today
-    usage = tx.llm.usage.build_page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
-    newest = tx.users.pairings.list_page(None, LISTED)
+    usage = tx.llm.usage.build_usage_page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
+    newest = tx.users.pairings.list_pairing_page(None, LISTED)
     return {
-        "accounts": [account_view(account, limits) for account in tx.llm.accounts.list_all()],
+        "accounts": [account_view(account, limits) for account in tx.llm.accounts.list_accounts()],
         "spent": {total.key or "": total.cost_usd for total in usage.items},
-        "pairings": [pairing_view(row, tx.now) for row in tx.users.pairings.list_pending()],
+        "pairings": [pairing_view(row, tx.now) for row in tx.users.pairings.list_pending_pairings()],
         "refused": [pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
         "people": [person_view(row) for row in tx.users.pairings.list_known_users(None, LISTED)],
         "channels": disabled_page(tx.bots.channels.list_disabled_channels()[:LISTED]).items,
         "clients": [client_view(client, levels[client.name]) for client in tx.llm.budgets.list_clients()],
-        "agents": [agent.slug for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED],
+        "agents": [agent.slug for agent in tx.agents.list_agents() if agent.status is not AgentStatus.ARCHIVED],
     }

@@ -146,7 +146,7 @@ def _schedules_page(
     filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
     cursor = request.query_params.get("cursor") or None if reading else None
     with parts.store.view() as tx:
-        agents = [agent for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED]
+        agents = [agent for agent in tx.agents.list_agents() if agent.status is not AgentStatus.ARCHIVED]
     try:
         query = {**without_empty(filters), "limit": PAGE_SIZE, "cursor": cursor}
         page = parts.schedules.list(read(ScheduleQuery, query))
@@ -325,7 +325,7 @@ def _webhooks_page(request: Request, state: _WebhookPageState, status: HTTPStatu
     cursor = request.query_params.get("cursor") or None
     parts = request_parts(request)
     with parts.store.view() as tx:
-        agents = [agent for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED]
+        agents = [agent for agent in tx.agents.list_agents() if agent.status is not AgentStatus.ARCHIVED]
     return render(
         request,
         "webhooks.html",

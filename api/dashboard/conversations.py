@@ -63,7 +63,7 @@ def show_conversations(request: Request, parts: Parts, done: str = "") -> Respon
     filters, cursor = read_filters(request, FILTERS), request.query_params.get("cursor", "")
     query, problem = read_query(ConversationQuery, {**filters, "cursor": cursor})
     with parts.store.view() as tx:
-        platforms, agents = tx.conversations.lists.list_platforms(), tx.agents.list_slugs()
+        platforms, agents = tx.conversations.lists.list_platforms(), tx.agents.list_agent_slugs()
     return render(
         request,
         "conversations.html",
@@ -133,7 +133,7 @@ def _conversation_page(
     try:
         with request_parts(request).store.view() as tx:
             query = read(MessagesQuery, without_empty(read_filters(request, MessagesQuery.model_fields)))
-            conversation = tx.conversations.lists.build_detail(conversation_id)
+            conversation = tx.conversations.lists.build_conversation_detail(conversation_id)
             content = _find_messages(tx, conversation_id, query) if query.q else _list_entries(tx, conversation, query)
     except MaestroError as error:
         return refusal_page(request, HERE, error)

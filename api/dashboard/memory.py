@@ -142,13 +142,15 @@ def _render_page(
 ) -> HTMLResponse:
     filters, cursors = read_filters(request, FILTERS), read_filters(request, ("cursor", "kept"))
     with request_parts(request).store.view() as tx:
-        slugs = tx.agents.list_slugs()
+        slugs = tx.agents.list_agent_slugs()
         chosen = slug or next(iter(slugs), "")
         content: Mapping[str, object] = EMPTY_CONTENT
         try:
             if chosen:
                 fields = {**without_empty({**filters, "cursor": cursors["cursor"]}), "limit": FACTS}
-                content = _read_memory(tx, tx.agents.get_by_slug(chosen), read(MemoryQuery, fields), cursors["kept"])
+                content = _read_memory(
+                    tx, tx.agents.get_agent_by_slug(chosen), read(MemoryQuery, fields), cursors["kept"]
+                )
         except MaestroError as error:
             problem = problem or error
     return render(

@@ -55,7 +55,7 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
         return response
     with parts.store.view() as tx:
         limits = tx.llm.accounts.read_cooldown_ends()
-        accounts = [account_view(account, limits) for account in tx.llm.accounts.list_all()]
+        accounts = [account_view(account, limits) for account in tx.llm.accounts.list_accounts()]
         failures = tx.system.overview.list_failures(tx.now - DAY)
         figures, closed_channels = _read_figures(tx), len(tx.bots.channels.list_disabled_channels())
     settings = {setting.key: setting.value for setting in parts.settings.page().items}
@@ -93,7 +93,7 @@ def _read_figures(tx: Transaction) -> Mapping[str, object]:
         "spent": tx.llm.budgets.read_level((BudgetScope.DAY, "")),
         "questions": tx.jobs.questions.count_open(1_000),
         "open_pairings": tx.users.pairings.count_pending(),
-        "agents": len(tx.agents.list_active()),
+        "agents": len(tx.agents.list_active_agents()),
     }
 
 

@@ -135,11 +135,14 @@ def _list_page(
     filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with request_parts(request).store.view() as tx:
-        rows = tx.agents.skills.list_all()
+        rows = tx.agents.skills.list_skills()
         page = skill_page(
-            [row for row in rows if matches_filters(row, filters)], tx.agents.skills.list_problems(), cursor, PAGE_SIZE
+            [row for row in rows if matches_filters(row, filters)],
+            tx.agents.skills.list_skill_problems(),
+            cursor,
+            PAGE_SIZE,
         )
-        agents = tx.agents.list_slugs()
+        agents = tx.agents.list_agent_slugs()
     return render(
         request,
         "skills.html",

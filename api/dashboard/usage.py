@@ -231,7 +231,7 @@ def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str
             "others": sum_by_key(usage)[: ROWS + 1],
             "cost": _plot_costs(period, usage),
             "tokens": _plot_tokens(period, days),
-            "latency": tx.system.latency.build_page(jobs, period),
+            "latency": tx.system.latency.build_latency_page(jobs, period),
             "budgets": tx.llm.budgets.list_used(parts.budgets()),
         }
 

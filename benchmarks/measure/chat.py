@@ -73,7 +73,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         slugs = [f"coder-{number}" for number in range(AGENTS)]
         with store.begin() as tx:
             for slug in slugs:
-                tx.agents.save(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
+                tx.agents.save_agent(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
         live = LiveSettings.from_fixed(Settings())
         service = build_chat(live, store, build_scanner(lambda: None))
         assert service is not None

@@ -166,7 +166,7 @@ class BotKeeper:
         """Return the version of the bots' rows, and the bots that should run."""
         with self._store.view() as tx:
             row_version = tx.system.versions.read_versions().bot_instances
-            rows = [row for row in tx.bots.list_all() if row.enabled]
+            rows = [row for row in tx.bots.list_bots() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
         return row_version, {
             (row.platform, row.account): EnabledBot(row, self._factory.settings_digest(row)) for row in chosen

@@ -60,7 +60,7 @@ class StoreContext(AccountIntake):
         )
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        await self._change(lambda tx: tx.inbox.ignored.add(self._channel_address(channel), why, count))
+        await self._change(lambda tx: tx.inbox.ignored.add_ignored(self._channel_address(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         rows = await self._read(lambda tx: tx.deliveries.list_sent_since(address, after_id, limit))

@@ -55,20 +55,20 @@ def write_configured_rows(tx: Transaction, settings: Settings) -> None:
     for client in settings.clients:
         tx.users.clients.set_configured(NewClient.model_validate(client.model_dump(by_alias=False)))
     tx.users.clients.remove_from_configuration({client.name for client in settings.clients})
-    for agent in tx.agents.list_all():
+    for agent in tx.agents.list_agents():
         tx.agents.begin_history(agent)
     for entry in settings.agents:
         _enter_agent(tx, entry)
     named, archived = {entry.slug for entry in settings.agents}, AgentChange(status=AgentStatus.ARCHIVED, force=True)
-    for agent in tx.agents.list_all():
+    for agent in tx.agents.list_agents():
         if agent.configured and agent.slug not in named:
             tx.agents.change(agent, archived, CONFIGURATION, "the configuration no longer names it")
             agent.configured, agent.entry = False, ""
-            tx.agents.save(agent)
+            tx.agents.save_agent(agent)
     configured = {_enter_binding(tx, binding) for binding in settings.channels}
     for binding in tx.agents.list_bindings():
         if binding.configured and binding.id not in configured:
-            tx.agents.unbind(binding)
+            tx.agents.unbind_channel_of(binding)
     web_agent = _require_agent(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
     tx.agents.set_configured_agent("web", DEFAULT_ACCOUNT, web_agent)
     bots = {(bot.platform, bot.account): bot.agent for bot in settings.connectors.enabled_bots()}
@@ -86,7 +86,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     # Only the fields that the entry sets itself count, so that new defaults of a release do not change the digest.
     written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
     entry = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
-    agent = tx.agents.find_by_slug(settings.slug)
+    agent = tx.agents.find_agent_by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
         return
     new = read(NewAgent, {**settings.model_dump(by_alias=False), "name": settings.name or settings.slug})
@@ -98,7 +98,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**fields, **status, "force": True}), CONFIGURATION)
     agent.configured, agent.entry = True, entry
-    tx.agents.save(agent)
+    tx.agents.save_agent(agent)
 
 
 def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
@@ -114,7 +114,7 @@ def _enter_binding(tx: Transaction, settings: ChannelSettings) -> int | None:
 
 def _require_agent(tx: Transaction, slug: str, subject: str) -> Agent:
     """Return an agent that the configuration names; raises ``ConfigurationError`` if it does not exist."""
-    agent = tx.agents.find_by_slug(slug)
+    agent = tx.agents.find_agent_by_slug(slug)
     if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
         raise ConfigurationError(
             f"{subject} the agent {slug!r}, which does not exist. Add it to agents, or correct the slug."
@@ -184,7 +184,7 @@ def enter_accounts(
     with store.begin() as tx:
         tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
         tx.jobs.wake_for_models(WaitReason.BUDGET)  # The configuration may have raised a budget for which jobs wait.
-        return tx.llm.accounts.list_all()
+        return tx.llm.accounts.list_accounts()
 
 
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
@@ -203,7 +203,10 @@ def preferred_models(store: Store) -> list[str]:
     """Return the models that active agents name, as first choice or fallback."""
     with store.view() as tx:
         return [
-            model for agent in tx.agents.list_active() for model in (agent.model, *agent.fallbacks.split()) if model
+            model
+            for agent in tx.agents.list_active_agents()
+            for model in (agent.model, *agent.fallbacks.split())
+            if model
         ]
 
 

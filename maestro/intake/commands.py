@@ -33,7 +33,7 @@ def execute_control_word(tx: Transaction, received: ReceivedMessage, word: Contr
     elif word is ControlWord.STATUS:
         job.notice = compose_status_text(tx, received)
     else:
-        tx.conversations.close_all(received.message.address, received.sole_sender, job.inbox_id or 0)
+        tx.conversations.close_conversations(received.message.address, received.sole_sender, job.inbox_id or 0)
         job.notice = "A new conversation begins with your next message."
     return tx.jobs.add(job)
 
@@ -93,7 +93,7 @@ def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | 
     waiting = tx.jobs.questions.list_open_questions(received.inbound_lane) if received.state.asking else ()
     named, replied_to = None, received.message.reply_to
     if text.number is not None:
-        named = tx.jobs.questions.find(text.number)
+        named = tx.jobs.questions.find_question(text.number)
     elif replied_to:
         named = tx.jobs.questions.find_delivered_as(waiting, replied_to)
     if named is not None and named.lane == received.inbound_lane:
@@ -126,7 +126,9 @@ def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAn
 def _read_text(tx: Transaction, content: str) -> ReplyText:
     """Parse a message as an answer; a final number names a question only if the question offers the preceding text."""
     choice = parse_choice(content)
-    question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
+    question = (
+        tx.jobs.questions.find_question(choice.number) if choice is not None and choice.number is not None else None
+    )
     if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
         return choice
     return parse_reply(content)

@@ -53,13 +53,13 @@ def apply_message_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessag
     """Replace the text of a message if its job has not started; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
-        tx.inbox.ignored.add(edit.address, UNKNOWN)
+        tx.inbox.ignored.add_ignored(edit.address, UNKNOWN)
         return AcceptedMessage(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
     if first.content == edit.content:
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
     job = tx.jobs.get(first.job_id)
     if job.status is not JobStatus.PENDING or job.started_at is not None or job.notice:
-        tx.inbox.ignored.add(edit.address, TOO_LATE)
+        tx.inbox.ignored.add_ignored(edit.address, TOO_LATE)
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
     tx.inbox.replace_content(first.id or 0, edit.content)
     return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
@@ -107,7 +107,7 @@ class Intake:
     _noted: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
 
     @property
-    def _access(self) -> AccessControl:
+    def _access_control(self) -> AccessControl:
         rules = self.rules()
         return AccessControl(rules.access, rules.routing)
 
@@ -164,7 +164,7 @@ class Intake:
         meant = command or (commands.read_answer(tx, received) if may_answer else None)
         ignored = self._find_ignore_reason(tx, received, meant)
         if ignored is not None:
-            tx.inbox.ignored.add(message.address, ignored)
+            tx.inbox.ignored.add_ignored(message.address, ignored)
             return AcceptedMessage(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
         backlog = self._find_backlog_refusal(tx, state)
         if backlog is not None and not self._makes_room(tx, received, meant):
@@ -178,7 +178,7 @@ class Intake:
         return accepted, ClaimedJob(job, build_precedence(job.priority, state.client_id, state.weight, message.address))
 
     def _read_sender_state(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
-        access = self._access
+        access = self._access_control
         person = access.build_person(message, state.binding, lambda: state.listed, lambda: state.let_in)
         received = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
@@ -204,7 +204,7 @@ class Intake:
         if meant is not None or message.is_direct or received.binding is not None:
             return None
         # A message without an agent to answer it must not start a workflow (docs/decisions.md: routing).
-        route = self._access.choose_route(tx, message, None)
+        route = self._access_control.choose_route(tx, message, None)
         return route.reason if route.agent is None else None
 
     def _find_backlog_refusal(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
@@ -231,7 +231,7 @@ class Intake:
         return obeyed and commands.can_stop(tx, received)
 
     def _find_access_refusal(self, tx: Transaction, received: ReceivedMessage) -> str | None:
-        return self._access.find_refusal(tx, received.message, received.binding, received.person)
+        return self._access_control.find_refusal(tx, received.message, received.binding, received.person)
 
     def _handle_message(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> Job:
         """Execute a control word, settle a question, or else add the message to its lane."""
@@ -273,7 +273,7 @@ class Intake:
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(received.message, job_id)
         if channel_busy_mode(received.binding, BusyMode(self.rules().routing.busy)) is BusyMode.INTERRUPT:
-            agent = self._access.choose_agent(tx, received.message, received.binding)
+            agent = self._access_control.choose_agent(tx, received.message, received.binding)
             if agent is not None and self._find_access_refusal(tx, received) is None:
                 told_to_wait = tx.jobs.interrupt_jobs(
                     job_id, received.inbound_lane, row, agent.id, received.sole_sender

@@ -51,7 +51,7 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
     if tx.users.pairings.count_pending() >= MOST_PENDING:
         return store_dropped(tx, received, FULL, waits=True)
     job = store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
-    pairing = tx.users.pairings.add(
+    pairing = tx.users.pairings.add_pairing(
         Pairing(
             code=new_code(secrets.choice),
             platform=message.address.platform,
@@ -157,7 +157,7 @@ def create_invitation(
 
 def _grant_access(tx: Transaction, person: PersonId, name: str, actor: str, *, as_owner: bool) -> None:
     tx.users.pairings.grant_access(person, name, actor)
-    if as_owner and tx.users.owners.add(person, actor):
+    if as_owner and tx.users.owners.add_owner(person, actor):
         tx.system.audit.add_entry(actor, "owner.add", str(person))
 
 

@@ -43,7 +43,7 @@ class WebhookIntake:
     def find_webhook(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self.store.view() as tx:
-            webhook = tx.background.webhooks.find_enabled(path)
+            webhook = tx.background.webhooks.find_enabled_webhook(path)
         if webhook is None:
             raise NotFound("there is no webhook here")
         return webhook
@@ -73,7 +73,7 @@ class WebhookIntake:
         for a body that was already accepted under another id, and ``TooManyDeliveries`` and ``Backlogged``.
         """
         with self.store.begin() as tx:
-            present = tx.background.webhooks.find_enabled(webhook.path)
+            present = tx.background.webhooks.find_enabled_webhook(webhook.path)
             if present is None or present.id != webhook.id:
                 raise NotFound("there is no webhook here")
             if present.secret != webhook.secret:

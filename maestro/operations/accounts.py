@@ -40,7 +40,7 @@ class AccountOperations:
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
         """List the accounts in the order in which calls try them, with their state, limits, spend and last error."""
         with self._store.view() as tx:
-            accounts, limited = tx.llm.accounts.list_all(), tx.llm.accounts.read_cooldown_ends()
+            accounts, limited = tx.llm.accounts.list_accounts(), tx.llm.accounts.read_cooldown_ends()
         after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
         following = [account for account in accounts if (account.priority, account.id or 0) > after]
         page = following[:limit]
@@ -50,7 +50,7 @@ class AccountOperations:
     def show(self, name: str) -> AccountView:
         """Return an account."""
         with self._store.view() as tx:
-            return _account_view(tx, tx.llm.accounts.get(name))
+            return _account_view(tx, tx.llm.accounts.get_account(name))
 
     def add(self, new: NewAccount, actor: str) -> AccountView:
         """Add an account for all later calls; its key is stored encrypted and never returned."""
@@ -60,7 +60,7 @@ class AccountOperations:
         secret = self._key_columns(new.api_key)
         with self._store.begin() as tx:
             row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
-            tx.llm.accounts.add(row)
+            tx.llm.accounts.add_account(row)
             tx.system.audit.add_entry(actor, "account.add", new.name)
             return _account_view(tx, row)
 
@@ -71,19 +71,19 @@ class AccountOperations:
         if change.api_key is not None:
             columns |= self._key_columns(change.api_key)
         with self._store.begin() as tx:
-            row = tx.llm.accounts.get(name)
+            row = tx.llm.accounts.get_account(name)
             if row.source is AccountSource.API and set(given) - {"status"}:
                 checked = self._columns(_changed_fields(row, given))
                 columns |= {column: checked[column] for column in set(given) & set(checked)}
             if columns:
-                row = tx.llm.accounts.change(name, columns)
+                row = tx.llm.accounts.change_account(name, columns)
                 tx.system.audit.add_entry(actor, "account.change", name, ", ".join(sorted(given)))
             return _account_view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
         """Remove an account that an operator added; 409 for one from configuration or environment."""
         with self._store.begin() as tx:
-            tx.llm.accounts.remove(name)
+            tx.llm.accounts.remove_account(name)
             tx.system.audit.add_entry(actor, "account.remove", name)
 
     def _key_columns(self, api_key: SecretStr) -> Mapping[str, Any]:

@@ -30,12 +30,12 @@ class AgentOperations(StoreOperations):
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> AgentPage:
         """List the agents by slug; the cursor is the last slug of the page before."""
         with self._store.view() as tx:
-            return agent_page(tx.agents.list_all(), cursor, limit)
+            return agent_page(tx.agents.list_agents(), cursor, limit)
 
     def show(self, slug: str) -> AgentDetail:
         """Return an agent with all its fields and its channels."""
         with self._store.view() as tx:
-            return tx.agents.build_detail(tx.agents.get_by_slug(slug))
+            return tx.agents.build_detail(tx.agents.get_agent_by_slug(slug))
 
     def add(self, new: NewAgent, actor: str, reason: Reason = "") -> AgentDetail:
         """Create an agent, which answers from the next message on; 409 when the slug is taken."""
@@ -49,7 +49,7 @@ class AgentOperations(StoreOperations):
         ``force`` is true. The status ``active`` restores an archived or paused agent.
         """
         with self._store.begin() as tx:
-            return tx.agents.build_detail(tx.agents.change(tx.agents.get_by_slug(slug), change, actor, reason))
+            return tx.agents.build_detail(tx.agents.change(tx.agents.get_agent_by_slug(slug), change, actor, reason))
 
     def remove(self, slug: str, actor: str, reason: Reason = "", *, purge: bool = False, force: bool = False) -> None:
         """Archive an agent: it answers no more, its channels are unbound, its conversations and memory stay.
@@ -58,7 +58,7 @@ class AgentOperations(StoreOperations):
         active conductor, unless ``force`` is true.
         """
         with self._store.begin() as tx:
-            agent = tx.agents.get_by_slug(slug)
+            agent = tx.agents.get_agent_by_slug(slug)
             if purge:
                 tx.agents.purge(agent, actor, force=force)
             else:
@@ -68,17 +68,19 @@ class AgentOperations(StoreOperations):
         """List the versions of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
-            return version_page(tx.agents.versions.list_versions(tx.agents.get_by_slug(slug), before, limit + 1), limit)
+            return version_page(
+                tx.agents.versions.list_versions(tx.agents.get_agent_by_slug(slug), before, limit + 1), limit
+            )
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return a version of an agent, and its differences from the version before, or from ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.agents.versions.get_pair(tx.agents.get_by_slug(slug), number, against))
+            return version_detail(*tx.agents.versions.get_pair(tx.agents.get_agent_by_slug(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Create a new version with the content of an earlier version."""
         with self._store.begin() as tx:
-            agent = tx.agents.get_by_slug(slug)
+            agent = tx.agents.get_agent_by_slug(slug)
             return tx.agents.build_detail(
                 tx.agents.roll_back(agent, rollback.version, actor, rollback.reason, force=rollback.force)
             )
@@ -86,7 +88,7 @@ class AgentOperations(StoreOperations):
     def undo(self, slug: str, actor: str, reason: str = "", *, force: bool = False) -> AgentDetail:
         """Create a new version with the content of the last but one; 409 when the agent has only one version."""
         with self._store.begin() as tx:
-            agent = tx.agents.get_by_slug(slug)
+            agent = tx.agents.get_agent_by_slug(slug)
             if agent.version < 2:
                 raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
             return tx.agents.build_detail(tx.agents.roll_back(agent, agent.version - 1, actor, reason, force=force))
@@ -111,7 +113,7 @@ class BindingOperations(StoreOperations):
     def add(self, new: BoundChannel, actor: str) -> Binding:
         """Bind a channel to an agent, from the next message on; 409 when the channel is bound already."""
         with self._store.begin() as tx:
-            return tx.agents.build_view(tx.agents.bind_channel(tx.agents.get_by_slug(new.agent), new, actor))
+            return tx.agents.build_view(tx.agents.bind_channel(tx.agents.get_agent_by_slug(new.agent), new, actor))
 
     def change(self, binding_id: RowId, change: BindingChange, actor: str) -> Binding:
         """Change the fields that are given; 409 for a binding of the configuration."""
@@ -130,14 +132,18 @@ class TokenOperations(StoreOperations):
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
         with self._store.view() as tx:
-            return token_page(tx.agents.tokens.list_of_agent(tx.agents.get_by_slug(slug), cursor, limit + 1), limit)
+            return token_page(
+                tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug(slug), cursor, limit + 1), limit
+            )
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""
         with self._store.begin() as tx:
-            return tx.agents.tokens.create(tx.agents.get_by_slug(slug), new.name, actor)
+            return tx.agents.tokens.create_token(tx.agents.get_agent_by_slug(slug), new.name, actor)
 
     def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
         """Revoke a token; from its next request on it is refused."""
         with self._store.begin() as tx:
-            return TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.get_by_slug(slug), token_id, actor))
+            return TokenView.model_validate(
+                tx.agents.tokens.revoke_token(tx.agents.get_agent_by_slug(slug), token_id, actor)
+            )

@@ -54,34 +54,34 @@ class ScheduleOperations:
     def list(self, query: ScheduleQuery) -> SchedulePage:
         """List heartbeats and crons with their next and last runs, heartbeats first, the oldest first."""
         with self._store.view() as tx:
-            found = tx.background.schedules.list_page(query, query.cursor, query.limit + 1)
+            found = tx.background.schedules.list_schedule_page(query, query.cursor, query.limit + 1)
         more = len(found) > query.limit
         return SchedulePage(items=tuple(found[: query.limit]), next=found[query.limit - 1].ref if more else None)
 
     def show(self, ref: str) -> ScheduleView:
         """Return a schedule by its ref, such as cron-3."""
         with self._store.view() as tx:
-            return tx.background.schedules.build_view(tx.background.schedules.get(ref))
+            return tx.background.schedules.build_schedule_view(tx.background.schedules.get(ref))
 
     def add(self, new: NewScheduleOfKind, actor: str) -> ScheduleView:
         """Add a schedule, which runs from its next time on; 409 when the agent has a schedule of this name."""
         with self._store.begin() as tx:
-            return tx.background.schedules.build_view(
-                tx.background.schedules.add(new.kind.table, new, actor, self._settings().shortest)
+            return tx.background.schedules.build_schedule_view(
+                tx.background.schedules.add_schedule(new.kind.table, new, actor, self._settings().shortest)
             )
 
     def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
         """Change the given fields; ``enabled`` pauses a schedule, or resumes it whatever paused it."""
         with self._store.begin() as tx:
-            planned = tx.background.schedules.change(
+            planned = tx.background.schedules.change_schedule(
                 tx.background.schedules.get(ref), change, actor, self._settings().shortest
             )
-            return tx.background.schedules.build_view(planned)
+            return tx.background.schedules.build_schedule_view(planned)
 
     def remove(self, ref: str, actor: str) -> None:
         """Remove a schedule; its jobs stay."""
         with self._store.begin() as tx:
-            tx.background.schedules.remove(tx.background.schedules.get(ref), actor)
+            tx.background.schedules.remove_schedule(tx.background.schedules.get(ref), actor)
 
     def preview(self, request: SchedulePreviewRequest) -> SchedulePreview:
         """Return the next five times of a schedule in its time zone, without storing the schedule."""
@@ -97,7 +97,7 @@ class ScheduleOperations:
         """Start a run for each missed time; raises ``InvalidEdit`` for more than 100 times, and as ``run_now`` does."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)
-            return tx.background.runs.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)
+            return tx.background.runs.begin_backfill_runs(planned, request, f"{self._main_queue}-{planned.ref}", actor)
 
 
 class WebhookOperations:
@@ -110,33 +110,34 @@ class WebhookOperations:
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> WebhookPage:
         """List the webhooks by path, with counts of deliveries; the cursor is the last path of the page before."""
         with self._store.view() as tx:
-            found = tx.background.webhooks.list_page(cursor, limit + 1)
+            found = tx.background.webhooks.list_webhook_page(cursor, limit + 1)
         return WebhookPage(items=tuple(found[:limit]), next=found[limit - 1].path if len(found) > limit else None)
 
     def show(self, path: str) -> WebhookView:
         """Return a webhook."""
         with self._store.view() as tx:
-            return tx.background.webhooks.build_view(tx.background.webhooks.get(path))
+            return tx.background.webhooks.build_webhook_view(tx.background.webhooks.get(path))
 
     def add(self, new: NewWebhook, actor: str) -> WebhookWithSecret:
         """Create a webhook; a generated secret is shown only in this answer. 409 for a path that is taken."""
         stored, generated = self._stored_secret(new.scheme, new.secret)
         with self._store.begin() as tx:
             return webhook_with_secret(
-                tx.background.webhooks.build_view(tx.background.webhooks.create(new, stored, actor)), generated
+                tx.background.webhooks.build_webhook_view(tx.background.webhooks.create_webhook(new, stored, actor)),
+                generated,
             )
 
     def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
         """Change the given fields."""
         with self._store.begin() as tx:
-            return tx.background.webhooks.build_view(
-                tx.background.webhooks.change(tx.background.webhooks.get(path), change, actor)
+            return tx.background.webhooks.build_webhook_view(
+                tx.background.webhooks.change_webhook(tx.background.webhooks.get(path), change, actor)
             )
 
     def remove(self, path: str, actor: str) -> None:
         """Remove a webhook; its jobs stay."""
         with self._store.begin() as tx:
-            tx.background.webhooks.remove(tx.background.webhooks.get(path), actor)
+            tx.background.webhooks.remove_webhook(tx.background.webhooks.get(path), actor)
 
     def rotate(self, path: str, actor: str, rotation: SecretRotation | None = None) -> WebhookWithSecret:
         """Replace the secret of a webhook by the given or a generated one; the old secret is refused from now on."""
@@ -144,7 +145,7 @@ class WebhookOperations:
             webhook = tx.background.webhooks.get(path)
             stored, generated = self._stored_secret(webhook.scheme, (rotation or SecretRotation()).secret)
             tx.background.webhooks.rotate_key(webhook, stored, actor)
-            return webhook_with_secret(tx.background.webhooks.build_view(webhook), generated)
+            return webhook_with_secret(tx.background.webhooks.build_webhook_view(webhook), generated)
 
     def _stored_secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
         """Return the stored form of a secret, and the secret itself if it is generated here, else an empty text."""

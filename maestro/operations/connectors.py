@@ -42,8 +42,8 @@ class ConnectorOperations:
     def list(self) -> ConnectorPage:
         """List the connectors with their state, last event, lag and last error; no secret is ever returned."""
         with self._store.view() as tx:
-            agents = {agent.id or 0: agent.slug for agent in tx.agents.list_all()}
-            return connector_page(tx.bots.list_all(), agents, tx.users.list_connectors())
+            agents = {agent.id or 0: agent.slug for agent in tx.agents.list_agents()}
+            return connector_page(tx.bots.list_bots(), agents, tx.users.list_connectors())
 
     def show(self, platform: str, account: str) -> ConnectorView:
         """Return a connector."""
@@ -61,28 +61,28 @@ class ConnectorOperations:
         bot.options = json.dumps(new.options, sort_keys=True)
         _check_settings(described(new.platform), bot)
         with self._store.begin() as tx:
-            bot.agent_id = tx.agents.get_by_slug(new.agent).id if new.agent else None
-            return _connector_view(tx, tx.bots.add(bot, actor))
+            bot.agent_id = tx.agents.get_agent_by_slug(new.agent).id if new.agent else None
+            return _connector_view(tx, tx.bots.add_bot(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
         """Change a connector; if it is from the configuration, 409 for any field but ``enabled``."""
         given = change.model_fields_set & {name for name, value in change if value is not None}
         with self._store.begin() as tx:
-            bot = tx.bots.get(platform, account)
+            bot = tx.bots.get_bot(platform, account)
             if bot.configured and given - {"enabled"}:
                 raise Conflict(f"{bot.name} is defined in the configuration; change it there, and restart Maestro")
             if given & {"secrets", "options"}:
                 self._apply_change(bot, change)
             if change.agent is not None:
-                bot.agent_id = tx.agents.get_by_slug(change.agent).id if change.agent else None
+                bot.agent_id = tx.agents.get_agent_by_slug(change.agent).id if change.agent else None
             if change.enabled is not None:
                 bot.enabled = change.enabled
-            return _connector_view(tx, tx.bots.save(bot, actor, "connector.change") if given else bot)
+            return _connector_view(tx, tx.bots.save_bot(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
         """Remove a connector, with its secrets; 409 for one from the configuration."""
         with self._store.begin() as tx:
-            tx.bots.remove(tx.bots.get(platform, account), actor)
+            tx.bots.remove_bot(tx.bots.get_bot(platform, account), actor)
 
     def disabled_channels(self) -> DisabledChannelPage:
         """List the channels to which Maestro sends nothing, because the platform refused a message for good."""

@@ -62,7 +62,7 @@ class ConversationOperations:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
         after = ConversationCursor.parse_text(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
-            rows, following = tx.conversations.lists.list_page(query, after, query.limit)
+            rows, following = tx.conversations.lists.list_conversation_page(query, after, query.limit)
         return ConversationPage(items=tuple(rows), next=following.encode_text() if following is not None else None)
 
     def search(self, query: SearchQuery) -> MessagePage:
@@ -79,7 +79,7 @@ class ConversationOperations:
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; the 404 of a deleted conversation says that it was deleted."""
         with self._store.view() as tx:
-            return tx.conversations.lists.build_detail(conversation_id)
+            return tx.conversations.lists.build_conversation_detail(conversation_id)
 
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
         """List the messages of a conversation, oldest first, including those that a compaction archived."""
@@ -89,7 +89,7 @@ class ConversationOperations:
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
         """End a conversation as ``/new`` does: the next message begins another; 409 for an ended conversation."""
         with self._store.begin() as tx:
-            tx.conversations.close(conversation_id)
+            tx.conversations.close_conversation(conversation_id)
             tx.system.audit.add_entry(actor, "conversation.close", str(conversation_id))
         return self.show(conversation_id)
 
@@ -152,7 +152,7 @@ class SessionOperations:
         """End the open session and return its id, empty if none was open; raises as ``begin`` does."""
         self._check_changeable()
         with self._store.begin() as tx:
-            ended = tx.chat.end_current() or ""
+            ended = tx.chat.end_current_session() or ""
             if ended:
                 tx.system.audit.add_entry(actor, "session.end", ended)
         return ended
@@ -168,7 +168,7 @@ class SessionOperations:
 
 
 def _current_session(tx: Transaction) -> SessionView:
-    current = tx.chat.find_current()
+    current = tx.chat.find_current_session()
     session = tx.chat.get_session(current) if current else None
     if session is None:
         return SessionView(id="", started_at=None, posts=0)

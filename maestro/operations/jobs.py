@@ -243,7 +243,7 @@ class BatchOperations(StoreOperations):
     def list(self, query: BatchQuery) -> BatchPage:
         """List batches with their progress, newest first."""
         with self._store.view() as tx:
-            rows = tx.jobs.batches.list_newest(query.cursor, query.limit + 1)
+            rows = tx.jobs.batches.list_newest_batches(query.cursor, query.limit + 1)
             views = [
                 batch_view(row, tx.jobs.batches.count_items_by_state(row.id), tx.now) for row in rows[: query.limit]
             ]
@@ -286,8 +286,8 @@ class BatchOperations(StoreOperations):
                 total=len(previews),
                 created_at=tx.now,
             )
-            tx.jobs.batches.add(batch, previews)
-            tx.jobs.batches.end_if_done(batch.id)
+            tx.jobs.batches.add_batch(batch, previews)
+            tx.jobs.batches.end_batch_if_done(batch.id)
             possible = sum(not preview.problem for preview in previews)
             tx.system.audit.add_entry(actor, f"jobs.{request.action}", batch.id, f"{possible} of {len(previews)} jobs")
         return self.show(batch.id)
@@ -304,7 +304,7 @@ class BatchOperations(StoreOperations):
 
 def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
     find_chosen_agent(tx, request.changes)
-    agents = {agent.slug: agent.id for agent in tx.agents.list_active()}
+    agents = {agent.slug: agent.id for agent in tx.agents.list_active_agents()}
     previews = JobPreviews(request.action, tx.jobs.candidates.read_average_costs(), request.changes, agents)
     found = tx.jobs.candidates.read_jobs(_selected_ids(tx, request))
     return [

@@ -31,7 +31,7 @@ class MemoryOperations:
     def show(self, slug: str, query: MemoryQuery) -> MemoryPage:
         """List the facts, newest first or, with ``q``, best match first, and the states by key."""
         with self._store.view() as tx:
-            agent = tx.agents.get_by_slug(slug)
+            agent = tx.agents.get_agent_by_slug(slug)
             facts, following = tx.memory.list_facts(agent, query, query.cursor, query.limit)
             states = tx.memory.list_states(agent, query.place)
             return MemoryPage(
@@ -43,32 +43,34 @@ class MemoryOperations:
     def clear(self, slug: str, actor: str) -> int:
         """Delete all facts and states of an agent, and return the number of facts."""
         with self._store.begin() as tx:
-            return tx.memory.delete_all(tx.agents.get_by_slug(slug), actor)
+            return tx.memory.delete_all(tx.agents.get_agent_by_slug(slug), actor)
 
     def add_fact(self, slug: str, new: NewFact, actor: str) -> FactView:
         """Add a fact with full confidence; 409 when the agent has a fact with the same content."""
         new = new.redact_secrets(self._redact())
         with self._store.begin() as tx:
-            return FactView.model_validate(tx.memory.add_fact(tx.agents.get_by_slug(slug), new, actor))
+            return FactView.model_validate(tx.memory.add_fact(tx.agents.get_agent_by_slug(slug), new, actor))
 
     def change_fact(self, slug: str, number: RowId, change: FactChange, actor: str) -> FactView:
         """Change a fact; 409 when another fact has the same content."""
         change = change.redact_secrets(self._redact())
         with self._store.begin() as tx:
-            return FactView.model_validate(tx.memory.change_fact(tx.agents.get_by_slug(slug), number, change, actor))
+            return FactView.model_validate(
+                tx.memory.change_fact(tx.agents.get_agent_by_slug(slug), number, change, actor)
+            )
 
     def forget_fact(self, slug: str, number: RowId, actor: str) -> None:
         """Delete a fact."""
         with self._store.begin() as tx:
-            tx.memory.delete_fact(tx.agents.get_by_slug(slug), number, actor)
+            tx.memory.delete_fact(tx.agents.get_agent_by_slug(slug), number, actor)
 
     def put_state(self, slug: str, key: str, change: StateChange, actor: str) -> StateView:
         """Store a value under a key, replacing an earlier value; 409 when the agent has too many keys."""
         change = change.redact_secrets(key, self._redact())
         with self._store.begin() as tx:
-            return StateView.model_validate(tx.memory.put_state(tx.agents.get_by_slug(slug), key, change, actor))
+            return StateView.model_validate(tx.memory.put_state(tx.agents.get_agent_by_slug(slug), key, change, actor))
 
     def forget_state(self, slug: str, key: str, actor: str, place: Scope = "") -> None:
         """Delete the value under a key."""
         with self._store.begin() as tx:
-            tx.memory.delete_state_of_agent(tx.agents.get_by_slug(slug), key, place, actor)
+            tx.memory.delete_state_of_agent(tx.agents.get_agent_by_slug(slug), key, place, actor)

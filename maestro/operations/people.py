@@ -35,7 +35,7 @@ class PeopleOperations:
     def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
         """List the requests for access, newest first, with their codes."""
         with self._store.view() as tx:
-            rows = tx.users.pairings.list_page(int(cursor) if cursor else None, limit + 1)
+            rows = tx.users.pairings.list_pairing_page(int(cursor) if cursor else None, limit + 1)
             items = tuple(pairing_view(row, tx.now) for row in rows[:limit])
         return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
 
@@ -73,7 +73,7 @@ class PeopleOperations:
         """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""
         offset = int(cursor or 0)
         with self._store.view() as tx:
-            rows = tx.inbox.ignored.list_page(offset, limit + 1)
+            rows = tx.inbox.ignored.list_ignored_page(offset, limit + 1)
         items = tuple(map(IgnoredView.model_validate, rows[:limit]))
         return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)
 
@@ -96,7 +96,7 @@ class OwnerOperations:
     def list(self) -> OwnerPage:
         """List the owners by platform and user id."""
         with self._store.view() as tx:
-            return owner_page(self._configured, tx.users.owners.list_all())
+            return owner_page(self._configured, tx.users.owners.list_owners())
 
     def add(self, owner: OwnerId, actor: str) -> OwnerChange:
         """Make a user an owner, from the user's next message on."""
@@ -104,7 +104,7 @@ class OwnerOperations:
         if str(person) in self._configured:
             return OwnerChange(id=str(person), changed=False)
         with self._store.begin() as tx:
-            added = tx.users.owners.add(person, actor)
+            added = tx.users.owners.add_owner(person, actor)
             if added:
                 tx.system.audit.add_entry(actor, "owner.add", str(person))
         return OwnerChange(id=str(person), changed=added)
@@ -118,7 +118,7 @@ class OwnerOperations:
                 "restart Maestro."
             )
         with self._store.begin() as tx:
-            removed = tx.users.owners.remove(person)
+            removed = tx.users.owners.remove_owner(person)
             if removed:
                 tx.system.audit.add_entry(actor, "owner.remove", str(person))
         return OwnerChange(id=str(person), changed=removed)
@@ -138,19 +138,21 @@ class ClientOperations(StoreOperations):
     def show(self, name: str) -> ClientView:
         """Return a client by its name or its slug."""
         with self._store.view() as tx:
-            return tx.llm.budgets.build_client_view(tx.users.clients.get(name))
+            return tx.llm.budgets.build_client_view(tx.users.clients.get_client(name))
 
     def add(self, new: NewClient, actor: str) -> ClientView:
         """Create a client, which agents and channels may name; 409 when its name or slug is taken."""
         with self._store.begin() as tx:
-            return tx.llm.budgets.build_client_view(tx.users.clients.create(new, actor))
+            return tx.llm.budgets.build_client_view(tx.users.clients.create_client(new, actor))
 
     def change(self, name: str, change: ClientChange, actor: str) -> ClientView:
         """Change the fields that are given; 409 for a client of the configuration."""
         with self._store.begin() as tx:
-            return tx.llm.budgets.build_client_view(tx.users.clients.change(tx.users.clients.get(name), change, actor))
+            return tx.llm.budgets.build_client_view(
+                tx.users.clients.change_client(tx.users.clients.get_client(name), change, actor)
+            )
 
     def remove(self, name: str, actor: str) -> None:
         """Remove a client; 409 for one of the configuration, and while agents, channels or usage refer to it."""
         with self._store.begin() as tx:
-            tx.users.clients.remove(tx.users.clients.get(name), actor)
+            tx.users.clients.remove_client(tx.users.clients.get_client(name), actor)

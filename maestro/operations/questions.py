@@ -43,18 +43,18 @@ class QuestionOperations(StoreOperations):
     def list(self, query: QuestionQuery) -> QuestionPage:
         """List questions, newest first; ``status`` may be given several times."""
         with self._store.view() as tx:
-            records, following = tx.jobs.questions.list_page(query.status, query.cursor, query.limit)
+            records, following = tx.jobs.questions.list_question_page(query.status, query.cursor, query.limit)
             return QuestionPage(items=_question_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
         with self._store.view() as tx:
-            return _question_views(tx, tx.jobs.questions.list_open(limit))
+            return _question_views(tx, tx.jobs.questions.list_waiting_questions(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
         """Return a question."""
         with self._store.view() as tx:
-            return _question_views(tx, [tx.jobs.questions.get(question_id)])[0]
+            return _question_views(tx, [tx.jobs.questions.get_question(question_id)])[0]
 
     def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
         """Answer a question as an operator, so that its job continues; 409 when the question is no longer open."""
@@ -63,7 +63,7 @@ class QuestionOperations(StoreOperations):
     def settle(self, question_id: int, text: str | None, approves: bool | None, actor: str) -> QuestionView:
         """Store an answer of either form; raises ``InvalidEdit`` for a form that the question does not take."""
         with self._store.begin() as tx:
-            record = tx.jobs.questions.get(question_id)
+            record = tx.jobs.questions.get_question(question_id)
             tx.jobs.answer_question(operator_answer(record.question, text, approves, tx.now), actor)
         return self.show(question_id)
 

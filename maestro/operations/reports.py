@@ -39,7 +39,7 @@ class AuditOperations(StoreOperations):
     def list(self, query: AuditQuery) -> AuditPage:
         """List the actions of operators, viewers, agents and Maestro itself, newest first."""
         with self._store.view() as tx:
-            return audit_page(tx.system.audit.list_page(query, query.after, query.limit + 1), query.limit)
+            return audit_page(tx.system.audit.list_entry_page(query, query.after, query.limit + 1), query.limit)
 
     def export(self, audit_filter: AuditFilter) -> Iterator[str]:
         """Return the newest matching entries as the lines of a CSV file."""
@@ -51,7 +51,7 @@ class AuditOperations(StoreOperations):
         mark = None
         for _ in range(MOST_EXPORTED // MOST):
             with self._store.view() as tx:
-                entries = tx.system.audit.list_page(audit_filter, mark, MOST)
+                entries = tx.system.audit.list_entry_page(audit_filter, mark, MOST)
             yield from audit_rows(entries)
             if len(entries) < MOST:
                 return
@@ -68,7 +68,7 @@ class UsageOperations:
     def show(self, query: UsageQuery) -> UsagePage:
         """Add up usage by day, agent, client, account, model, purpose, platform, conversation or job; days are UTC."""
         with self._store.view() as tx:
-            return tx.llm.usage.build_page(query, tx.llm.budgets.today)
+            return tx.llm.usage.build_usage_page(query, tx.llm.budgets.today)
 
     def export(self, table: UsageTable) -> Iterator[str]:
         """Return up to 100,000 sums of usage as the lines of a CSV file."""
@@ -80,7 +80,7 @@ class UsageOperations:
     def latency(self, query: LatencyQuery) -> LatencyPage:
         """Return how long each step took, over a sample of completed jobs: the newest of each day, 1,000 in all."""
         with self._store.view() as tx:
-            return tx.system.latency.build_page(query, query.period(tx.llm.budgets.today))
+            return tx.system.latency.build_latency_page(query, query.period(tx.llm.budgets.today))
 
     def export_latency(self, query: LatencyQuery) -> Iterator[str]:
         """Return the latency as the lines of a CSV file: first of all days together, then of each day."""

@@ -156,7 +156,7 @@ class SkillLoader:
             return
         files = self._folder.read_files()
         with self._store.begin() as tx:
-            library = choose_files(files, tx.agents.skills.list_sources())
+            library = choose_files(files, tx.agents.skills.list_skill_sources())
             tx.agents.skills.replace_all(library)
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:
@@ -206,7 +206,7 @@ class SkillOperations:
     def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
         """List the skills by slug, and the problems of skill files."""
         with self._store.view() as tx:
-            return skill_page(tx.agents.skills.list_all(), tx.agents.skills.list_problems(), cursor, limit)
+            return skill_page(tx.agents.skills.list_skills(), tx.agents.skills.list_skill_problems(), cursor, limit)
 
     def show(self, slug: str) -> SkillDetail:
         """Return a skill with its instructions for the model."""
@@ -223,9 +223,9 @@ class SkillOperations:
         """Return the skills that a message would select, best first, and why others are not; calls no model."""
         with self._store.view() as tx:
             if not request.agent:
-                return try_message(tx.agents.skills.list_all(), request.message, None, None)
-            agent = tx.agents.get_by_slug(request.agent)
-            return try_message(tx.agents.skills.list_all(), request.message, self._tools(agent), agent.skill_slugs)
+                return try_message(tx.agents.skills.list_skills(), request.message, None, None)
+            agent = tx.agents.get_agent_by_slug(request.agent)
+            return try_message(tx.agents.skills.list_skills(), request.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
         """Add a skill to the operator's folder; raises ``InvalidSkill``, and ``Conflict`` if its slug or file exists.
@@ -234,9 +234,9 @@ class SkillOperations:
         """
         skill = read_skill(data)
         with self._store.begin() as tx:
-            before = tx.agents.skills.find_by_slug(skill.slug)
+            before = tx.agents.skills.find_skill_by_slug(skill.slug)
             path = self._own_path(skill.slug, before, replace)
-            row = tx.agents.skills.save(SkillSource(str(path), shipped=False, skill=skill))
+            row = tx.agents.skills.save_skill(SkillSource(str(path), shipped=False, skill=skill))
             tx.agents.skills.set_problems(row.source, skill.problems)
             tx.system.audit.add_entry(
                 actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else ""
@@ -265,7 +265,7 @@ class SkillOperations:
             if shipped is None:
                 tx.agents.skills.remove(slug)
             else:
-                tx.agents.skills.save(shipped)
+                tx.agents.skills.save_skill(shipped)
             tx.system.audit.add_entry(actor, "skill.remove", slug)
             self._folder.delete_file(path)
 
@@ -291,4 +291,4 @@ class SkillOperations:
 
 
 def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:
-    return skill_detail(row, tx.agents.skills.list_problems())
+    return skill_detail(row, tx.agents.skills.list_skill_problems())

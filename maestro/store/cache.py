@@ -224,7 +224,7 @@ class ChangeWatcher:
         if self._looking is None or self._looking.done():
             self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
             self._called.set()
-            self._looking = asyncio.create_task(self._run())
+            self._looking = asyncio.create_task(self._notify_periodically())
         try:
             yield subscription.changed
         finally:
@@ -285,7 +285,7 @@ class ChangeWatcher:
         next_at = self.state.next_at if self.state is not None else None
         return now < self._looked_at or (next_at is not None and next_at <= now)
 
-    async def _run(self) -> None:
+    async def _notify_periodically(self) -> None:
         while True:
             called = self._called.is_set()
             self._called.clear()

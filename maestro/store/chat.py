@@ -40,14 +40,14 @@ class ChatSessions(Repository):
         update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
 
-    def find_current(self) -> str | None:
+    def find_current_session(self) -> str | None:
         """Return the id of the open session, or None if none is open."""
         session_id: str | None = self._read_value(self._CURRENT)
         return session_id
 
-    def join_current(self, pinned: str = "") -> str:
+    def join_current_session(self, pinned: str = "") -> str:
         """Return the id of the open session; open ``pinned`` first if given, or a new session if none is open."""
-        current = self.find_current()
+        current = self.find_current_session()
         if current is not None and pinned in ("", current):
             return current
         return self.open_session(pinned or str(uuid4()))
@@ -58,9 +58,9 @@ class ChatSessions(Repository):
         self._run_change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
-    def end_current(self) -> str | None:
+    def end_current_session(self) -> str | None:
         """End the open session and return its id, or None if none was open; the next post opens a new session."""
-        current = self.find_current()
+        current = self.find_current_session()
         self._run_change(self._END_OTHERS, but="", at=self._now)
         return current
 
@@ -151,7 +151,7 @@ class Chat(ChatSessions):
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        values = {"session_id": self.join_current(), "ts": moment, "author": author, "text": text}
+        values = {"session_id": self.join_current_session(), "ts": moment, "author": author, "text": text}
         return self._insert_row(row_insert(ChatMessage), id=None, **values)
 
     def list_unread(self, slug: str, limit: int | None = None) -> UnreadPosts:

@@ -67,9 +67,11 @@ def inspect_database(path: Path, seconds: float) -> Inspection:
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
                 connectors=WebUsers(link, datetime.now(UTC)).list_connectors(),
-                schedules=[planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).list_all()],
-                webhooks=WebhookEndpoints(link, datetime.now(UTC)).list_all(),
-                bots=Bots(link, datetime.now(UTC)).list_all(),
+                schedules=[
+                    planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).list_followed_schedules()
+                ],
+                webhooks=WebhookEndpoints(link, datetime.now(UTC)).list_webhooks(),
+                bots=Bots(link, datetime.now(UTC)).list_bots(),
             )
 
 
@@ -93,7 +95,7 @@ def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
     with open_connection(open_observer(path), path) as connection:
         require_release(connection, path)
         with closing(Link(connection)) as link:
-            return Accounts(link, datetime.now(UTC)).list_all()
+            return Accounts(link, datetime.now(UTC)).list_accounts()
 
 
 def _count_jobs(session: Session) -> Counter[str]:

@@ -61,11 +61,11 @@ def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
     withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
         job=job,
-        steps=tx.jobs.steps.list_of_job(job.id),
-        calls=tx.llm.calls.list_of_job(job.id),
-        deliveries=tx.deliveries.list_of_job(job.id),
-        actions=tx.jobs.actions.list_of_job(job.id),
-        tools=tx.jobs.tool_runs.list_of_job(job.id),
+        steps=tx.jobs.steps.list_attempts_of_job(job.id),
+        calls=tx.llm.calls.list_calls_of_job(job.id),
+        deliveries=tx.deliveries.list_deliveries_of_job(job.id),
+        actions=tx.jobs.actions.list_actions_of_job(job.id),
+        tools=tx.jobs.tool_runs.list_tool_runs_of_job(job.id),
         withheld=len(withheld),
         tasks=len(tasks) - len(withheld),
     )
@@ -93,7 +93,7 @@ def find_chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
     """Return the agent that an operator chose, or None; raises ``InvalidEdit`` for an agent that cannot answer."""
     if edits.agent is None:
         return None
-    agent = tx.agents.find_by_slug(edits.agent)
+    agent = tx.agents.find_agent_by_slug(edits.agent)
     if agent is None or agent.status is AgentStatus.ARCHIVED:
         raise InvalidEdit(f"agent: there is no agent {edits.agent}; `maestro agents list` shows all agents")
     if agent.status is not AgentStatus.ACTIVE:

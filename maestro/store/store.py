@@ -93,7 +93,7 @@ class Store:
             self._open.link = link
             try:
                 yield Transaction(link, self._clock())
-                link.flush()
+                link.flush_writes()
             finally:
                 self._open.link = None
         self._reserve.restore()

@@ -195,9 +195,9 @@ class Transaction:
         """Register a call to be made after the commit of the outermost transaction; a rollback drops the call."""
         self._link.when_committed.append(call)
 
-    def flush(self) -> None:
+    def flush_writes(self) -> None:
         """Write all pending rows now, so that their errors are raised here and not at the commit."""
-        self._link.flush()
+        self._link.flush_writes()
 
 
 @contextmanager

@@ -300,7 +300,7 @@ class _OperatorQuestions:
 
     def _read_answer(self, agent: Agent, question_id: int) -> QuestionView:
         with self._store.view() as tx:
-            return question_view(tx.jobs.questions.get(question_id).question, agent.slug, None, tx.now)
+            return question_view(tx.jobs.questions.get_question(question_id).question, agent.slug, None, tx.now)
 
 
 _ASK = (

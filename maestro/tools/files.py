@@ -229,7 +229,7 @@ class SendFile:
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         sizes = [
             other.size
-            for other in tx.deliveries.files.list_of_job(caller.job_id)
+            for other in tx.deliveries.files.list_files_of_job(caller.job_id)
             if (other.digest, other.filename) != (file.digest, file.filename)
         ]
         if len(sizes) >= MOST_FILES:
@@ -237,7 +237,7 @@ class SendFile:
         remaining = MOST_BYTES - sum(sizes)
         if file.size > remaining:
             raise ToolFailure(f"The file has {file.size:,} bytes; {remaining:,} more can be sent with this answer.")
-        tx.deliveries.files.add(file)
+        tx.deliveries.files.add_file(file)
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 
 

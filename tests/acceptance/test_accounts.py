@@ -56,14 +56,14 @@ def configured(rows: JobRows, name: str = "main", source: AccountSource = Accoun
 
 def stored(rows: JobRows, name: str = "mine") -> ModelAccount:
     with rows.store.view() as tx:
-        return tx.llm.accounts.get(name)
+        return tx.llm.accounts.get_account(name)
 
 
 def audited(rows: JobRows) -> list[tuple[str, str, str, str]]:
     with rows.store.view() as tx:
         return [
             (entry.actor, entry.action, entry.subject, entry.detail)
-            for entry in reversed(tx.system.audit.list_latest(20))
+            for entry in reversed(tx.system.audit.list_latest_entries(20))
         ]
 
 
@@ -291,7 +291,7 @@ async def test_an_account_of_the_configuration_is_disabled_and_enabled_but_not_c
 async def test_a_new_key_enables_an_account_whose_key_was_refused(http: httpx.AsyncClient, rows: JobRows) -> None:
     await added(http)
     with rows.store.begin() as tx:
-        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get("mine"))
+        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("mine"))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["lastError"]) == ("disabled", "AuthenticationFailed")
     answer = await http.patch("/api/accounts/mine", json={"apiKey": OTHER_KEY})

@@ -262,7 +262,9 @@ async def test_the_audit_log_says_who_did_it(rows: JobRows, http: httpx.AsyncCli
     await http.post(f"/api/jobs/{failed}/replay", json={"mode": "resume"})
     await http.post(f"/api/jobs/{waiting}/cancel")
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
+        entries = [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
     assert entries == [("operator", "job.resume", failed), ("operator", "job.cancel", waiting)]
 
 

@@ -51,7 +51,7 @@ def planned(
     """Plan something and return how it is called."""
     new = NewSchedule(agent=agent, name=channel, schedule=YEARLY, prompt=prompt, platform="web", channel=channel)
     with maestro.operator() as operator, operator.store.begin() as tx:
-        return tx.background.schedules.add(kind, new, "operator").ref
+        return tx.background.schedules.add_schedule(kind, new, "operator").ref
 
 
 async def begin(maestro: Instance, ref: str, *, at: int = 0) -> str:

@@ -97,7 +97,7 @@ async def test_a_heartbeat_beyond_the_budget_is_skipped_and_counted_and_goes_on(
     await set_budget(maestro, ANSWER_USD / 2, "budgets.agentDayUsd")
     with maestro.operator() as operator, operator.store.begin() as tx:
         new = NewSchedule(agent="conductor", schedule="every 1h", prompt="look", platform="web", channel="beat")
-        beat = tx.background.schedules.add(Heartbeat, new, "a test")
+        beat = tx.background.schedules.add_schedule(Heartbeat, new, "a test")
         tx.llm.budgets.add_cost(CallKey(job_id=maestro.jobs("spender")[0]["id"], number=9), ANSWER_USD)
         ref = beat.ref
     for count in range(1, 5):

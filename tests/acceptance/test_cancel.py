@@ -69,7 +69,7 @@ async def test_work_that_no_person_began_is_stopped_in_its_call(maestro: Instanc
     maestro.llm.script(channel, delay=LONG)
     job_id = f"{kind}-{channel}"
     with maestro.operator() as operator, operator.store.begin() as tx:
-        agent, place = tx.agents.get_by_slug("conductor"), Address(platform="web", channel=channel)
+        agent, place = tx.agents.get_agent_by_slug("conductor"), Address(platform="web", channel=channel)
         its_own: dict[str, Any] = {"kind": kind, "agent_id": agent.id, "task": channel, "created_at": tx.now}
         tx.jobs.add(Job(id=job_id, **its_own, **place.model_dump()))
     await maestro.asked(channel)

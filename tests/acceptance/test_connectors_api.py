@@ -41,7 +41,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def kept(rows: JobRows) -> str:
     """Return the token that the process of the connector would use."""
     with rows.store.view() as tx:
-        secret = tx.bots.get("discord", "mine").stored_secrets["token"]
+        secret = tx.bots.get_bot("discord", "mine").stored_secrets["token"]
     return SecretKeys(ENCRYPTION_KEY, {}).reveal_key(secret).get_secret_value()
 
 
@@ -60,7 +60,7 @@ async def test_a_connector_that_is_added_shows_the_end_of_its_token_and_no_more(
     assert (await http.get("/api/connectors")).json() == {"items": [body], "next": None}
     assert kept(rows) == TOKEN
     with rows.store.view() as tx:
-        assert TOKEN not in tx.bots.get("discord", "mine").secrets
+        assert TOKEN not in tx.bots.get_bot("discord", "mine").secrets
 
 
 async def test_a_reference_is_shown_as_it_is(http: httpx.AsyncClient) -> None:
@@ -113,7 +113,7 @@ async def test_a_token_goes_nowhere_it_was_not_meant_for(rows: JobRows, http: ht
     refused = await http.patch(MINE, json=elsewhere)
     assert "give the secrets again" in refused.json()["message"]
     with rows.store.view() as tx:
-        assert tx.bots.get("discord", "mine").option_values == {}
+        assert tx.bots.get_bot("discord", "mine").option_values == {}
     assert (await http.patch(MINE, json={**elsewhere, "secrets": {"token": OTHER_TOKEN}})).is_success
 
 
@@ -132,7 +132,10 @@ async def test_a_connector_is_removed_with_its_secrets(rows: JobRows, http: http
     assert (await http.get(MINE)).status_code == HTTPStatus.NOT_FOUND
     assert (await http.patch(MINE, json={"enabled": True})).status_code == HTTPStatus.NOT_FOUND
     with rows.store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.list_latest(9)] == ["connector.remove", "connector.add"]
+        assert [entry.action for entry in tx.system.audit.list_latest_entries(9)] == [
+            "connector.remove",
+            "connector.add",
+        ]
 
 
 async def test_what_connectors_say_of_themselves_is_shown(rows: JobRows, http: httpx.AsyncClient) -> None:

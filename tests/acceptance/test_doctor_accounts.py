@@ -36,7 +36,7 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
         mine = row("mine", secret="env:MY_KEY", base_url=openai.url)
         store = stored(tmp_path, row("main", AccountSource.CONFIGURATION), mine)
         with store.begin() as tx:
-            tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
+            tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("main"))
             until = tx.llm.accounts.cool_down("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
         report = await doctor(tmp_path, environment={"MY_KEY": KEY})
         report.is_fine()
@@ -46,7 +46,7 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
         assert "maestro accounts enable main" in report.all_of("account main")[1].fix
         assert f"in cool-down until {until:%Y-%m-%d %H:%M:%S} UTC" in report.all_of("account mine")[1].found
         with store.begin() as tx:
-            tx.llm.accounts.change("mine", {"status": AccountStatus.DISABLED})
+            tx.llm.accounts.change_account("mine", {"status": AccountStatus.DISABLED})
         (await doctor(tmp_path, environment={"MY_KEY": KEY})).is_broken("accounts", "every account", "enable NAME")
         store.close()
 
@@ -89,5 +89,5 @@ def stored(folder: Path, *rows: ModelAccount) -> Store:
     store = fresh_store(folder / "data" / "maestro.db")
     with store.begin() as tx:
         for one in rows:
-            tx.llm.accounts.add(one)
+            tx.llm.accounts.add_account(one)
     return store

@@ -216,7 +216,7 @@ async def test_a_job_that_no_person_began_is_changed_too(maestro: Instance, chan
 def background(maestro: Instance, channel: str) -> str:
     """Begin what a program outside might have begun, and return its id."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        agent, place = tx.agents.get_by_slug("conductor"), Address(platform="web", channel=channel)
+        agent, place = tx.agents.get_agent_by_slug("conductor"), Address(platform="web", channel=channel)
         job = Job(
             id=f"webhook-{channel}",
             kind=JobKind.WEBHOOK,

@@ -163,7 +163,7 @@ def enable(maestro: Instance, name: str) -> None:
     """Do as a person does, from another process."""
     store = Store(maestro.data_dir / "maestro.db")
     with store.begin() as tx:
-        tx.llm.accounts.change(name, {"status": AccountStatus.ACTIVE})
+        tx.llm.accounts.change_account(name, {"status": AccountStatus.ACTIVE})
     store.close()
 
 
@@ -221,7 +221,7 @@ def add(maestro: Instance) -> None:
     store = Store(maestro.data_dir / "maestro.db")
     kept = open_keys(maestro.loaded.settings, {}).stored_form("key-typed")
     with store.begin() as tx:
-        tx.llm.accounts.add(
+        tx.llm.accounts.add_account(
             ModelAccount(
                 name="typed",
                 provider="openai",

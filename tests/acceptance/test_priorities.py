@@ -53,7 +53,7 @@ def others(held: Sequence[Recorded]) -> Iterator[int]:
 def add_heartbeats(maestro: Instance, agent: str, count: int) -> None:
     """Let so many jobs of an agent wait that no person began."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        its = tx.agents.get_by_slug(agent)
+        its = tx.agents.get_agent_by_slug(agent)
         for number in range(count):
             job = Job(
                 id=f"heartbeat-{agent}-{number:04}",

@@ -344,12 +344,12 @@ def make_owner(maestro: Instance, user_id: str) -> Iterator[None]:
     """Have somebody be an owner for the length of a block."""
     person = PersonId("web", user_id)
     with maestro.operator() as operator, operator.store.begin() as tx:
-        tx.users.owners.add(person, "ada")
+        tx.users.owners.add_owner(person, "ada")
     try:
         yield
     finally:
         with maestro.operator() as operator, operator.store.begin() as tx:
-            tx.users.owners.remove(person)
+            tx.users.owners.remove_owner(person)
 
 
 # Time

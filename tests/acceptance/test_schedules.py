@@ -40,7 +40,7 @@ def plan(
         agent=agent, name=name, schedule=schedule, prompt=f"Look at {name}.", platform="web", channel=name
     )
     with maestro.operator() as operator, operator.store.begin() as tx:
-        return tx.background.schedules.add(kind, new, "operator", timedelta(seconds=1)).ref
+        return tx.background.schedules.add_schedule(kind, new, "operator", timedelta(seconds=1)).ref
 
 
 def change(maestro: Instance, ref: str, **values: object) -> None:
@@ -113,10 +113,10 @@ async def test_what_is_disabled_paused_or_deleted_fires_nothing(maestro: Instanc
     change(maestro, off, enabled=False)
     change(maestro, failing, paused_reason="it failed 10 times in a row")
     with maestro.operator() as operator, operator.store.begin() as tx:
-        bob = tx.agents.find_by_slug("bob")
+        bob = tx.agents.find_agent_by_slug("bob")
         assert bob is not None
         tx.agents.change(bob, AgentChange(status=AgentStatus.PAUSED), "operator")
-        tx.background.schedules.remove(tx.background.schedules.get(gone), "operator")
+        tx.background.schedules.remove_schedule(tx.background.schedules.get(gone), "operator")
     await fired(maestro, on, 1)
     before = {ref: len(jobs(maestro, ref)) for ref in (off, failing, asleep, gone)}
     await fired(maestro, on, 5)

@@ -63,7 +63,9 @@ async def slugs(http: httpx.AsyncClient) -> list[str]:
 
 def audited(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(20))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(20))
+        ]
 
 
 async def test_a_skill_is_added_to_the_folder_and_shown(http: httpx.AsyncClient, rows: JobRows, own: Path) -> None:

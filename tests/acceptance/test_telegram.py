@@ -307,7 +307,7 @@ async def test_a_scheduled_post_in_doubt_is_held(town: Town) -> None:
     yearly = NewSchedule(agent="helper", schedule="0 9 1 1 *", prompt="Look at the harbour.", **place)
     with town.maestro.operator() as operator, operator.store.begin() as tx:
         job_id = tx.background.runs.run_now(
-            tx.background.schedules.add(Cron, yearly, "test", timedelta(minutes=1)), "test"
+            tx.background.schedules.add_schedule(Cron, yearly, "test", timedelta(minutes=1)), "test"
         )
     [job] = await town.maestro.until("SELECT * FROM queue WHERE id = ? AND status = 'completed'", job_id)
     assert town.texts(-240) == ["A ship came in"]

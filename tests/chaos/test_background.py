@@ -32,7 +32,7 @@ def planned(evidence: Evidence, channel: str) -> str:
     store = Store.open(evidence.path)
     try:
         with store.begin() as tx:
-            return tx.background.schedules.add(Cron, new, "operator").ref
+            return tx.background.schedules.add_schedule(Cron, new, "operator").ref
     finally:
         store.close()
 

@@ -39,7 +39,7 @@ def answered_requests(maestro: Maestro, job_id: str) -> list[tuple[PromptMessage
     with store.view() as tx:
         kept = [
             StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
-            for call in tx.llm.calls.list_of_job(job_id)
+            for call in tx.llm.calls.list_calls_of_job(job_id)
             if call.state == "answered"
         ]
         found = [tx.llm.prompts.restore_messages(request.turns) for request in kept]

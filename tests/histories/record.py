@@ -90,7 +90,7 @@ async def approval(maestro: Instance, channel: str) -> str:
     maestro.llm.script(channel, reply="[CREATE_CLIENT]\nname: Mill\n[/CREATE_CLIENT]", rounds=1)
     async with maestro.client(channel, api_key=KEY) as client:
         with maestro.operator() as operator, operator.store.begin() as tx:
-            tx.users.owners.add(PersonId("web", client.user), "operator")
+            tx.users.owners.add_owner(PersonId("web", client.user), "operator")
         await client.say(channel)
         await maestro.ended(channel, "waiting")
     return str(maestro.jobs(channel)[0]["id"])
@@ -164,7 +164,7 @@ async def script(maestro: Instance, channel: str) -> str:
 async def webhook(maestro: Instance, channel: str) -> str:
     """Be what a program outside began."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        agent, place = tx.agents.get_by_slug("ada"), Address(platform="web", channel=channel).model_dump()
+        agent, place = tx.agents.get_agent_by_slug("ada"), Address(platform="web", channel=channel).model_dump()
         tx.jobs.add(
             Job(
                 id=f"webhook-{channel}",
@@ -194,7 +194,7 @@ def planned(maestro: Instance, channel: str) -> None:
     prompt, place = f"Look at {channel}", {"platform": "web", "channel": channel}
     new = NewSchedule(agent="ada", name=channel, schedule="0 9 1 1 *", prompt=prompt, **place)
     with maestro.operator() as operator, operator.store.begin() as tx:
-        tx.background.schedules.add(Heartbeat, new, "operator")
+        tx.background.schedules.add_schedule(Heartbeat, new, "operator")
 
 
 async def began(maestro: Instance, channel: str, status: str = "") -> str:

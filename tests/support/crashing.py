@@ -179,7 +179,7 @@ class CrashingStore(Store):
             self._watch.follow(tx._link.driver)
             self._changes = []
             yield tx
-            tx._link.flush()
+            tx._link.flush_writes()
             commit = Commit(tuple(self._changes))
             if commit.changes:
                 self._fuse.reach(*commit.points("before"))

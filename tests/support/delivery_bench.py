@@ -131,8 +131,8 @@ class Bench:
             file = JobFile(
                 job_id=self.job_id, digest=name, filename=name, size=size, caption=caption, created_at=tx.now
             )
-            tx.deliveries.files.add(file)
-            tx.deliveries.files.add(file)
+            tx.deliveries.files.add_file(file)
+            tx.deliveries.files.add_file(file)
 
     def told(self, key: str, standing: ReceiptState, *, known: bool = True) -> None:
         """Let the platform say what became of a chunk, which may be one that we do not know any more."""

@@ -46,10 +46,12 @@ class JobRows:
         folder.mkdir(parents=True, exist_ok=True)
         rows = cls(fresh_store(folder / "maestro.db", clock), clock)
         with rows.store.begin() as tx:
-            agent = tx.agents.save(
+            agent = tx.agents.save_agent(
                 Agent(slug="ada", name="Ada", system_prompt="Be brief.", created_at=tx.now, updated_at=tx.now)
             )
-            tx.agents.bind(AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel="code"))
+            tx.agents.save_binding(
+                AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel="code")
+            )
         return rows
 
     def add(
@@ -66,7 +68,7 @@ class JobRows:
         address = Address(platform=platform, channel="general")
         with self.store.begin() as tx:
             job_id = f"{kind}-{tx.now:%H%M%S}"
-            found = tx.agents.find_by_slug(agent) if agent else None
+            found = tx.agents.find_agent_by_slug(agent) if agent else None
             message = IncomingMessage(
                 id=job_id, address=address, user_id="u-1", user_name=user, content=text, sent_at=tx.now
             )

@@ -40,14 +40,16 @@ def outside_tools(rows: JobRows, *, chat: bool = True, patience: float = 0, hour
 def token_of(rows: JobRows, slug: str = "ada") -> str:
     """Make a token for an agent."""
     with rows.store.begin() as tx:
-        return tx.agents.tokens.create(tx.agents.get_by_slug(slug), "", "operator").token
+        return tx.agents.tokens.create_token(tx.agents.get_agent_by_slug(slug), "", "operator").token
 
 
 def add_agent(rows: JobRows, slug: str, role: str = "coder") -> None:
     """Add an agent."""
     with rows.store.begin() as tx:
-        agent = tx.agents.get_by_slug("ada").model_copy(update={"id": None, "slug": slug, "name": slug, "role": role})
-        tx.agents.save(type(agent)(**agent.model_dump()))
+        agent = tx.agents.get_agent_by_slug("ada").model_copy(
+            update={"id": None, "slug": slug, "name": slug, "role": role}
+        )
+        tx.agents.save_agent(type(agent)(**agent.model_dump()))
 
 
 def add_architect(rows: JobRows, slug: str = "arch") -> None:
@@ -60,7 +62,7 @@ async def until_asked(rows: JobRows, number: int) -> None:
     async with asyncio.timeout(60):
         while True:
             with rows.store.view() as tx:
-                found, _ = tx.jobs.questions.list_page((), None, 100)
+                found, _ = tx.jobs.questions.list_question_page((), None, 100)
             if len(found) >= number:
                 return
             await asyncio.sleep(0.01)

@@ -115,12 +115,14 @@ class Spoken:
     def prompt(self, job_id: str) -> Prompt:
         """Return the stored prompt of a job."""
         with self.rows.store.view() as tx:
-            return tx.llm.prompts.get_of_job(job_id)
+            return tx.llm.prompts.get_prompt_of_job(job_id)
 
     def messages(self, job_id: str) -> tuple[PromptMessage, ...]:
         """Return what the prompt of a job says."""
         with self.rows.store.view() as tx:
-            return tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(tx.llm.prompts.get_of_job(job_id).turns))
+            return tx.llm.prompts.restore_messages(
+                PROMPT_TURNS.validate_json(tx.llm.prompts.get_prompt_of_job(job_id).turns)
+            )
 
     @property
     def _conversations(self) -> ConversationActivities:

@@ -13,7 +13,7 @@ def use(rows: JobRows) -> None:
     """Two days: the first with a paid answer for Acme, the second with one each that failed, was free and cut off."""
     with rows.store.begin() as tx:
         acme = tx.users.clients.set_configured(NewClient(name="Acme", daily_budget_usd=2)).id
-        tx.users.clients.create(NewClient(name="Globex"), "operator")
+        tx.users.clients.create_client(NewClient(name="Globex"), "operator")
     job_id = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.update_job(job_id, client_id=acme)

@@ -11,7 +11,7 @@ LIFETIME = timedelta(minutes=60)
 def wish(rows: JobRows, user: str, code: str) -> Pairing:
     """Have somebody on Slack wish to be let in."""
     with rows.store.begin() as tx:
-        return tx.users.pairings.add(
+        return tx.users.pairings.add_pairing(
             Pairing(
                 code=code,
                 platform="slack",

@@ -52,7 +52,7 @@ def test_a_stop_between_two_steps_is_final(store: Store) -> None:
     assert isinstance(error, Stopped)
     assert not again
     with store.view() as tx:
-        assert not tx.jobs.steps.list_of_job("job")
+        assert not tx.jobs.steps.list_attempts_of_job("job")
 
 
 def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
@@ -73,7 +73,9 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
             journal.record_failure(REF, StoreBusy("the disk is full"))
     assert isinstance(journal.begin_attempt(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
-        assert {(step.state, step.error) for step in tx.jobs.steps.list_of_job("job")[:-1]} == {("failed", "StoreBusy")}
+        assert {(step.state, step.error) for step in tx.jobs.steps.list_attempts_of_job("job")[:-1]} == {
+            ("failed", "StoreBusy")
+        }
     failure = journal.record_failure(REF, StoreBusy("the disk is full"))
     assert not failure.non_retryable, "a job waits for the store as long as that takes"
     impatient.close()
@@ -185,8 +187,8 @@ def answer(text: str) -> LLMResponse:
 def states(store: Store) -> tuple[list[str], list[str]]:
     """Return how the attempts at the step stand, and the requests to the model."""
     with store.view() as tx:
-        return [step.state.value for step in tx.jobs.steps.list_of_job("job")], [
-            call.state.value for call in tx.llm.calls.list_of_job("job")
+        return [step.state.value for step in tx.jobs.steps.list_attempts_of_job("job")], [
+            call.state.value for call in tx.llm.calls.list_calls_of_job("job")
         ]
 
 
@@ -267,4 +269,4 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
         with pytest.raises(StepTaken):
             tx.deliveries.mark_sending(1)
         with pytest.raises(StepTaken):
-            tx.jobs.tool_runs.begin_run(call)
+            tx.jobs.tool_runs.begin_tool_run(call)

@@ -71,7 +71,7 @@ class Place:
             agent="ada", schedule=schedule, timezone=zone, prompt=f"Do {schedule}.", platform="web", channel="c"
         )
         with self.store.begin() as tx:
-            return tx.background.schedules.add(kind, new, "operator").ref
+            return tx.background.schedules.add_schedule(kind, new, "operator").ref
 
     def change(self, ref: str, **values: object) -> None:
         """Change the row, as whoever edits schedules does."""
@@ -86,7 +86,7 @@ class Place:
 
     def delete(self, ref: str) -> None:
         with self.store.begin() as tx:
-            tx.background.schedules.remove(tx.background.schedules.get(ref), "operator")
+            tx.background.schedules.remove_schedule(tx.background.schedules.get(ref), "operator")
 
     def keeper(self, pace: RunSettings = PACE) -> ScheduleKeeper:
         return ScheduleKeeper(
@@ -181,7 +181,7 @@ async def test_a_paused_agent_pauses_its_schedules(place: Place) -> None:
     await keeper.update_schedules(place.client)
     for status, paused in ((AgentStatus.PAUSED, True), (AgentStatus.ACTIVE, False)):
         with place.store.begin() as tx:
-            agent = tx.agents.find_by_slug("ada")
+            agent = tx.agents.find_agent_by_slug("ada")
             assert agent is not None
             tx.agents.change(agent, AgentChange(status=status), "operator")
         await keeper.update_schedules(place.client)

@@ -42,7 +42,7 @@ class Worker:
         """Do a step that only writes to the store."""
         self.parts.append(self._store.is_writing)
         with self._store.begin() as tx:
-            self.seen.append([(row.step, row.state) for row in tx.jobs.steps.list_of_job(ref.job_id)])
+            self.seen.append([(row.step, row.state) for row in tx.jobs.steps.list_attempts_of_job(ref.job_id)])
             if ref.step == self._broken:
                 raise NoAgent("nobody is there")
             return tx.jobs.steps.finish_step(ref, MediaOutcome(files=0))
@@ -56,7 +56,7 @@ class Worker:
 def kept(rows: JobRows, job: str) -> list[tuple[str, str]]:
     """Return the rows of a job's steps."""
     with rows.store.view() as tx:
-        return [(row.step, row.state) for row in tx.jobs.steps.list_of_job(job)]
+        return [(row.step, row.state) for row in tx.jobs.steps.list_attempts_of_job(job)]
 
 
 def test_a_group_is_one_transaction_and_every_step_has_its_row(rows: JobRows) -> None:

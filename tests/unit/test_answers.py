@@ -57,7 +57,7 @@ class Door:
         """Have a job of grace's ask with answers to choose from."""
         question = self.asks()
         with self.rows.store.begin() as tx:
-            kept = tx.jobs.questions.get(question.id or 0).question
+            kept = tx.jobs.questions.get_question(question.id or 0).question
             kept.choices = choices_json(choices)
             return tx.jobs.questions.add_question(kept)
 
@@ -68,7 +68,7 @@ class Door:
     def question(self, question: Question) -> Question:
         """Return a question as it is now."""
         with self.rows.store.view() as tx:
-            return tx.jobs.questions.get(question.id or 0).question
+            return tx.jobs.questions.get_question(question.id or 0).question
 
     def goes_on(self, question: Question) -> bool:
         """Say whether the job that waits for this question would go on now."""
@@ -79,7 +79,10 @@ class Door:
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(20))]
+            return [
+                (entry.actor, entry.action, entry.subject)
+                for entry in reversed(tx.system.audit.list_latest_entries(20))
+            ]
 
     def _waits(self, job: Job, kind: QuestionKind, user: str, approvers: str = "", *, shown: bool = True) -> Question:
         with self.rows.store.begin() as tx:
@@ -120,12 +123,12 @@ class Door:
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         assert agent is not None
         agent_id = agent.id or 0
         keyed = AgentChannel(agent_id=agent_id, platform="web", account="default", channel=ALONE, key_by_user=True)
-        tx.agents.bind(keyed)
-        tx.agents.bind(
+        tx.agents.save_binding(keyed)
+        tx.agents.save_binding(
             AgentChannel(
                 agent_id=agent_id,
                 platform="web",

@@ -86,12 +86,12 @@ class Bench:
     def put(self, account: str, change: Callable[[BotInstance], None]) -> None:
         """Change a bot, or add it, enabled and with a token."""
         with self.store.begin() as tx:
-            bot = tx.bots.find("discord", account)
+            bot = tx.bots.find_bot("discord", account)
             if bot is None:
                 bot = BotInstance(platform="discord", account=account)
                 set_secrets(bot, {"token": KEYS.stored_form("typed-token-of-the-bot")})
             change(bot)
-            tx.bots.save(bot, "grace", "connector.change")
+            tx.bots.save_bot(bot, "grace", "connector.change")
 
     def states(self, account: str) -> list[ConnectorState]:
         """Return what the bot said of itself."""

@@ -102,7 +102,7 @@ def test_who_takes_no_part_cannot_post(chat: ChatService) -> None:
 def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(rows: JobRows) -> None:
     def current() -> str | None:
         with rows.store.view() as tx:
-            return tx.chat.find_current()
+            return tx.chat.find_current_session()
 
     join(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
     assert current() is None

@@ -93,11 +93,11 @@ def test_a_client_that_does_not_exist_is_a_mistake_with_its_fix(where: str, entr
 def test_an_agent_may_name_a_client_that_was_made_in_another_way(tmp_path: Path) -> None:
     store = started(tmp_path)
     with store.begin() as tx:
-        made = tx.users.clients.create(NewClient(name="Acme"), "operator")
+        made = tx.users.clients.create_client(NewClient(name="Acme"), "operator")
     store.close()
     store = started(tmp_path, agents=[CODER])
     with store.view() as tx:
-        coder = tx.agents.find_by_slug("coder")
+        coder = tx.agents.find_agent_by_slug("coder")
     assert coder is not None
     assert coder.client_id == made.id
     store.close()
@@ -107,7 +107,7 @@ def test_an_agent_is_entered_with_its_fallbacks_tools_and_budget(tmp_path: Path)
     whole = {**CODER, "fallbacks": ["gpt-4o", "ollama/qwen3"], "tools": ["calculate", "search"], "dailyBudgetUsd": 3}
     store = started(tmp_path, clients=[ACME], agents=[whole, {"slug": "mute", "tools": []}, {"slug": "plain"}])
     with store.view() as tx:
-        coder, mute, plain = (tx.agents.find_by_slug(slug) for slug in ("coder", "mute", "plain"))
+        coder, mute, plain = (tx.agents.find_agent_by_slug(slug) for slug in ("coder", "mute", "plain"))
     assert coder is not None
     assert mute is not None
     assert plain is not None

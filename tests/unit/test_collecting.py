@@ -124,10 +124,11 @@ def room(tmp_path: Path) -> Iterator[Room]:
     store = fresh_store(tmp_path / "maestro.db", clock)
     with store.begin() as tx:
         agents = [
-            tx.agents.save(Agent(slug=slug, name=slug, created_at=tx.now, updated_at=tx.now)) for slug in ("ada", "bob")
+            tx.agents.save_agent(Agent(slug=slug, name=slug, created_at=tx.now, updated_at=tx.now))
+            for slug in ("ada", "bob")
         ]
         for channel, mode in MODES.items():
-            tx.agents.bind(
+            tx.agents.save_binding(
                 AgentChannel(agent_id=agents[0].id or 0, platform="web", account="default", channel=channel, busy=mode)
             )
     yield Room(store, clock)

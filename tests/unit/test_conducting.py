@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened = fresh_store(tmp_path / "maestro.db", clock=lambda: NOW)
     with opened.begin() as tx:
         for slug, role in (("chief", "conductor"), ("bob", "assistant")):
-            tx.agents.save(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))
+            tx.agents.save_agent(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))
     act(opened, "[UPDATE_AGENT:bob]\nchannels: here\n[/UPDATE_AGENT]")
     yield opened
     opened.close()
@@ -46,12 +46,14 @@ def act(
 ) -> list[ActionOutcome]:
     """Perform all tags of an answer in one transaction, as the step that records it does."""
     with store.begin() as tx:
-        by = Requester(tx.agents.get_by_slug(agent), person, owner, allowed, HERE, "job")
+        by = Requester(tx.agents.get_agent_by_slug(agent), person, owner, allowed, HERE, "job")
         return [perform_directive(tx, tag, by) for tag in parse_answer(answer).tags]
 
 
 def audited(tx: Transaction) -> list[tuple[str, str, str]]:
-    return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(20))][1:]
+    return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(20))][
+        1:
+    ]
 
 
 def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
@@ -63,8 +65,8 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
         "2026-03-02 at 09:00; the schedule is called cron-1."
     )
     with store.view() as tx:
-        ada = tx.agents.get_by_slug("ada")
-        [cron] = tx.background.schedules.list_of_agent(ada)
+        ada = tx.agents.get_agent_by_slug("ada")
+        [cron] = tx.background.schedules.list_schedules_of_agent(ada)
         assert (ada.voice, cron.name, cron.zone, cron.created_by) == ("dry", "morning", "Europe/Berlin", "discord:1")
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
         [version] = tx.agents.versions.list_versions(ada, limit=5)
@@ -76,7 +78,7 @@ def test_a_wish_that_fails_leaves_nothing_and_the_others_are_done(store: Store) 
     answer = f"[CREATE_AGENT]\nslug: eve\nchannels: [7, here]\n[/CREATE_AGENT]{MORNING}{ADA}{ADA}"
     assert [done.state for done in act(store, answer)] == [FAILED, FAILED, DONE, FAILED]
     with store.view() as tx:
-        assert {agent.slug for agent in tx.agents.list_all()} == {"ada", "bob", "chief"}
+        assert {agent.slug for agent in tx.agents.list_agents()} == {"ada", "bob", "chief"}
         assert [binding.channel for binding in tx.agents.list_bindings()] == ["42"]
         assert [action for _, action, _ in audited(tx)] == [
             "conductor.failed",
@@ -102,7 +104,7 @@ def test_only_a_conductor_acts_and_only_for_who_may_ask(
     assert refused.state is REFUSED
     assert refused.detail.startswith(f"The agent “ada” was not created: {reason}")
     with store.view() as tx:
-        assert tx.agents.find_by_slug("ada") is None
+        assert tx.agents.find_agent_by_slug("ada") is None
         assert audited(tx) == [(person or f"agent:{agent}", "conductor.refused", "create_agent")]
 
 
@@ -122,7 +124,7 @@ def test_an_update_changes_what_it_names_and_binds_channels(store: Store) -> Non
     [done] = act(store, '[UPDATE_AGENT:bob]\nchannels: {"channel": 42, "permission": "notify_only"}\n[/UPDATE_AGENT]')
     assert done.state is DONE
     with store.view() as tx:
-        bob = tx.agents.get_by_slug("bob")
+        bob = tx.agents.get_agent_by_slug("bob")
         assert (bob.name, bob.role, bob.voice) == ("bob", "assistant", "dry")
         permissions = {binding.channel: binding.permission for binding in tx.agents.list_channels(bob)}
         assert permissions == {"42": Permission.NOTIFY_ONLY, "8": Permission.READ_ONLY}
@@ -144,7 +146,7 @@ def test_a_conductor_cannot_lock_itself_out(store: Store, field: str) -> None:
     assert refused.state is REFUSED
     assert act(store, "[UPDATE_AGENT:chief]\nvoice: calm\n[/UPDATE_AGENT]")[0].state is DONE
     with store.view() as tx:
-        chief = tx.agents.get_by_slug("chief")
+        chief = tx.agents.get_agent_by_slug("chief")
         assert (chief.role, chief.status, chief.voice) == ("conductor", AgentStatus.ACTIVE, "calm")
 
 
@@ -153,7 +155,7 @@ def test_a_client_is_created_once_and_pays_for_an_agent_of_the_same_answer(store
     answer = f"{client}[CREATE_AGENT]\nslug: ada\nclient: Acme\n[/CREATE_AGENT]{client}"
     assert [done.state for done in act(store, answer)] == [DONE, DONE, FAILED]
     with store.view() as tx:
-        assert tx.agents.get_by_slug("ada").client_id == tx.users.clients.get("Acme").id
+        assert tx.agents.get_agent_by_slug("ada").client_id == tx.users.clients.get_client("Acme").id
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> Non
         "The cron was not created: the agent bob has the same schedule already: 'Cron Job 2'; give this one a name.",
     )
     with store.view() as tx:
-        assert [one.name for one in tx.background.schedules.list_all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]
+        assert [one.name for one in tx.background.schedules.list_schedules()] == ["Heartbeat", "Cron Job", "Cron Job 2"]
 
 
 def test_what_was_done_is_told_without_tags(store: Store) -> None:
@@ -208,4 +210,4 @@ def test_what_was_done_is_told_without_tags(store: Store) -> None:
     assert parse_answer(done.detail).tags == ()
     assert "(STATE:x)" in done.detail
     with store.view() as tx:
-        assert [planned.name for planned in tx.background.schedules.list_all()] == ["the [STATE:x] y"]
+        assert [planned.name for planned in tx.background.schedules.list_schedules()] == ["the [STATE:x] y"]

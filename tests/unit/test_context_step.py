@@ -45,12 +45,14 @@ def spoken(rows: JobRows) -> Spoken:
 def bound(rows: JobRows) -> None:
     """Give the store an agent that knows things, and another one beside it."""
     with rows.store.begin() as tx:
-        ada = tx.agents.find_by_slug("ada")
+        ada = tx.agents.find_agent_by_slug("ada")
         assert ada is not None
         ada.voice, ada.quirks = "warm", '["counts in dozens"]'
-        tx.agents.save(ada)
-        tx.agents.save(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.save(
+        tx.agents.save_agent(ada)
+        tx.agents.save_agent(
+            Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now)
+        )
+        tx.agents.save_agent(
             Agent(slug="vip", name="V", allow_users="web:someone-else", created_at=tx.now, updated_at=tx.now)
         )
         facts = [Fact(FactCategory.STICKY, "never call her Addie"), Fact(FactCategory.USER_PREFERENCE, "likes tea")]
@@ -59,7 +61,7 @@ def bound(rows: JobRows) -> None:
 
 
 def agent_id(tx: Transaction, slug: str) -> int:
-    agent = tx.agents.find_by_slug(slug)
+    agent = tx.agents.find_agent_by_slug(slug)
     assert agent is not None
     return agent.id or 0
 
@@ -81,7 +83,7 @@ async def test_the_same_store_makes_the_same_bytes(spoken: Spoken, tmp_path: Pat
         await one.answered("what do you know of me?")
         job_id = await one.answered("and what else?")
         with one.rows.store.view() as tx:
-            [call] = tx.llm.calls.list_of_job(job_id)
+            [call] = tx.llm.calls.list_calls_of_job(job_id)
             kept.append((tx.llm.prompts.read_text(call.request), system(one, job_id), one.prompt(job_id).layers))
     other.store.close()
     assert kept[0] == kept[1]
@@ -132,10 +134,10 @@ async def test_facts_that_were_told_are_used(spoken: Spoken) -> None:
 async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_store(spoken: Spoken) -> None:
     spoken.window = SMALL
     with spoken.rows.store.begin() as tx:
-        ada = tx.agents.find_by_slug("ada")
+        ada = tx.agents.find_agent_by_slug("ada")
         assert ada is not None
         ada.system_prompt = "Follow every rule of the house. " * 100
-        tx.agents.save(ada)
+        tx.agents.save_agent(ada)
     await spoken.answered("an earlier question")
     job_id = await spoken.answered(f"Read this:\n{LOG}What went wrong?")
     [message] = spoken.messages(job_id)[1:]
@@ -229,7 +231,7 @@ async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spo
     with spoken.rows.store.begin() as tx:
         for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
             text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
-            tx.agents.skills.save(SkillSource.parse_file(slug, f"{text}How to {slug}.".encode(), shipped=False))
+            tx.agents.skills.save_skill(SkillSource.parse_file(slug, f"{text}How to {slug}.".encode(), shipped=False))
     with_it = system(spoken, await spoken.answered("please review this"))
     assert "How to review." in with_it
     assert "How to shell." not in with_it, "the agent lacks the tool"
@@ -241,7 +243,7 @@ async def test_the_layers_of_a_prompt_are_kept_with_it(spoken: Spoken) -> None:
     job_id = await spoken.answered("again")
     with spoken.rows.store.begin() as tx:
         conversation = tx.jobs.get(job_id).conversation_id or 0
-        tx.conversations.compactions.add(
+        tx.conversations.compactions.add_compaction(
             Compaction(
                 conversation_id=conversation,
                 agent_id=1,

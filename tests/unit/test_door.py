@@ -62,7 +62,7 @@ class Door:
     def ignored(self) -> dict[tuple[str, str], int]:
         """Return what was only counted, by channel and reason."""
         with self.rows.store.view() as tx:
-            return {(row.channel, row.reason): row.count for row in tx.inbox.ignored.list_page(0, 100)}
+            return {(row.channel, row.reason): row.count for row in tx.inbox.ignored.list_ignored_page(0, 100)}
 
     def notices(self) -> list[str]:
         """Return what people are told by Maestro itself, oldest first."""
@@ -75,12 +75,12 @@ class Door:
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
-        coder = tx.agents.save(
+        tx.agents.save_agent(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
+        coder = tx.agents.save_agent(
             Agent(slug="coder", name="Coder", allow_users="web:alan", created_at=tx.now, updated_at=tx.now)
         )
         for channel, permission in ((BOUND, "full"), (OPEN_TO_BOTS, "full"), (ANNOUNCEMENTS, "read_only")):
-            tx.agents.bind(
+            tx.agents.save_binding(
                 AgentChannel(
                     agent_id=coder.id or 0,
                     platform="web",
@@ -123,10 +123,10 @@ def test_what_is_for_somebody_waits_for_them(door: Door, content: str, channel: 
 
 def test_an_agent_that_is_not_active_is_not_mentioned(door: Door) -> None:
     with door.rows.store.begin() as tx:
-        coder = tx.agents.find_by_slug("coder")
+        coder = tx.agents.find_agent_by_slug("coder")
         assert coder is not None
         coder.status = AgentStatus.PAUSED
-        tx.agents.save(coder)
+        tx.agents.save_agent(coder)
     assert door.accept("hi @coder").ignored
     assert door.say("hello", BOUND).status is JobStatus.PENDING  # the routing step says why, on its row
 
@@ -138,9 +138,9 @@ def test_an_agent_that_is_not_active_is_not_mentioned(door: Door) -> None:
 def coders(door: Door) -> Door:
     """The door when what comes in by the account is for the coder."""
     with door.rows.store.begin() as tx:
-        coder = tx.agents.find_by_slug("coder")
+        coder = tx.agents.find_agent_by_slug("coder")
         assert coder is not None
-        tx.bots.save(BotInstance(platform="web", account="default", agent_id=coder.id), "grace", "connector.add")
+        tx.bots.save_bot(BotInstance(platform="web", account="default", agent_id=coder.id), "grace", "connector.add")
     return door
 
 
@@ -172,7 +172,7 @@ def test_in_a_thread_it_need_be_mentioned_only_once(coders: Door) -> None:
     assert coders.accept("and this", thread="t").ignored == ""  # while the first one waits
     assert coders.accept("elsewhere", thread="long ago").ignored == UNMENTIONED
     with coders.rows.store.begin() as tx:
-        coder, old = tx.agents.find_by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
+        coder, old = tx.agents.find_agent_by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
         talk_with(tx, (coder and coder.id) or 0, old, ("u", "U"))
     assert coders.accept("and this", thread="long ago").ignored == ""
 
@@ -314,7 +314,7 @@ def test_where_each_user_talks_alone_a_stop_reaches_only_their_tasks(door: Door)
         binding = tx.agents.find_binding(Address(platform="web", channel=BOUND))
         assert binding is not None
         binding.key_by_user = True
-        tx.agents.bind(binding)
+        tx.agents.save_binding(binding)
     asked = door.say("hello", BOUND, "alan")
     theirs = task(door, BOUND, JobStatus.RUNNING, asked.inbox_id)
     assert door.say("/stop", BOUND, "chief").notice == "Nothing is running here."

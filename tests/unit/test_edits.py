@@ -27,7 +27,7 @@ class Desk:
         self._intake = Intake(rows.store, lambda: RULES, self._wake)
         with rows.store.begin() as tx:
             now = tx.now
-            tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
+            tx.agents.save_agent(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
 
     def accept(self, number: str, content: str, edit_of: str = "", user: str = "grace") -> AcceptedMessage:
         """Have somebody say or change something in a direct message."""

@@ -100,13 +100,13 @@ class Bench:
     def write(self, text: str) -> None:
         """Let the model have said so much."""
         with self.rows.store.begin() as tx:
-            tx.deliveries.drafts.save_text(self.job_id, 1, text)
+            tx.deliveries.drafts.save_draft_text(self.job_id, 1, text)
 
     @property
     def draft(self) -> Draft | None:
         """What is kept of it."""
         with self.rows.store.view() as tx:
-            return tx.deliveries.drafts.find(self.job_id)
+            return tx.deliveries.drafts.find_draft(self.job_id)
 
     def deliver(self, text: str) -> list[Delivery]:
         """Let the answer be cut into chunks."""
@@ -193,7 +193,7 @@ async def test_of_two_answers_in_one_channel_one_grows_at_a_time(bench: Bench) -
         job_id = bench.rows.add(platform="slack")
         with bench.rows.store.begin() as tx:
             tx.jobs.update_job(job_id, status=JobStatus.RUNNING)
-            tx.deliveries.drafts.save_text(job_id, 1, "of another")
+            tx.deliveries.drafts.save_draft_text(job_id, 1, "of another")
         return job_id
 
     async with bench.showing():
@@ -215,7 +215,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         (asked,) = bench.deliver("which one?")
         await bench.screen.edit(asked.build_outgoing(has_more=False))
         with bench.rows.store.begin() as tx:
-            tx.deliveries.drafts.delete(bench.job_id)
+            tx.deliveries.drafts.delete_draft(bench.job_id)
     bench.answers = DraftStreamer(bench.rows.store, bench.screen.all)
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
@@ -346,7 +346,7 @@ def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
         assert tx.deliveries.drafts.mark_sending(bench.job_id)
         tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-1"))
         file = JobFile(job_id=bench.job_id, digest="d", filename="a.txt", size=3, created_at=tx.now)
-        tx.deliveries.files.add(file)
+        tx.deliveries.files.add_file(file)
     first, second = bench.deliver("")
     assert (first.content, first.edits, second.filename, second.edits) == (IN_FILES, "p-1", "a.txt", "")
 
@@ -361,6 +361,6 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
     async with bench.showing():
         with bench.rows.store.begin() as tx:
             tx.jobs.update_job(other, status=JobStatus.RUNNING, thread="another")
-            tx.deliveries.drafts.save_text(other, 1, "of another")
+            tx.deliveries.drafts.save_draft_text(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}

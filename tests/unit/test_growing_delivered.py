@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(rows, tmp_path)
     bench.answer("the answer")
     with rows.store.begin() as tx:
-        tx.deliveries.drafts.save_text(bench.job_id, 1, "the an")
+        tx.deliveries.drafts.save_draft_text(bench.job_id, 1, "the an")
         assert tx.deliveries.drafts.mark_sending(bench.job_id)
         tx.deliveries.drafts.set_message_id(bench.job_id, Receipt(platform_message_id="p-7"))
     yield bench
@@ -46,7 +46,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def left(bench: Bench) -> tuple[list[Delivery], bool]:
     """Return the chunks, and whether there is a draft."""
     with bench.rows.store.view() as tx:
-        return list(tx.deliveries.list_chunks(bench.job_id, bench.purpose)), tx.deliveries.drafts.find(
+        return list(tx.deliveries.list_chunks(bench.job_id, bench.purpose)), tx.deliveries.drafts.find_draft(
             bench.job_id
         ) is not None
 

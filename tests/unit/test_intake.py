@@ -30,8 +30,8 @@ ANNOUNCEMENTS = "announcements"
 def store(tmp_path: Path) -> Iterator[Store]:
     store = fresh_store(tmp_path / "maestro.db", lambda: NOW)
     with store.begin() as tx:
-        agent = tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
-        tx.agents.bind(
+        agent = tx.agents.save_agent(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+        tx.agents.save_binding(
             AgentChannel(
                 agent_id=agent.id or 0,
                 platform="web",
@@ -175,10 +175,10 @@ def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
 
 def test_who_is_made_an_owner_is_one_with_the_next_message(intake: Intake, store: Store) -> None:
     with store.begin() as tx:
-        tx.users.owners.add(PersonId("web", "guest"), "operator")
+        tx.users.owners.add_owner(PersonId("web", "guest"), "operator")
     accepted = intake.accept_message(said("as owner", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.OWNER
     with store.begin() as tx:
-        tx.users.owners.remove(PersonId("web", "guest"))
+        tx.users.owners.remove_owner(PersonId("web", "guest"))
     accepted = intake.accept_message(said("as anybody", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.MESSAGE

@@ -134,7 +134,7 @@ def test_a_change_is_all_or_nothing(store: Store) -> None:
     with pytest.raises(InvalidEdit, match="unknown key"):
         put(store, {"webui.port": 1, "webui.prot": 1})
     with store.view() as tx:
-        assert (tx.system.settings.newest_version(), tx.system.audit.list_latest(1)) == (0, [])
+        assert (tx.system.settings.newest_version(), tx.system.audit.list_latest_entries(1)) == (0, [])
 
 
 def test_who_changes_what_somebody_else_changed_meanwhile_is_told(store: Store) -> None:
@@ -156,7 +156,9 @@ def test_the_audit_log_says_who_changed_which_key_from_what_to_what(store: Store
     put(store, {LIMIT: 100})  # nothing new
     put(store, {LIMIT: None})
     with store.view() as tx:
-        noted = [(one.actor, one.action, one.subject, one.detail) for one in reversed(tx.system.audit.list_latest(9))]
+        noted = [
+            (one.actor, one.action, one.subject, one.detail) for one in reversed(tx.system.audit.list_latest_entries(9))
+        ]
         assert tx.system.settings.newest_version() == 2
     assert noted == [
         ("somebody", "settings.change", LIMIT, "4096 -> 100"),

@@ -69,7 +69,7 @@ def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: 
 def rows(store: Store) -> dict[str, ModelAccount]:
     """Return every account by name."""
     with store.view() as tx:
-        return {account.name: account for account in tx.llm.accounts.list_all()}
+        return {account.name: account for account in tx.llm.accounts.list_accounts()}
 
 
 CLI = {"name": "max", "type": "cli", "homeDir": "/home/max", "priority": 5}
@@ -127,7 +127,7 @@ def test_keys_of_the_environment_count_when_no_account_is_configured(store: Stor
 def test_another_key_for_a_refused_account_makes_it_active_again(store: Store, tmp_path: Path) -> None:
     built(store, tmp_path, OPENAI_API_KEY="old")
     with store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.get("openai"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("openai"))
     built(store, tmp_path, OPENAI_API_KEY="old")
     assert rows(store)["openai"].status is AccountStatus.DISABLED
     built(store, tmp_path, OPENAI_API_KEY="new")
@@ -144,7 +144,7 @@ def test_without_an_account_the_demo_model_is_announced(store: Store, tmp_path: 
 def test_an_account_added_while_maestro_ran_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
     built(store, tmp_path)
     with store.begin() as tx:
-        tx.llm.accounts.add(
+        tx.llm.accounts.add_account(
             ModelAccount(
                 name="mine",
                 type=AccountType.CLI,

@@ -26,8 +26,8 @@ Say = Callable[..., str]
 def store(tmp_path: Path) -> Iterator[Store]:
     store = fresh_store(tmp_path / "maestro.db", lambda: NOW)
     with store.begin() as tx:
-        agent = tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
-        tx.agents.bind(
+        agent = tx.agents.save_agent(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+        tx.agents.save_binding(
             AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel=KEYED, key_by_user=True)
         )
     yield store
@@ -59,7 +59,7 @@ def recorded(store: Store, job_id: str) -> int:
     """Record the message of a job as the flow does; return its conversation."""
     ref = StepRef(job_id=job_id, step="conversation")
     with store.begin() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         tx.jobs.update_job(job_id, agent_id=agent and agent.id)
         tx.jobs.steps.start_attempt(ref, "record_message", 1)
     return ConversationActivities(store, lambda _: 200_000).record_message(ref).conversation_id

@@ -50,7 +50,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def remembered(rows: JobRows) -> list[str]:
     """Return all facts and values."""
     with rows.store.view() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         assert agent is not None
         facts = tx.memory.find_best_facts(agent.id or 0, 99, "")
         return [fact.content for fact in facts] + [state.value for state in tx.memory.read_states(agent.id or 0, "")]
@@ -97,7 +97,7 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     await RequestChanges(recorder(rows, inner), Redaction(lambda: without)).complete(request)
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
-        (call,) = tx.llm.calls.list_of_job(job_id)
+        (call,) = tx.llm.calls.list_calls_of_job(job_id)
         kept = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
         assert tx.llm.prompts.restore_messages(kept.turns) == inner.asked[0].messages
 
@@ -137,7 +137,7 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     assert [request.key.purpose for request in summary.asked] == ["summary"]
     assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is keep_text)
     with rows.store.view() as tx:
-        (kept,) = tx.conversations.compactions.list_latest(tx.jobs.get(later).conversation_id or 0, 3)
+        (kept,) = tx.conversations.compactions.list_latest_compactions(tx.jobs.get(later).conversation_id or 0, 3)
     assert kept.summary == f"They spoke of {REDACTED}."
 
 

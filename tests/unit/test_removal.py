@@ -104,7 +104,7 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: Conversatio
     with rows.store.begin() as tx:
         said = tx.conversations.list_messages(conversation_id)
         tx.conversations.compactions.archive_messages(conversation_id, [said[0].id or 0])
-        tx.conversations.compactions.add(
+        tx.conversations.compactions.add_compaction(
             Compaction(
                 conversation_id=conversation_id,
                 agent_id=1,
@@ -119,7 +119,7 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: Conversatio
     control.delete(conversation_id, "a test", facts=False)
     assert [word for word in WORDS if word in everything(tmp_path)] == []
     with rows.store.view() as tx:
-        assert tx.system.audit.list_latest(1)[0].action == "conversation.delete"
+        assert tx.system.audit.list_latest_entries(1)[0].action == "conversation.delete"
     rows.store.close()
     assert [word for word in WORDS if word in (tmp_path / "maestro.db").read_bytes()] == []
 
@@ -130,7 +130,7 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
     (first, conversation_id), (second, _) = await talk(rows), await talk(rows, "and the stork", "it has landed too")
     with rows.store.begin() as tx:
         for job_id, digest in ((first, "only-here"), (first, "there-too"), (second, "there-too")):
-            tx.deliveries.files.add(
+            tx.deliveries.files.add_file(
                 JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1, created_at=tx.now)
             )
         for job_id, digest in ((first, "shown-here"), (first, "shown-there"), (second, "shown-there")):
@@ -146,7 +146,10 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
             tx.jobs.tool_runs.store_images(call, [ImageRef(digest=digest, content_type="image/png")])
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert (tx.deliveries.files.list_of_job(first), len(tx.deliveries.files.list_of_job(second))) == ([], 1)
+        assert (tx.deliveries.files.list_files_of_job(first), len(tx.deliveries.files.list_files_of_job(second))) == (
+            [],
+            1,
+        )
         assert [tx.conversations.removals.is_used_again(digest) for digest in ("only-here", "shown-here")] == [
             False,
             False,
@@ -194,11 +197,11 @@ async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: Conversa
     with rows.store.begin() as tx:
         ended = tx.jobs.read_status(job_id)
         tx.jobs.update_job(job_id, status=JobStatus.RUNNING)
-        tx.deliveries.drafts.save_text(job_id, 1, "a pelican lan")
+        tx.deliveries.drafts.save_draft_text(job_id, 1, "a pelican lan")
         tx.jobs.update_job(job_id, status=ended)
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert tx.deliveries.drafts.find(job_id) is None
+        assert tx.deliveries.drafts.find_draft(job_id) is None
 
 
 async def test_what_the_books_need_stays(rows: JobRows, control: ConversationOperations) -> None:
@@ -232,7 +235,7 @@ async def test_a_number_is_never_given_again(rows: JobRows, control: Conversatio
     _, later = await talk(rows)
     assert later > gone
     with rows.store.view() as tx, pytest.raises(NotFound, match=f"conversation {gone} was deleted by a test on"):
-        tx.conversations.lists.build_detail(gone)
+        tx.conversations.lists.build_conversation_detail(gone)
 
 
 async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: ConversationOperations) -> None:
@@ -295,7 +298,7 @@ def received(rows: JobRows, files: MediaFolder, job_id: str, content: bytes) -> 
         inbox_id = tx.jobs.get(job_id).inbox_id
         row = tx.inbox.get(inbox_id)
         row.attachments = f'[{{"id": "upload-{job_id}", "filename": "cat.png"}}]'
-        tx.inbox.media.save(
+        tx.inbox.media.save_file(
             MediaFile(inbox_id=inbox_id or 0, seq=0, digest=digest, filename="cat.png", size=len(content))
         )
         tx.users.add_upload(

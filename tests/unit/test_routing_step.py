@@ -44,7 +44,9 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
             ("last", "assistant", AgentStatus.ACTIVE),
             ("away", "assistant", AgentStatus.PAUSED),
         ):
-            tx.agents.save(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
+            tx.agents.save_agent(
+                Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now)
+            )
     yield rows
     rows.store.close()
 
@@ -100,7 +102,7 @@ def test_a_stranger_is_turned_away_without_a_sign_that_anybody_types(rows: JobRo
 
 def test_who_became_an_owner_since_the_message_came_counts_as_one(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        tx.users.owners.add(PersonId("slack", "grace"), "operator")
+        tx.users.owners.add_owner(PersonId("slack", "grace"), "operator")
     assert routed(rows, message())[0].agent == "boss"
 
 
@@ -118,7 +120,7 @@ def test_only_the_agents_that_can_be_chosen_are_read(
     rows: JobRows, content: str, bound: str | None, account: str | None, read: list[str]
 ) -> None:
     with rows.store.begin() as tx:
-        agents = {agent.slug: agent for agent in tx.agents.list_all()}
+        agents = {agent.slug: agent for agent in tx.agents.list_agents()}
         owner = agents[bound].id or 0 if bound else 0
         binding = AgentChannel(agent_id=owner, platform="slack", account="default", channel="c") if bound else None
         tx.agents.set_configured_agent("slack", "default", agents[account] if account else None)

@@ -43,7 +43,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def plan(store: Store, schedule: str = "every 1m", kind: type[ScheduleColumns] = Heartbeat) -> str:
     new = NewSchedule(agent="ada", schedule=schedule, prompt="Look.", platform="web", channel="here")
     with store.begin() as tx:
-        return tx.background.schedules.add(kind, new, "operator").ref
+        return tx.background.schedules.add_schedule(kind, new, "operator").ref
 
 
 def enter(store: Store, ref: str, minute: int, jobs: JobSettings = ROOM) -> RunAdmission:
@@ -163,7 +163,7 @@ def test_nor_does_what_was_deleted_or_whose_agent_is_paused(store: Store) -> Non
     ref = plan(store)
     assert enter(store, "cron-7", 1).reason == enter(store, "nonsense", 1).reason == "the schedule was deleted"
     with store.begin() as tx:
-        tx.agents.get_by_slug("ada").status = AgentStatus.PAUSED
+        tx.agents.get_agent_by_slug("ada").status = AgentStatus.PAUSED
     assert enter(store, ref, 1) == RunAdmission(begun=False, reason="the agent ada is paused")
 
 
@@ -171,7 +171,7 @@ def test_an_agent_that_is_paused_after_the_start_fails_the_job_visibly(store: St
     ref = plan(store)
     enter(store, ref, 1)
     with store.begin() as tx:
-        tx.agents.get_by_slug("ada").status = AgentStatus.PAUSED
+        tx.agents.get_agent_by_slug("ada").status = AgentStatus.PAUSED
     with pytest.raises(NoAgent, match="make it active, and resume the job"):
         ScheduleActivities(store, lambda: PAUSE, lambda: ROOM).take_on(StepRef(job_id=f"{ref}-1", step="take-up"))
 
@@ -253,7 +253,7 @@ def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: S
     assert (skipped.error, skipped.reason) == ("BudgetExceeded", "skipped: The reason in full.")
     assert (row(store, ref).skipped, row(store, ref).failures, row(store, ref).paused_reason) == (5, 0, "")
     with store.view() as tx:
-        last = tx.background.schedules.build_view(row(store, ref)).last_run
+        last = tx.background.schedules.build_schedule_view(row(store, ref)).last_run
     assert last is not None
     assert (last.status, last.reason) == (JobStatus.DROPPED, "skipped: The reason in full.")
 

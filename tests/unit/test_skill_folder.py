@@ -39,7 +39,7 @@ def loader(rows: JobRows, own: Path) -> SkillLoader:
 
 def stored(rows: JobRows) -> dict[str, SkillRow]:
     with rows.store.view() as tx:
-        return {row.slug: row for row in tx.agents.skills.list_all()}
+        return {row.slug: row for row in tx.agents.skills.list_skills()}
 
 
 def own_slugs(rows: JobRows) -> list[str]:
@@ -48,7 +48,7 @@ def own_slugs(rows: JobRows) -> list[str]:
 
 def problems(rows: JobRows) -> list[tuple[str, str]]:
     with rows.store.view() as tx:
-        return [(Path(found.source).name, found.problem) for found in tx.agents.skills.list_problems()]
+        return [(Path(found.source).name, found.problem) for found in tx.agents.skills.list_skill_problems()]
 
 
 def test_the_shipped_ones_are_there_from_the_start(rows: JobRows, loader: SkillLoader) -> None:
@@ -86,7 +86,7 @@ def test_a_change_is_seen_and_what_an_operator_switched_off_stays_off(
         tx.agents.skills.set_enabled("tea", enabled=True)
     with rows.store.view() as tx:
         assert tx.system.versions.read_versions().skills != before
-        [tea] = [skill for skill in tx.agents.skills.list_enabled() if skill.slug == "tea"]
+        [tea] = [skill for skill in tx.agents.skills.list_enabled_skills() if skill.slug == "tea"]
     assert (tea.body, tea.keywords) == ("Warm the pot.", ("tea", "pot"))
 
 

@@ -39,7 +39,7 @@ def restarted(store: Store, folder: Path, agents: list[Any], channels: list[Any]
 def statuses(store: Store) -> dict[str, AgentStatus]:
     """Return what has become of each agent."""
     with store.view() as tx:
-        return {agent.slug: agent.status for agent in tx.agents.list_all()}
+        return {agent.slug: agent.status for agent in tx.agents.list_agents()}
 
 
 def binding(store: Store, address: Address = CODE) -> AgentChannel | None:
@@ -71,10 +71,10 @@ def test_a_binding_that_is_gone_from_the_configuration_is_deleted(tmp_path: Path
 def test_what_was_made_in_another_way_is_not_touched(tmp_path: Path) -> None:
     store = started(tmp_path, [CONDUCTOR], [])
     with store.begin() as tx:
-        found = tx.agents.find_by_slug("conductor")
+        found = tx.agents.find_agent_by_slug("conductor")
         assert found
-        tx.agents.save(Agent(slug="guest", name="Guest", created_at=tx.now, updated_at=tx.now))
-        tx.agents.bind(AgentChannel(agent_id=found.id or 0, platform="web", account="default", channel="code"))
+        tx.agents.save_agent(Agent(slug="guest", name="Guest", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_binding(AgentChannel(agent_id=found.id or 0, platform="web", account="default", channel="code"))
     store = restarted(store, tmp_path, [CONDUCTOR], [])
     assert statuses(store) == {"conductor": "active", "guest": "active"}
     assert binding(store)
@@ -84,10 +84,10 @@ def test_what_was_made_in_another_way_is_not_touched(tmp_path: Path) -> None:
 def test_an_agent_that_somebody_paused_stays_paused(tmp_path: Path) -> None:
     store = started(tmp_path, [CONDUCTOR], [])
     with store.begin() as tx:
-        found = tx.agents.find_by_slug("conductor")
+        found = tx.agents.find_agent_by_slug("conductor")
         assert found
         found.status = AgentStatus.PAUSED
-        tx.agents.save(found)
+        tx.agents.save_agent(found)
     store = restarted(store, tmp_path, [CONDUCTOR], [])
     assert statuses(store) == {"conductor": "paused"}
     store.close()
@@ -105,18 +105,18 @@ def test_a_channel_cannot_be_bound_to_an_agent_that_is_gone(tmp_path: Path) -> N
 def edit(store: Store, slug: str, **fields: object) -> None:
     """Change an agent as an operator does on the API."""
     with store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug(slug), AgentChange.model_validate(fields), "operator")
+        tx.agents.change(tx.agents.get_agent_by_slug(slug), AgentChange.model_validate(fields), "operator")
 
 
 def history(store: Store, slug: str) -> list[str]:
     """Return who made each version of an agent, the first one first."""
     with store.view() as tx:
-        return [version.actor for version in tx.agents.versions.list_versions(tx.agents.get_by_slug(slug))][::-1]
+        return [version.actor for version in tx.agents.versions.list_versions(tx.agents.get_agent_by_slug(slug))][::-1]
 
 
 def agent(store: Store, slug: str) -> Agent:
     with store.view() as tx:
-        return tx.agents.get_by_slug(slug)
+        return tx.agents.get_agent_by_slug(slug)
 
 
 def test_a_first_start_makes_the_first_version(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_entry_that_was_changed_is_entered_as_a_new_version(tmp_path: Path) -
     assert coder.status is AgentStatus.PAUSED  # no entry says that
     assert history(store, "coder") == ["configuration", "operator", "configuration"]
     with store.begin() as tx:
-        tx.agents.roll_back(tx.agents.get_by_slug("coder"), 2, "operator")
+        tx.agents.roll_back(tx.agents.get_agent_by_slug("coder"), 2, "operator")
     assert agent(store, "coder").system_prompt == "Be long."
     store.close()
 

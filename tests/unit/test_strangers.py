@@ -79,7 +79,7 @@ class Door:
     def codes(self) -> list[str]:
         """Return the codes of the wishes, newest first."""
         with self.rows.store.view() as tx:
-            return [row.code for row in tx.users.pairings.list_page(None, 500)]
+            return [row.code for row in tx.users.pairings.list_pairing_page(None, 500)]
 
     def decide(self, act: Callable[[Transaction], object]) -> None:
         """Do something as the operator."""
@@ -98,18 +98,23 @@ class Door:
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(50))]
+            return [
+                (entry.actor, entry.action, entry.subject)
+                for entry in reversed(tx.system.audit.list_latest_entries(50))
+            ]
 
 
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=tx.now, updated_at=tx.now))
         listed = "slack:listed irc:listed"
         coder = Agent(slug="coder", name="Coder", allow_users=listed, created_at=tx.now, updated_at=tx.now)
-        tx.agents.save(coder)
-        tx.agents.bind(AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound"))
+        tx.agents.save_agent(coder)
+        tx.agents.save_binding(
+            AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound")
+        )
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
     rules = IntakeRules(LIMIT, access, RoutingSettings(messages_per_minute=MOST))
     yield Door(rows, Intake(rows.store, lambda: rules, lambda: None))
@@ -203,12 +208,14 @@ def test_so_many_may_wait_and_the_others_are_told_nothing(door: Door) -> None:
     assert door.say("hello", "late").reason == UNKNOWN
     assert len(door.codes()) == MOST_PENDING + 1
     with door.rows.store.view() as tx:
-        newest, *_ = tx.users.pairings.list_page(None, 1)
+        newest, *_ = tx.users.pairings.list_pairing_page(None, 1)
     door.rows.clock.go(days=2)
     door.say("hello", "later")
     assert len(door.codes()) == 1  # what ran out long ago is forgotten
     with door.rows.store.view() as tx:
-        assert tx.users.pairings.list_page(None, 1)[0].id == (newest.id or 0) + 1  # and no number means another person
+        assert (
+            tx.users.pairings.list_pairing_page(None, 1)[0].id == (newest.id or 0) + 1
+        )  # and no number means another person
 
 
 def test_a_stranger_in_haste_leaves_no_more_rows(door: Door) -> None:
@@ -293,7 +300,7 @@ def test_an_invitation_lets_in_who_sends_it_once(door: Door, as_owner: bool) -> 
     with door.rows.store.view() as tx:
         assert tx.users.owners.is_owner(PersonId("slack", "grace")) is as_owner
         assert tx.inbox.get(paired.inbox_id).content == "/pair"
-        (wish,) = tx.users.pairings.list_page(None, 10)
+        (wish,) = tx.users.pairings.list_pairing_page(None, 10)
         assert wish.status is PairingStatus.APPROVED
     assert door.say(f"/pair {code}", "alan").notice == WRONG
     assert door.say("and me?", "alan").status is JobStatus.DROPPED

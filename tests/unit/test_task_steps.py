@@ -25,7 +25,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """A store with two agents."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 

@@ -33,7 +33,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """A store with two agents."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -50,7 +50,7 @@ def beat(rows: JobRows) -> str:
 def given(rows: JobRows, by: str, *, hears: bool) -> str:
     """Have a job give bob a task."""
     with rows.store.begin() as tx:
-        job, bob = tx.jobs.read(by), tx.agents.find_by_slug("bob")
+        job, bob = tx.jobs.read(by), tx.agents.find_agent_by_slug("bob")
         task = Job(
             id=f"{by}-task",
             kind=JobKind.DELEGATION,

@@ -108,7 +108,7 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
 def show_agents(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
     """List the agents by slug; without a status filter, archived agents are left out."""
     with parts.store.view() as tx:
-        every = tx.agents.list_all()
+        every = tx.agents.list_agents()
         matching = [agent for agent in every if _matches_filter(agent, q.strip(), status) and agent.slug > cursor]
         today = Period(tx.now.date(), tx.now.date())
         costs = tx.llm.usage.list_sums(UsageRequest(UsageBy.AGENT, today), 10_000)
@@ -263,7 +263,7 @@ def _render_page(
     except MaestroError as error:
         return refusal_page(request, HERE, error)
     with parts.store.view() as tx:
-        actions = tx.jobs.actions.list_latest(tx.agents.get(agent.id), 10)
+        actions = tx.jobs.actions.list_latest_actions(tx.agents.get(agent.id), 10)
     return render(
         request,
         "agent.html",

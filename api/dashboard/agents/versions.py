@@ -118,8 +118,8 @@ def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRo
 def _tokens_page(request: Request, form: _TokenFormState, before: int | None = None) -> HTMLResponse:
     parts = request_parts(request)
     with parts.store.view() as tx:
-        agents = [agent for agent in tx.agents.list_all() if agent.status is not AgentStatus.ARCHIVED]
-        tokens = tx.agents.tokens.list_valid(before, TOKENS + 1)
+        agents = [agent for agent in tx.agents.list_agents() if agent.status is not AgentStatus.ARCHIVED]
+        tokens = tx.agents.tokens.list_valid_tokens(before, TOKENS + 1)
     return render(
         request,
         "agent-tokens.html",

@@ -159,7 +159,7 @@ def _confirmation_page(request: Request, form: JobSelectionForm, problem: Maestr
     except MaestroError as error:
         problem = problem or error
     with parts.store.view() as tx:
-        agents = [agent.slug for agent in tx.agents.list_active()]
+        agents = [agent.slug for agent in tx.agents.list_active_agents()]
     return render(
         request, "jobs-confirm.html", form=form, forecast=forecast, problem=problem, agents=agents, origin=form.origin()
     )

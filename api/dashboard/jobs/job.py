@@ -139,7 +139,7 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
     return JobContent(
         job=job,
         row=row,
-        texts=tx.jobs.texts.read_of_job(row),
+        texts=tx.jobs.texts.read_texts_of_job(row),
         timeline=build_timeline(record, job, tx.now),
         step=current_step(job),
         original=_read_original(tx, row),
@@ -188,7 +188,7 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
-    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.list_of_job(original.id)]
+    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.list_actions_of_job(original.id)]
     return OriginalJob(original.id, tx.jobs.texts.find_answer(original), actions)
 
 
@@ -300,7 +300,7 @@ def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: Maestro
     try:
         with request_parts(request).store.view() as tx:
             content = read_job(tx, job_id)
-            agents = sorted(agent.slug for agent in tx.agents.list_active())
+            agents = sorted(agent.slug for agent in tx.agents.list_active_agents())
             prompt = _request_text(tx, content.row)
     except NotFound as error:
         return missing_job_page(request, str(error))

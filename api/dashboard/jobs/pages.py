@@ -140,7 +140,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
     empty = {"step", "reason"} & request.query_params.keys()  # a failure may have no step or reason
     fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
-        agents = sorted(agent.slug for agent in tx.agents.list_all())
+        agents = sorted(agent.slug for agent in tx.agents.list_agents())
         try:
             at = {"at": moment_with_zone(fields["at"])} if "at" in fields else {}
             since = {"since": tx.now - AGES[query["age"]]} if query["age"] in AGES else {}

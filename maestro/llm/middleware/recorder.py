@@ -353,7 +353,7 @@ class DraftStreaming:
             try:
                 with self.store.begin() as tx:
                     if not tx.jobs.steps.is_overtaken:  # A newer attempt writes the draft itself.
-                        tx.deliveries.drafts.save_text(request.key.job_id, request.key.number, text)
+                        tx.deliveries.drafts.save_draft_text(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
                 return stored

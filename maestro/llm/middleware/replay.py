@@ -130,7 +130,7 @@ class AnswerSpool:
             if on_answer is not None:
                 try:
                     on_answer(tx, answer.response)
-                    tx.flush()
+                    tx.flush_writes()
                 # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
                 except Exception as error:
                     raise _OnAnswerFailed from error

@@ -32,15 +32,15 @@ class Agents(Repository):
     _BINDING = PreparedStatement(_OF_CHANNEL)
     _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
 
-    def list_all(self) -> Sequence[Agent]:
+    def list_agents(self) -> Sequence[Agent]:
         """Return all agents by slug."""
         return self._find_all(select(Agent).order_by(Agent.slug))
 
-    def list_slugs(self) -> Sequence[str]:
+    def list_agent_slugs(self) -> Sequence[str]:
         """Return the sorted slugs of all agents, without reading any other column."""
         return self._find_all(select(Agent.slug).order_by(Agent.slug))
 
-    def list_active(self) -> Sequence[Agent]:
+    def list_active_agents(self) -> Sequence[Agent]:
         """Return the agents with the status active, oldest first."""
         return self._find_all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
 
@@ -55,11 +55,11 @@ class Agents(Repository):
             self._read_model(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist"
         )
 
-    def find_by_slug(self, slug: str) -> Agent | None:
+    def find_agent_by_slug(self, slug: str) -> Agent | None:
         """Return the agent with this slug, or None if no agent has it."""
         return self._find_first(select(Agent).where(Agent.slug == slug))
 
-    def save(self, agent: Agent) -> Agent:
+    def save_agent(self, agent: Agent) -> Agent:
         """Add or change an agent."""
         agent.updated_at = self._now
         return self._save_objects(agent)
@@ -80,19 +80,19 @@ class Agents(Repository):
         """Return the bindings of all channels."""
         return self._find_all(select(AgentChannel))
 
-    def unbind(self, binding: AgentChannel) -> None:
+    def unbind_channel_of(self, binding: AgentChannel) -> None:
         self._delete_object(binding)
 
-    def bind(self, binding: AgentChannel) -> None:
+    def save_binding(self, binding: AgentChannel) -> None:
         self._save_objects(binding)
 
-    def get_by_slug(self, slug: str) -> Agent:
+    def get_agent_by_slug(self, slug: str) -> Agent:
         """Return the agent with this slug; raises ``NotFound``."""
-        return require_found(self.find_by_slug(slug), f"there is no agent {slug!r}")
+        return require_found(self.find_agent_by_slug(slug), f"there is no agent {slug!r}")
 
-    def get_unarchived(self, slug: str) -> Agent:
+    def get_unarchived_agent(self, slug: str) -> Agent:
         """Return the agent with this slug; raises ``NotFound``, or ``Conflict`` if the agent is archived."""
-        agent = self.get_by_slug(slug)
+        agent = self.get_agent_by_slug(slug)
         require_unarchived(agent)
         return agent
 

@@ -45,7 +45,7 @@ EARLIER = "an earlier release"
 class AgentVersions(Repository):
     """Queries for the stored versions of agents."""
 
-    def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
+    def add_version(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
         """Store the current state of an agent under its version number."""
         number, agent_id = agent.version, agent.id or 0
         return self._save_objects(
@@ -63,9 +63,9 @@ class AgentVersions(Repository):
 
     def get_pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
         """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
-        version = self.get(agent, number)
+        version = self.get_version(agent, number)
         if against is not None:
-            return version, self.get(agent, against)
+            return version, self.get_version(agent, against)
         return version, next(iter(self.list_versions(agent, before=number, limit=1)), None)
 
     def read_fields_at(self, agent: Agent, moment: datetime) -> AgentFields | None:
@@ -75,7 +75,7 @@ class AgentVersions(Repository):
         version = self._find_first(earlier) or self._find_first(mine.order_by(col(AgentVersion.version)))
         return version_fields(version) if version is not None else None
 
-    def get(self, agent: Agent, number: int) -> AgentVersion:
+    def get_version(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         query = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
         # A number from a request may exceed SQLite's largest integer, and a query for it would raise an error.
@@ -122,7 +122,7 @@ class Bindings(Agents):
         """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
         _require_not_configured(binding)
         if change.agent:
-            binding.agent_id = self.get_unarchived(change.agent).id or 0
+            binding.agent_id = self.get_unarchived_agent(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.binding_values))
         self._audit.add_entry(
             actor, "channel.change", channel_name(binding), ", ".join(sorted(change.model_fields_set))
@@ -133,7 +133,7 @@ class Bindings(Agents):
         """Delete a channel's binding; raises ``Conflict`` if the configuration sets the binding."""
         _require_not_configured(binding)
         agent = self.get(binding.agent_id)
-        self.unbind(binding)
+        self.unbind_channel_of(binding)
         self._audit.add_entry(actor, "channel.unbind", channel_name(binding), agent.slug)
 
     def build_view(self, binding: AgentChannel) -> Binding:
@@ -144,7 +144,7 @@ class Bindings(Agents):
         """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
-            query = query.where(AgentChannel.agent_id == self.get_by_slug(agent).id)
+            query = query.where(AgentChannel.agent_id == self.get_agent_by_slug(agent).id)
         bindings = self._find_all(query.limit(limit + 1))
         items = tuple(map(self.build_view, bindings[:limit]))
         return BindingPage(items=items, next=str(items[-1].id) if len(bindings) > limit else None)
@@ -179,7 +179,7 @@ class Bindings(Agents):
         for name in BINDING_COLUMNS:
             setattr(binding, name, getattr(fields, name))
         binding.client_id = self._clients.find_id(fields.client)
-        self.bind(binding)
+        self.save_binding(binding)
 
 
 def channel_name(binding: AgentChannel) -> str:
@@ -205,14 +205,14 @@ class AgentEdits(Bindings):
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
         """Add an agent; raises ``Conflict`` when the slug is in use, ``InvalidEdit`` for an unknown client."""
-        taken = self.find_by_slug(new.slug)
+        taken = self.find_agent_by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
         if taken is not None:
             raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
         agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
         write_fields(agent, add_conductor_prompt(new), self._clients.find_id(new.client))
-        self.save(agent)
+        self.save_agent(agent)
         self._add_version(agent, actor, reason)
         self._audit.add_entry(actor, "agent.create", agent.slug, reason)
         return agent
@@ -238,7 +238,7 @@ class AgentEdits(Bindings):
         self._require_conductor(agent, after, change.force)
         write_fields(agent, after, self._clients.find_id(after.client))
         agent.version += 1
-        self.save(agent)
+        self.save_agent(agent)
         if agent.status is AgentStatus.ARCHIVED:
             self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
         self._add_version(agent, actor, reason)
@@ -251,7 +251,7 @@ class AgentEdits(Bindings):
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Store a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
-        old = version_fields(self.versions.get(agent, number))
+        old = version_fields(self.versions.get_version(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
@@ -267,7 +267,7 @@ class AgentEdits(Bindings):
             raise Conflict(f"agent {agent.slug} cannot be deleted: rows of {used} refer to it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
-        self.tokens.delete_all(agent)
+        self.tokens.delete_tokens(agent)
         self._delete_object(agent)
         self._audit.add_entry(actor, "agent.purge", agent.slug)
 
@@ -285,7 +285,7 @@ class AgentEdits(Bindings):
             self._add_version(agent, EARLIER, "")
 
     def _add_version(self, agent: Agent, actor: str, reason: str) -> None:
-        self.versions.add(agent, self.read_fields(agent).model_dump_json(), actor, reason)
+        self.versions.add_version(agent, self.read_fields(agent).model_dump_json(), actor, reason)
 
     def _find_referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""

@@ -24,43 +24,43 @@ class Skills(Repository):
     _SOURCES = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
-    def list_enabled(self) -> Sequence[Skill]:
+    def list_enabled_skills(self) -> Sequence[Skill]:
         """Return the enabled skills, by slug."""
         return [Skill.from_row(row) for row in self._read_models(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
     def read_index(self) -> SkillIndex:
         """Return the enabled skills in a form that matches their triggers against a message."""
-        return SkillIndex(self.list_enabled())
+        return SkillIndex(self.list_enabled_skills())
 
-    def list_all(self) -> Sequence[SkillRow]:
+    def list_skills(self) -> Sequence[SkillRow]:
         """Return all skills, by slug."""
         return self._find_all(self._ALL)
 
-    def list_sources(self) -> Mapping[str, str]:
+    def list_skill_sources(self) -> Mapping[str, str]:
         """Return the file path of each stored skill, by slug."""
         # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
         return dict(list(self._run_statement(self._SOURCES)))
 
-    def list_problems(self) -> Sequence[SkillProblem]:
+    def list_skill_problems(self) -> Sequence[SkillProblem]:
         """Return the problems in skill files, sorted by file."""
         return self._find_all(self._PROBLEMS)
 
-    def find_by_slug(self, slug: str) -> SkillRow | None:
+    def find_skill_by_slug(self, slug: str) -> SkillRow | None:
         """Return the skill with this slug, or None if no skill has it."""
         return self._session.get(SkillRow, slug)
 
     def get(self, slug: str) -> SkillRow:
         """Return the skill with this slug; raises ``NotFound``."""
         return require_found(
-            self.find_by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills"
+            self.find_skill_by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows all skills"
         )
 
     def replace_all(self, library: SkillSet) -> None:
         """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""
         self._run_statement(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
         for file in library.chosen.values():
-            self.save(file)
+            self.save_skill(file)
         self._run_statement(delete(SkillProblem))
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
         self._session.flush()
@@ -71,7 +71,7 @@ class Skills(Repository):
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
-    def save(self, file: SkillSource) -> SkillRow:
+    def save_skill(self, file: SkillSource) -> SkillRow:
         """Insert or update the skill of a file; a new skill is enabled, an updated one stays enabled or disabled."""
         assert file.skill is not None
         skill = file.skill
@@ -81,7 +81,7 @@ class Skills(Repository):
             "source": file.source,
             "shipped": file.shipped,
         }
-        row = self.find_by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **values)
+        row = self.find_skill_by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **values)
         if row not in self._session or any(getattr(row, name) != value for name, value in values.items()):
             row.sqlmodel_update({**values, "updated_at": self._now})
             self._save_objects(row)

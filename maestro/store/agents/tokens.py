@@ -41,7 +41,7 @@ class AgentTokens(Repository):
         .values(last_used_at=bindparam("at"))
     )
 
-    def create(self, agent: Agent, name: str, actor: str) -> IssuedToken:
+    def create_token(self, agent: Agent, name: str, actor: str) -> IssuedToken:
         """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
@@ -60,20 +60,20 @@ class AgentTokens(Repository):
         self._audit(actor, "token.create", agent, row)
         return IssuedToken.from_row(row, token=token)
 
-    def list_of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+    def list_tokens_of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
         return self._find_all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
-    def list_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
+    def list_valid_tokens(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
         """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [TokenHolder(*row) for row in self._session.exec(newest)]
 
-    def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
+    def revoke_token(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
         """Revoke an agent's token, unless it is revoked already; raises ``NotFound`` for an unknown token."""
         row = self._session.get(AgentToken, token_id)
         if row is None or row.agent_id != agent.id:
@@ -93,7 +93,7 @@ class AgentTokens(Repository):
         """Record that a token is used now, unless a recent use is recorded already."""
         self._run_statement(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
 
-    def delete_all(self, agent: Agent) -> None:
+    def delete_tokens(self, agent: Agent) -> None:
         """Delete all tokens of an agent that is being deleted."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 

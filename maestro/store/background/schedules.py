@@ -67,16 +67,18 @@ class Schedules(Repository):
         kind, number = _split_ref(ref or "")
         return self._session.get(kind, number) if kind is not None else None
 
-    def list_all(self) -> Sequence[ScheduleColumns]:
+    def list_schedules(self) -> Sequence[ScheduleColumns]:
         """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
-    def list_of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
+    def list_schedules_of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
         queries = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for query in queries for planned in self._session.exec(query)]
 
-    def list_page(self, schedule_filter: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
+    def list_schedule_page(
+        self, schedule_filter: ScheduleFilter, after: str | None, limit: int
+    ) -> Sequence[ScheduleView]:
         """Return views of up to ``limit`` schedules after a ref: heartbeats before crons, each oldest first."""
         views: list[ScheduleView] = []
         for kind in KINDS:
@@ -91,13 +93,13 @@ class Schedules(Repository):
             views += [schedule_view(planned, agent, job, self._now) for planned, agent, job in rows]
         return views
 
-    def build_view(self, planned: ScheduleColumns) -> ScheduleView:
+    def build_schedule_view(self, planned: ScheduleColumns) -> ScheduleView:
         kind = type(planned)
         row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         planned, agent, job = row
         return schedule_view(planned, agent, job, self._now)
 
-    def add(
+    def add_schedule(
         self, kind: type[ScheduleColumns], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST
     ) -> ScheduleColumns:
         """Add a schedule.
@@ -110,7 +112,7 @@ class Schedules(Repository):
         columns = new.column_values()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
         check_has_work(kind.kind, new.prompt, str(columns.get("script", "")))
-        agent = self._agents.get_unarchived(new.agent)
+        agent = self._agents.get_unarchived_agent(new.agent)
         planned = kind(
             agent_id=agent.id or 0,
             anchored_at=self._now,
@@ -120,7 +122,8 @@ class Schedules(Repository):
             **columns,
         )
         twin = next(
-            (schedule.name for schedule in self.list_of_agent(agent) if schedule.is_duplicate_of(planned)), None
+            (schedule.name for schedule in self.list_schedules_of_agent(agent) if schedule.is_duplicate_of(planned)),
+            None,
         )
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has the same schedule already: {twin!r}; give this one a name")
@@ -129,12 +132,12 @@ class Schedules(Repository):
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
 
-    def change(
+    def change_schedule(
         self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
     ) -> ScheduleColumns:
-        """Apply ``changes`` to a schedule; raises the errors of ``add``."""
+        """Apply ``changes`` to a schedule; raises the errors of ``add_schedule``."""
         values = changed_columns(planned, change, self._now, shortest)
-        agent = self._agents.get_unarchived(change.agent) if change.agent is not None else None
+        agent = self._agents.get_unarchived_agent(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
             values["agent_id"] = agent.id
         for name, value in values.items():
@@ -147,7 +150,7 @@ class Schedules(Repository):
             self._audit(actor, "change", planned, ", ".join(sorted(values)))
         return planned
 
-    def remove(self, planned: ScheduleColumns, actor: str) -> None:
+    def remove_schedule(self, planned: ScheduleColumns, actor: str) -> None:
         """Delete a schedule; its jobs remain, and a running job continues."""
         self._delete_object(planned)
         self._audit(actor, "remove", planned, planned.name)
@@ -156,7 +159,7 @@ class Schedules(Repository):
         Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
     def _choose_free_name(self, planned: ScheduleColumns, agent: Agent) -> str:
-        present = {schedule.name for schedule in self.list_of_agent(agent) if schedule.ref != planned.ref}
+        present = {schedule.name for schedule in self.list_schedules_of_agent(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
         numbered = (f"{planned.unnamed} {number}" for number in count(2))
@@ -216,7 +219,7 @@ class FollowedSchedule:
 class ScheduleFollowing(Repository):
     """Queries for schedules with the digest of the definition that Temporal has of each."""
 
-    def list_all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
+    def list_followed_schedules(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
         queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
         return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
@@ -313,7 +316,9 @@ class ScheduleRuns(Repository):
         Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
-    def backfill(self, planned: ScheduleColumns, span: BackfillRequest, prefix: str, actor: str) -> BackfillView:
+    def begin_backfill_runs(
+        self, planned: ScheduleColumns, span: BackfillRequest, prefix: str, actor: str
+    ) -> BackfillView:
         """Begin a run for each time in a past period at which the schedule had no run, or preview these runs.
 
         The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so

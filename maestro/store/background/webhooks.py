@@ -47,32 +47,32 @@ class WebhookEndpoints(Repository):
             self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks"
         )
 
-    def find_enabled(self, path: str) -> Webhook | None:
+    def find_enabled_webhook(self, path: str) -> Webhook | None:
         """Return the enabled webhook at a path, or None if there is none."""
         webhook = self._find(path)
         return webhook if webhook is not None and webhook.enabled else None
 
-    def list_all(self) -> Sequence[Webhook]:
+    def list_webhooks(self) -> Sequence[Webhook]:
         """Return all webhooks, by path."""
         return self._find_all(select(Webhook).order_by(Webhook.path))
 
-    def list_page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
+    def list_webhook_page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
         """Return up to ``limit`` webhooks after the path ``after``, by path."""
         page = select(Webhook, Agent).join(Agent, col(Agent.id) == Webhook.agent_id).order_by(Webhook.path)
         if after is not None:
             page = page.where(Webhook.path > after)
         return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
 
-    def build_view(self, webhook: Webhook) -> WebhookView:
+    def build_webhook_view(self, webhook: Webhook) -> WebhookView:
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
-    def create(self, new: NewWebhook, stored_key: StoredKey, actor: str) -> Webhook:
-        """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change``."""
+    def create_webhook(self, new: NewWebhook, stored_key: StoredKey, actor: str) -> Webhook:
+        """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change_webhook``."""
         if self._find(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
             **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
-            agent_id=self._agents.get_unarchived(new.agent).id or 0,
+            agent_id=self._agents.get_unarchived_agent(new.agent).id or 0,
             secret=stored_key.secret,
             last4=stored_key.last4,
             created_by=actor,
@@ -84,11 +84,11 @@ class WebhookEndpoints(Repository):
         self._add_audit_entry(actor, "webhook.create", webhook, new.agent)
         return webhook
 
-    def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
+    def change_webhook(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
         """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
         values = change.model_dump(by_alias=False, exclude_none=True)
         if "agent" in values:
-            values["agent_id"] = self._agents.get_unarchived(str(values.pop("agent"))).id
+            values["agent_id"] = self._agents.get_unarchived_agent(str(values.pop("agent"))).id
         if values.get("name") == "":
             values["name"] = webhook.path
         different = sorted(name for name, value in values.items() if getattr(webhook, name) != value)
@@ -107,7 +107,7 @@ class WebhookEndpoints(Repository):
             actor, "webhook.rotate", webhook, f"ends in {stored_key.last4}" if stored_key.last4 else stored_key.secret
         )
 
-    def remove(self, webhook: Webhook, actor: str) -> None:
+    def remove_webhook(self, webhook: Webhook, actor: str) -> None:
         """Delete a webhook; its jobs remain."""
         self._run_statement(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._delete_object(webhook)

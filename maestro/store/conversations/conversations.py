@@ -58,7 +58,7 @@ class Compactions(Repository):
     )
 
     @cached_by_version("compactions")
-    def list_latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
+    def list_latest_compactions(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
         """Return the latest compactions of a conversation as values, newest first."""
         return self._read_models(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
@@ -75,7 +75,7 @@ class Compactions(Repository):
         count, tokens = self._session.exec(sums.where(Message.conversation_id == conversation_id)).one()
         self._update_row(Conversation, conversation_id, message_count=count, total_tokens_estimate=tokens)
 
-    def add(self, compaction: Compaction) -> Compaction:
+    def add_compaction(self, compaction: Compaction) -> Compaction:
         return self._save_objects(compaction)
 
 
@@ -163,7 +163,7 @@ class Conversations(Repository):
             f"conversation {conversation_id} does not exist",
         )
 
-    def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
+    def find_conversation(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
         """Return an agent's conversation for an inbox message, and the ``/new`` that closed the conversation.
 
         Messages after a ``/new`` begin a new conversation. Messages from before it belong to the old one, however long
@@ -185,14 +185,14 @@ class Conversations(Repository):
 
     def find_or_begin(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
         """Return an agent's conversation for an inbox message as a value; if there is none, begin one."""
-        found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
+        found, closed_by = self.find_conversation(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._cached_values()[("read", (found.id,))] = found
             return found
         user = (row.user_id, row.user_name)
-        return self.begin(agent_id, row.address, user, keyed_by_user=keyed_by_user, closed_by=closed_by)
+        return self.begin_conversation(agent_id, row.address, user, keyed_by_user=keyed_by_user, closed_by=closed_by)
 
-    def begin(
+    def begin_conversation(
         self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
     ) -> Conversation:
         """Begin a conversation of an agent with a user (id and name) in a channel, and return it as a value.
@@ -219,7 +219,7 @@ class Conversations(Repository):
         )
         return self.read(number)
 
-    def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
+    def close_conversations(self, address: Address, user_id: str | None, inbox_id: int) -> int:
         """Close the open conversations of a channel (or of one user there) for a ``/new``; return their number."""
         statement = (
             update(Conversation)
@@ -231,7 +231,7 @@ class Conversations(Repository):
             statement = statement.where(col(Conversation.user_id) == user_id)
         return self._session.exec(statement).rowcount
 
-    def close(self, conversation_id: int) -> None:
+    def close_conversation(self, conversation_id: int) -> None:
         """Close a conversation without a ``/new``; raises ``NotFound``, or ``Conflict`` if it is already closed.
 
         An answer that is being written is still added to the conversation. Unanswered messages begin the next one.

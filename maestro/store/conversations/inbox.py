@@ -76,14 +76,14 @@ class QuotedMessages(Repository):
 class MediaFiles(Repository):
     """Queries for the files that Maestro downloaded for attachments of messages."""
 
-    def save(self, file: MediaFile) -> None:
+    def save_file(self, file: MediaFile) -> None:
         """Store the result of downloading an attachment, in place of an earlier result."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
         self._save_objects(file)
 
-    def list_of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+    def list_files_of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
         """Return the files of each of these messages, in order; a file never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}
@@ -102,7 +102,7 @@ class MediaFiles(Repository):
             if row.id is not None
         }
 
-    def list_untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+    def list_untranscribed_files(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
         """Return the voice messages without a transcript among these messages, in order."""
         files = self._find_all(
             select(MediaFile)
@@ -153,12 +153,12 @@ class IgnoredMessages(Repository):
         set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
     )
 
-    def add(self, address: Address, reason: str, count: int = 1) -> None:
+    def add_ignored(self, address: Address, reason: str, count: int = 1) -> None:
         """Add ``count`` ignored messages to the counter of their channel and reason."""
         channel = address.model_dump(include=set(CHANNEL_KEY))
         self._run_statement(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
-    def list_page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
+    def list_ignored_page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
         """Return counts of ignored messages by channel and reason, the largest first."""
         place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
         page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))

@@ -40,7 +40,7 @@ MOST_LEARNED = 200
 class ConversationLists(Repository):
     """Queries for lists of conversations and of their messages."""
 
-    def list_page(
+    def list_conversation_page(
         self, conversation_filter: ConversationFilter, after: ConversationCursor | None, limit: int
     ) -> tuple[Sequence[ConversationView], ConversationCursor | None]:
         """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
@@ -55,7 +55,7 @@ class ConversationLists(Repository):
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
         rows = self._session.exec(statement).all()
-        costs = self._read_costs([conversation.id or 0 for conversation, _ in rows[:limit]])
+        costs = self._read_conversation_costs([conversation.id or 0 for conversation, _ in rows[:limit]])
         page = [
             ConversationView.from_row(conversation, agent=agent, cost_usd=costs.get(conversation.id or 0))
             for conversation, agent in rows[:limit]
@@ -73,7 +73,7 @@ class ConversationLists(Repository):
                 return platforms
             platforms.append(first)
 
-    def build_detail(self, conversation_id: int) -> ConversationDetail:
+    def build_conversation_detail(self, conversation_id: int) -> ConversationDetail:
         """Return a conversation with all details except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).get_conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
@@ -82,7 +82,7 @@ class ConversationLists(Repository):
         return ConversationDetail.from_row(
             conversation,
             agent=agent.slug,
-            cost_usd=self._read_costs([conversation_id]).get(conversation_id),
+            cost_usd=self._read_conversation_costs([conversation_id]).get(conversation_id),
             archived_count=self._count_rows(ArchivedMessage.conversation_id == conversation_id),
             facts_learned=self._count_rows(MemoryFact.source_conversation_id == conversation_id),
             open_jobs=tuple(self._find_all(open_jobs.order_by(col(Job.created_at)))),
@@ -183,12 +183,12 @@ class ConversationLists(Repository):
 
     def _add_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
         with_files = [authored.message.inbox_id for authored in messages if authored.message.has_files]
-        files = MediaFiles(self._link, self._now).list_of_messages(
+        files = MediaFiles(self._link, self._now).list_files_of_messages(
             [number for number in with_files if number is not None]
         )
         return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
-    def _read_costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
+    def _read_conversation_costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
         """Return the cost of each conversation's model calls in US dollars; None where no cost is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))

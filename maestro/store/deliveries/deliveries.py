@@ -77,11 +77,11 @@ class JobFiles(Repository):
         .order_by(col(JobFile.number), col(JobFile.place), col(JobFile.id))
     )
 
-    def add(self, file: JobFile) -> None:
+    def add_file(self, file: JobFile) -> None:
         """Add a file of a job, unless the job already has the same file under the same name."""
         self._run_change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
-    def list_of_job(self, job_id: str) -> Sequence[JobFile]:
+    def list_files_of_job(self, job_id: str) -> Sequence[JobFile]:
         """Return the files of a job as values, in the order in which the model requested them."""
         return self._read_models(self._OF_JOB, JobFile, of_job=job_id)
 
@@ -370,7 +370,7 @@ class Deliveries(Repository):
         )
         return [(row, more) for row, more in rows]
 
-    def list_of_job(self, job_id: str) -> Sequence[Delivery]:
+    def list_deliveries_of_job(self, job_id: str) -> Sequence[Delivery]:
         """Return all chunks of a job in all states."""
         return self._find_all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 

@@ -76,7 +76,7 @@ class Drafts(Repository):
     _FORGET = PreparedStatement(delete(Draft).where(col(Draft.job_id) == bindparam("of_job")))
 
     @read_once
-    def find(self, job_id: str) -> Draft | None:
+    def find_draft(self, job_id: str) -> Draft | None:
         """Return the draft of a job as a value, or None if the job has none."""
         return self._read_model_by(Draft, job_id=job_id)
 
@@ -90,13 +90,13 @@ class Drafts(Repository):
         WebUsers(self._link, self._now).find_status(*place).edit_interval = seconds
         self._session.flush()
 
-    def save_text(self, job_id: str, number: int, text: str) -> None:
+    def save_draft_text(self, job_id: str, number: int, text: str) -> None:
         """Store the answer so far, unless the final answer has replaced the draft or the job is not running."""
         if self._has_row(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._run_change(self._WRITE, **vars(draft))
 
-    def list_on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
+    def list_drafts_on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
         """Return the drafts on these accounts, with their addresses and jobs."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
@@ -142,7 +142,7 @@ class Drafts(Repository):
         """Let the final answer take over the message of a job's draft."""
         self._run_change(self._TAKE, of_job=job_id)
 
-    def delete(self, job_id: str) -> None:
+    def delete_draft(self, job_id: str) -> None:
         """Delete the draft of a job."""
         self._run_change(self._FORGET, of_job=job_id)
 

@@ -63,7 +63,7 @@ class Link:
         self.reads_cached = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
-    def flush(self) -> None:
+    def flush_writes(self) -> None:
         """Write collected values, and new or changed objects."""
         self.write_collected()
         self.flush_objects()
@@ -77,11 +77,11 @@ class Link:
     @contextmanager
     def open_savepoint(self) -> Iterator[None]:
         """Roll back the changes of the block if it raises."""
-        self.flush()
+        self.flush_writes()
         try:
             with self._open_savepoint():
                 yield
-                self.flush()
+                self.flush_writes()
         except BaseException:  # A cancellation is handled as well; every exception is raised again.
             self.known.clear()
             self._unwritten.clear()

@@ -50,7 +50,7 @@ class Batches(Repository):
         )
     )
 
-    def add(self, batch: ReplayBatch, previews: Iterable[JobPreview]) -> None:
+    def add_batch(self, batch: ReplayBatch, previews: Iterable[JobPreview]) -> None:
         """Add a batch with an item for each job, in order; items of jobs with a problem are refused at once."""
         self._save_objects(batch)
         for place, one in enumerate(previews, start=1):
@@ -71,12 +71,12 @@ class Batches(Repository):
         """Return a batch; raises ``NotFound``."""
         return require_found(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
-    def list_newest(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
+    def list_newest_batches(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
         """Return up to ``limit`` batches with ids below ``after``, newest first."""
         batches = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
         return self._find_all(batches.where(ReplayBatch.id < after) if after is not None else batches)
 
-    def list_open(self) -> Sequence[ReplayBatch]:
+    def list_open_batches(self) -> Sequence[ReplayBatch]:
         """Return the batches that have not ended as values, oldest first."""
         return self._read_models(self._OPEN, ReplayBatch)
 
@@ -131,16 +131,16 @@ class Batches(Repository):
         """Store the outcome of an item; after the last item, end the batch."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == item_index)
         self._run_statement(row.values(state=state, began=began, problem=problem, at=self._now))
-        self.end_if_done(batch_id)
+        self.end_batch_if_done(batch_id)
 
     def skip_waiting_items(self, batch_id: str) -> None:
         """Skip all waiting items of a batch, which ends the batch."""
         self._run_statement(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
         waiting = update(ReplayItem).where(*_waiting_items_of(batch_id))
         self._run_statement(waiting.values(state=ItemState.SKIPPED, at=self._now))
-        self.end_if_done(batch_id)
+        self.end_batch_if_done(batch_id)
 
-    def end_if_done(self, batch_id: str) -> None:
+    def end_batch_if_done(self, batch_id: str) -> None:
         """End a batch if none of its items waits."""
         waiting = select(ReplayItem.place).where(*_waiting_items_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())

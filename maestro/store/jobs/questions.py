@@ -77,7 +77,7 @@ class Questions(Repository):
     def add_question(self, question: Question) -> Question:
         """Add a question of a job; if it was cancelled with the job and the job is resumed, open it again instead."""
         before = (
-            self.find_of_tool_call(question.job_id, question.number, question.place)
+            self.find_question_of_tool_call(question.job_id, question.number, question.place)
             if question.job_id is not None
             else None
         )
@@ -87,7 +87,7 @@ class Questions(Repository):
         stored = before or question
         return self._save_objects(stored)
 
-    def find_of_tool_call(self, job_id: str, number: int, call_index: int) -> Question | None:
+    def find_question_of_tool_call(self, job_id: str, number: int, call_index: int) -> Question | None:
         """Return the question of a tool call, given by its model call's number and its index there."""
         key = {"of_job": job_id, "its_number": number, "its_place": call_index}
         return self._session.exec(self._OF_KEY, params=key).first()
@@ -108,11 +108,11 @@ class Questions(Repository):
             raise Conflict(f"{MOST_OPEN} questions of this agent are open; ask one of them again to get its answer")
         return self._save_objects(question)
 
-    def find(self, question_id: int) -> Question | None:
+    def find_question(self, question_id: int) -> Question | None:
         """Return the question with this id, or None if there is none."""
         return self._session.get(Question, question_id)
 
-    def get(self, question_id: int) -> QuestionRecord:
+    def get_question(self, question_id: int) -> QuestionRecord:
         """Return a question with its agent and job; raises ``NotFound``."""
         row = self._find_first(_records_query().where(Question.id == question_id))
         if row is None:
@@ -136,10 +136,10 @@ class Questions(Repository):
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((question for question in waiting if self._sent_condition(question, known)), None)
 
-    def find_of_notice_job(self, job_id: str) -> Question | None:
+    def find_question_of_notice(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users; None for any other job."""
         number = question_of_job(job_id)
-        return self.find(number) if number is not None else None
+        return self.find_question(number) if number is not None else None
 
     def record_answer(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
         """Store a user's answer to a question; return false if the question is no longer open."""
@@ -167,8 +167,8 @@ class Questions(Repository):
         """Cancel the open questions of a job that has ended."""
         self._run_change(self._CANCEL, of_job=job_id, at=self._now)
 
-    def list_page(
-        self, wanted: Sequence[QuestionStatus], before: int | None, limit: int
+    def list_question_page(
+        self, statuses: Sequence[QuestionStatus], before: int | None, limit: int
     ) -> tuple[Sequence[QuestionRecord], int | None]:
         """Return up to ``limit`` questions with ids below ``before``, newest first, and the id for the next page.
 
@@ -177,12 +177,12 @@ class Questions(Repository):
         page = _records_query().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
             page = page.where(col(Question.id) < before)
-        if wanted:
-            page = page.where(or_(*map(self._status_condition, wanted)))
+        if statuses:
+            page = page.where(or_(*map(self._status_condition, statuses)))
         records = [QuestionRecord(*row) for row in self._session.exec(page)]
         return records[:limit], records[limit - 1].question.id if len(records) > limit else None
 
-    def list_open(self, limit: int) -> Sequence[QuestionRecord]:
+    def list_waiting_questions(self, limit: int) -> Sequence[QuestionRecord]:
         """Return up to ``limit`` open questions, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
         query = _records_query().where(*waiting).order_by(col(Question.id)).limit(limit)
@@ -237,11 +237,11 @@ class Actions(Repository):
         )
         self._session.flush()
 
-    def list_of_job(self, job_id: str) -> Sequence[Action]:
+    def list_actions_of_job(self, job_id: str) -> Sequence[Action]:
         """Return the outcomes of the tags in a job's answer, in the order of the answer."""
         return self._find_all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
-    def list_latest(self, agent: Agent, limit: int) -> Sequence[Action]:
+    def list_latest_actions(self, agent: Agent, limit: int) -> Sequence[Action]:
         """Return an agent's latest outcomes of tags, newest first, among the newest ``LATELY`` of all agents."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
@@ -251,7 +251,7 @@ class Actions(Repository):
 class ToolRuns(Repository):
     """Queries for the tool calls of jobs."""
 
-    def list_of_job(self, job_id: str) -> Sequence[ToolRun]:
+    def list_tool_runs_of_job(self, job_id: str) -> Sequence[ToolRun]:
         """Return the tool calls of a job in the order in which the model made them."""
         return self._find_all(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
@@ -264,7 +264,7 @@ class ToolRuns(Repository):
         tools = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, outside)
         return self._find_all(tools.distinct().order_by(col(ToolRun.tool)))
 
-    def get(self, job_id: str, number: int, call_index: int) -> ToolRun:
+    def get_tool_run(self, job_id: str, number: int, call_index: int) -> ToolRun:
         """Return a tool call by the number of its model call and its index there; raises ``NotFound``."""
         return require_found(
             self._find_first(
@@ -288,14 +288,14 @@ class ToolRuns(Repository):
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()
 
-    def save(self, run: ToolRun) -> ToolRun:
+    def save_tool_run(self, run: ToolRun) -> ToolRun:
         """Insert or update a tool call."""
         run.finished_at = self._now if run.state.ended else None
         return self._save_objects(run)
 
-    def begin_run(self, run: ToolRun) -> ToolRun:
+    def begin_tool_run(self, run: ToolRun) -> ToolRun:
         """Record that a tool is about to be called; raises ``StepTaken`` when a newer attempt has begun."""
         StepRecords(self._link, self._now).require_newest()
         run.state = ToolState.STARTED
         run.attempts += 1
-        return self.save(run)
+        return self.save_tool_run(run)

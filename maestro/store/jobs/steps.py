@@ -332,7 +332,7 @@ class StepRecords(Repository):
         """Mark all running attempts of a job as interrupted."""
         self._run_change(self._ALL, of_job=job_id, at=self._now)
 
-    def list_of_job(self, job_id: str) -> Sequence[JobStep]:
+    def list_attempts_of_job(self, job_id: str) -> Sequence[JobStep]:
         """Return the attempts of a job in the order in which they were recorded."""
         return self._find_all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 

@@ -86,12 +86,12 @@ class Accounts(Repository):
         )
     )
 
-    def list_all(self) -> Sequence[ModelAccount]:
+    def list_accounts(self) -> Sequence[ModelAccount]:
         """Return all accounts as values, in failover order."""
         return self._read_models(self._ALL, ModelAccount)
 
     def list_with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return the results of ``list_all`` and ``read_cooldown_ends`` together, read by one statement."""
+        """Return the results of ``list_accounts`` and ``read_cooldown_ends`` together, read by one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
         for *row, model, until in self._read_rows(self._WITH_LIMITS, at=self._now):
@@ -101,14 +101,14 @@ class Accounts(Repository):
                 limits[account.id or 0, model] = until
         return list(accounts.values()), limits
 
-    def find_by_name(self, name: str) -> ModelAccount | None:
+    def find_account_by_name(self, name: str) -> ModelAccount | None:
         """Return the account with this name, or None if there is none."""
         return self._find_first(select(ModelAccount).where(ModelAccount.name == name))
 
-    def get(self, name: str) -> ModelAccount:
+    def get_account(self, name: str) -> ModelAccount:
         """Return the account with this name; raises ``NotFound``."""
         missing = f"there is no account {name!r}; `maestro accounts list` shows all accounts"
-        return require_found(self.find_by_name(name), missing)
+        return require_found(self.find_account_by_name(name), missing)
 
     def read_cooldown_ends(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
         """Return the ends of the cool-downs at a moment, by account and model; an unlisted model has no cool-down.
@@ -134,26 +134,26 @@ class Accounts(Repository):
         or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
         """
         named = {account.name for account in accounts}
-        for former in self.list_all():
+        for former in self.list_accounts():
             if former.source is not AccountSource.API and former.name not in named:
-                self._delete(self.get(former.name))
+                self._delete(self.get_account(former.name))
         for account in accounts:
             self._set_configured(account)
 
-    def add(self, account: ModelAccount) -> ModelAccount:
+    def add_account(self, account: ModelAccount) -> ModelAccount:
         """Add an account; raises ``Conflict`` when its name is in use."""
-        if self.find_by_name(account.name) is not None:
+        if self.find_account_by_name(account.name) is not None:
             raise Conflict(f"there is an account {account.name!r} already; choose another name")
         self._save(account)
         self._wake_waiting_jobs()
         return account
 
-    def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
+    def change_account(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
         """Change an account; a new key or the status active also ends its cool-downs and activates it.
 
         Raises ``Conflict`` for a change of any column except the status if the account was not added by the API.
         """
-        account = self.get(name)
+        account = self.get_account(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
             raise Conflict(_origin_refusal(account, "change it there and restart"))
         for column, value in changes.items():
@@ -168,9 +168,9 @@ class Accounts(Repository):
         self._wake_waiting_jobs()
         return account
 
-    def remove(self, name: str) -> None:
+    def remove_account(self, name: str) -> None:
         """Remove an account that was added by the API; raises ``Conflict`` for any other."""
-        account = self.get(name)
+        account = self.get_account(name)
         if account.source is not AccountSource.API:
             raise Conflict(_origin_refusal(account, "take it out there and restart, or disable it"))
         self._delete(account)
@@ -217,7 +217,7 @@ class Accounts(Repository):
 
     def disable_refused(self, account: ModelAccount) -> bool:
         """Disable an account with a refused key; return false if an operator changed it since the call began."""
-        row = self.find_by_name(account.name)
+        row = self.find_account_by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
         self._set_error(account.name, AuthenticationFailed.__name__)
@@ -230,7 +230,7 @@ class Accounts(Repository):
         self._set_error(name, error)
 
     def _set_configured(self, account: ModelAccount) -> None:
-        row = self.find_by_name(account.name)
+        row = self.find_account_by_name(account.name)
         if row is None:
             self._save(account)
             self._wake_waiting_jobs()
@@ -282,7 +282,7 @@ class Accounts(Repository):
 
     def _set_error(self, name: str, error: str) -> ModelAccount | None:
         """Store an error of an account; return the account, or None if it was removed."""
-        account = self.find_by_name(name)
+        account = self.find_account_by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now
             self._save_objects(account)

@@ -87,7 +87,7 @@ class UsageLog(Repository):
         self._insert_row(row_insert(UsageRow), id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
-    def list_of_job(self, job_id: str) -> Sequence[UsageRow]:
+    def list_usage_of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the usage rows of a job in the order of its calls and their attempts."""
         of_job = select(UsageRow).where(col(UsageRow.job_id) == job_id)
         return self._session.scalars(of_job.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
@@ -129,7 +129,7 @@ class UsageLog(Repository):
         rows = self._session.execute(select_parts(grouping, period, scope))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
-    def build_page(self, query: UsageQuery, today: date) -> UsagePage:
+    def build_usage_page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the totals of the period and of the period before it."""
         request = query.request(today)
         totals = (

@@ -211,7 +211,7 @@ class Calls(Repository):
             params=key_values(key),
         ).one()
 
-    def list_of_job(self, job_id: str) -> Sequence[LLMCall]:
+    def list_calls_of_job(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts at the calls of a job, in their order."""
         return self._find_all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 

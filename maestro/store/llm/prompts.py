@@ -106,7 +106,7 @@ class Prompts(Repository):
             created_at=self._now,
         )
 
-    def get_of_job(self, job_id: str) -> Prompt:
+    def get_prompt_of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job as a value; raises ``NotFound``."""
         return require_found(self._read_model(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 

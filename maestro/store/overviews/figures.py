@@ -235,7 +235,7 @@ class Latency(Repository):
         .limit(SAMPLED_STEPS)
     )
 
-    def build_page(self, query: LatencyQuery, period: Period) -> LatencyPage:
+    def build_latency_page(self, query: LatencyQuery, period: Period) -> LatencyPage:
         """Return the latency percentiles of a sample of the matching completed jobs: the newest of each day."""
         days = sampled_period(period)
         jobs = self._sample_jobs(query, days)

@@ -54,7 +54,7 @@ SAMPLE = 1_000
 class JobTexts(Repository):
     """Queries for the texts of one job, such as its message and its answer."""
 
-    def read_of_job(self, job: Job) -> JobPageTexts:
+    def read_texts_of_job(self, job: Job) -> JobPageTexts:
         """Return the texts of a job for its page."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
@@ -116,21 +116,21 @@ class JobLists(Repository):
         row = self._find_first(_list_query().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        listed, calls = ListedJob(*row), Calls(self._link, self._now).list_of_job(job_id)
+        listed, calls = ListedJob(*row), Calls(self._link, self._now).list_calls_of_job(job_id)
         prompts = Prompts(self._link, self._now)
         return JobRecord(
             listed=listed,
             substitution=self._find_substitution(listed.job, calls, cheaper),
-            steps=StepRecords(self._link, self._now).list_of_job(job_id),
+            steps=StepRecords(self._link, self._now).list_attempts_of_job(job_id),
             calls=calls,
-            deliveries=Deliveries(self._link, self._now).list_of_job(job_id),
-            actions=Actions(self._link, self._now).list_of_job(job_id),
+            deliveries=Deliveries(self._link, self._now).list_deliveries_of_job(job_id),
+            actions=Actions(self._link, self._now).list_actions_of_job(job_id),
             led_to=[job.id for job in Delegations(self._link, self._now).list_children(job_id)],
             merged=[job.id for job in MergedJobs(self._link, self._now).list_merged_jobs([job_id])],
             restarts=self._find_all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
             tools=[
                 tool_view(run, prompts.read_beginning(run.arguments), prompts.read_beginning(run.result))
-                for run in ToolRuns(self._link, self._now).list_of_job(job_id)
+                for run in ToolRuns(self._link, self._now).list_tool_runs_of_job(job_id)
             ],
             questions=[
                 JobQuestionView.from_row(row, status=row.status_at(self._now))
@@ -148,7 +148,9 @@ class JobLists(Repository):
         accounts = Accounts(self._link, self._now)
         then = AgentVersions(self._link, self._now).read_fields_at(agent, answer.started_at) or agent
         limits = accounts.read_cooldown_ends(answer.started_at)
-        return find_substitution(calls, FirstChoice(first_model(job, then.model), accounts.list_all(), limits, cheaper))
+        return find_substitution(
+            calls, FirstChoice(first_model(job, then.model), accounts.list_accounts(), limits, cheaper)
+        )
 
 
 def _list_query() -> Any:

@@ -93,33 +93,33 @@ class Bots(Repository):
     moves = LazyRepository(ChannelMoves)
     _audit = LazyRepository(Audit)
 
-    def list_all(self) -> Sequence[BotInstance]:
+    def list_bots(self) -> Sequence[BotInstance]:
         """Return all accounts by platform and account name."""
         order = (col(BotInstance.platform), col(BotInstance.account))
         return self._find_all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
 
-    def find(self, platform: str, account: str) -> BotInstance | None:
+    def find_bot(self, platform: str, account: str) -> BotInstance | None:
         """Return the account with this name on a platform, or None if there is none."""
         return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
 
-    def get(self, platform: str, account: str) -> BotInstance:
+    def get_bot(self, platform: str, account: str) -> BotInstance:
         """Return the account with this name on a platform; raises ``NotFound``."""
-        return require_found(self.find(platform, account), f"there is no connector {platform}/{account}")
+        return require_found(self.find_bot(platform, account), f"there is no connector {platform}/{account}")
 
-    def add(self, bot: BotInstance, actor: str) -> BotInstance:
+    def add_bot(self, bot: BotInstance, actor: str) -> BotInstance:
         """Add an account; raises ``Conflict`` when its name is in use on the platform."""
-        if self.find(bot.platform, bot.account) is not None:
+        if self.find_bot(bot.platform, bot.account) is not None:
             raise Conflict(f"there is a connector {bot.name} already; change it, or choose another account name")
-        return self.save(bot, actor, "connector.add")
+        return self.save_bot(bot, actor, "connector.add")
 
-    def save(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
+    def save_bot(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
         """Store the current values of an account, with an audit entry for ``action``."""
         bot.changed_at = self._now
         self._save_objects(bot)
         self._audit.add_entry(actor, action, bot.name)
         return bot
 
-    def remove(self, bot: BotInstance, actor: str) -> None:
+    def remove_bot(self, bot: BotInstance, actor: str) -> None:
         """Delete an account with its secrets; raises ``Conflict`` if the configuration names the account."""
         if bot.configured:
             raise Conflict(f"connector {bot.name} is set by the configuration; remove it there, or disable it")
@@ -132,11 +132,11 @@ class Bots(Repository):
         An account of the same name that was added by the API becomes a configured one, and its stored secrets are
         deleted.
         """
-        for bot in self.list_all():
+        for bot in self.list_bots():
             if bot.configured and (bot.platform, bot.account) not in named:
                 self._session.delete(bot)
         for (platform, account), agent_id in named.items():
-            bot = self.find(platform, account) or BotInstance(platform=platform, account=account)
+            bot = self.find_bot(platform, account) or BotInstance(platform=platform, account=account)
             if not bot.configured or bot.agent_id != agent_id:
                 bot.secrets, bot.endings, bot.options = "{}", "{}", "{}"
                 bot.agent_id, bot.configured, bot.changed_at = agent_id, True, self._now

@@ -47,11 +47,13 @@ class Audit(Repository):
             )
         )
 
-    def list_latest(self, limit: int) -> Sequence[AuditEntry]:
+    def list_latest_entries(self, limit: int) -> Sequence[AuditEntry]:
         """Return the newest audit entries, newest first."""
         return self._find_all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
 
-    def list_page(self, audit_filter: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
+    def list_entry_page(
+        self, audit_filter: AuditFilter, after: AuditPosition | None, limit: int
+    ) -> Sequence[AuditEntry]:
         """Return up to ``limit`` audit entries after a cursor, newest first."""
         # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())

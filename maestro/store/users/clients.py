@@ -17,7 +17,7 @@ from maestro.store.users.audit import Audit
 class PayingClients(Repository):
     """Queries for clients, and edits of them; ``actor`` is recorded in the audit log as the author."""
 
-    def get(self, name: str) -> Client:
+    def get_client(self, name: str) -> Client:
         """Return the client with this name or slug; raises ``NotFound``."""
         return require_found(self._find_by_name(name) or self._find_by_slug(name), f"there is no client {name!r}")
 
@@ -33,7 +33,7 @@ class PayingClients(Repository):
         client = self._session.get(Client, client_id) if client_id is not None else None
         return client.name if client is not None else ""
 
-    def create(self, new: NewClient, actor: str) -> Client:
+    def create_client(self, new: NewClient, actor: str) -> Client:
         """Add a client; raises ``Conflict`` when its name or slug is in use."""
         if self._find_by_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
@@ -45,7 +45,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add_entry(actor, "client.create", client.name)
         return client
 
-    def change(self, client: Client, change: ClientChange, actor: str) -> Client:
+    def change_client(self, client: Client, change: ClientChange, actor: str) -> Client:
         """Change a client; raises ``Conflict`` if the configuration names the client, or the slug is in use."""
         _require_not_configured(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
@@ -60,7 +60,7 @@ class PayingClients(Repository):
             Jobs(self._link, self._now).wake_for_models(WaitReason.BUDGET)
         return client
 
-    def remove(self, client: Client, actor: str) -> None:
+    def remove_client(self, client: Client, actor: str) -> None:
         """Remove a client to which no rows refer; raises ``Conflict`` with the reason otherwise."""
         _require_not_configured(client)
         used = self._find_reason_to_keep(client)

@@ -38,7 +38,7 @@ class Owners(Repository):
 
     _HAS = PreparedStatement(select(Owner.user_id).where(equals_parameters(Owner, *PersonId._fields)))
 
-    def list_all(self) -> Sequence[Owner]:
+    def list_owners(self) -> Sequence[Owner]:
         """Return all owners by platform and user id."""
         return self._find_all(select(Owner).order_by(col(Owner.platform), col(Owner.user_id)))
 
@@ -46,14 +46,14 @@ class Owners(Repository):
         """Return whether this user is an owner."""
         return self._has_row(self._HAS, **person._asdict())
 
-    def add(self, person: PersonId, actor: str) -> bool:
+    def add_owner(self, person: PersonId, actor: str) -> bool:
         """Make a user an owner; return false if the user already is one."""
         if self.is_owner(person):
             return False
         self._save_objects(Owner(**person._asdict(), added_at=self._now, added_by=actor))
         return True
 
-    def remove(self, person: PersonId) -> bool:
+    def remove_owner(self, person: PersonId) -> bool:
         """Remove an owner; return false if the user is not an owner."""
         owner = self._session.get(Owner, (person.platform, person.user_id))
         if owner is None:
@@ -104,12 +104,12 @@ class Pairings(Repository):
         """Count the open pairing requests."""
         return int(self._read_value(self._WAITING, now=self._now))
 
-    def list_pending(self) -> Sequence[Pairing]:
+    def list_pending_pairings(self) -> Sequence[Pairing]:
         """Return the open pairing requests, oldest first, at most ``MOST_PENDING``."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
         return self._find_all(pending.order_by(col(Pairing.id)))
 
-    def add(self, pairing: Pairing) -> Pairing:
+    def add_pairing(self, pairing: Pairing) -> Pairing:
         """Store a pairing request in place of an expired one of the same user.
 
         Only requests that expired long ago are deleted, so that a recent number never refers to another user.
@@ -143,7 +143,7 @@ class Pairings(Repository):
         pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, actor
         self._save_objects(pairing)
 
-    def list_page(self, before: int | None, limit: int) -> Sequence[Pairing]:
+    def list_pairing_page(self, before: int | None, limit: int) -> Sequence[Pairing]:
         """Return up to ``limit`` pairing requests with ids below ``before``, newest first."""
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
         return self._find_all(page.where(col(Pairing.id) < before) if before is not None else page)

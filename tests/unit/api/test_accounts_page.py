@@ -46,7 +46,9 @@ def row(page: str, row_id: str) -> str:
 def audited(rows: JobRows) -> list[tuple[str, str]]:
     with rows.store.view() as tx:
         return [
-            (one.action, one.subject) for one in reversed(tx.system.audit.list_latest(20)) if one.actor == "operator"
+            (one.action, one.subject)
+            for one in reversed(tx.system.audit.list_latest_entries(20))
+            if one.actor == "operator"
         ]
 
 

@@ -30,7 +30,9 @@ async def knock(http: httpx.AsyncClient, token: str, **options: Any) -> httpx.Re
 
 def audit(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(50))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(50))
+        ]
 
 
 async def test_a_token_is_made_shown_once_and_revoked(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -94,11 +96,11 @@ async def test_tokens_of_agents_that_are_not_active_do_not_count(
     add_agent(rows, "bob")
     token = token_of(rows, "bob")
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug("bob"), AgentChange(status=status), "operator")
+        tx.agents.change(tx.agents.get_agent_by_slug("bob"), AgentChange(status=status), "operator")
     answer = await knock(http, token)
     assert (answer.status_code, answer.json()["error"]) == (code, error)
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug("bob"), AgentChange(status=AgentStatus.ACTIVE), "operator")
+        tx.agents.change(tx.agents.get_agent_by_slug("bob"), AgentChange(status=AgentStatus.ACTIVE), "operator")
     assert (await knock(http, token)).status_code == 200
 
 

@@ -31,7 +31,7 @@ def whose(rows: JobRows, token: str) -> str | None:
 
 def archive(rows: JobRows, slug: str) -> None:
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug(slug), AgentChange(status=AgentStatus.ARCHIVED), "operator")
+        tx.agents.change(tx.agents.get_agent_by_slug(slug), AgentChange(status=AgentStatus.ARCHIVED), "operator")
 
 
 async def test_a_token_is_made_by_the_form_and_shown_once(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -45,7 +45,7 @@ async def test_a_token_is_made_by_the_form_and_shown_once(rows: JobRows, http: h
     assert f"ends in <code>{token[-4:]}</code>" in listed
     assert "laptop &lt;b&gt;" in listed
     with rows.store.view() as tx:
-        (entry,) = tx.system.audit.list_latest(5)
+        (entry,) = tx.system.audit.list_latest_entries(5)
     assert (entry.actor, entry.action, entry.subject) == ("operator", "token.create", "bob")
 
 

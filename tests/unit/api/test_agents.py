@@ -145,7 +145,7 @@ async def test_a_channel_is_bound_changed_and_freed(http: httpx.AsyncClient) -> 
 async def test_a_binding_of_the_configuration_is_not_changed_here(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
         number = tx.agents.set_configured_binding(
-            tx.agents.get_by_slug("ada"), NewBinding(platform="web", channel="x")
+            tx.agents.get_agent_by_slug("ada"), NewBinding(platform="web", channel="x")
         ).id
     for method, body in (("PATCH", {"busy": "queue"}), ("DELETE", None)):
         refused = await asked(http, method, f"/bindings/{number}", 409, json=body)

@@ -40,7 +40,7 @@ def form(**changes: str) -> dict[str, str]:
 
 def change(rows: JobRows, slug: str = "ada", **fields: Any) -> None:
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug(slug), AgentChange(**fields), "operator", "because")
+        tx.agents.change(tx.agents.get_agent_by_slug(slug), AgentChange(**fields), "operator", "because")
 
 
 async def ended(http: httpx.AsyncClient, path: str, data: dict[str, str], done: str, page: str = PAGE) -> str:
@@ -108,7 +108,7 @@ async def test_an_agent_is_made_by_the_form(rows: JobRows, http: httpx.AsyncClie
     page = await ended(http, LIST, fields, "made", "/agent/helper")
     assert "The agent was created" in page
     with rows.store.view() as tx:
-        made = tx.agents.build_detail(tx.agents.get_by_slug("helper"))
+        made = tx.agents.build_detail(tx.agents.get_agent_by_slug("helper"))
     assert (made.role, made.quirks, made.system_prompt) == ("coder", ("Says hm.", "Never laughs."), "One.\nTwo.")
     assert (made.fallbacks, made.tools, made.skills) == (("a/b", "c/d"), ("get_time", "calculate"), ())
     assert made.allow_users is None, "everyone was chosen, whatever stands beside it"
@@ -152,7 +152,7 @@ async def test_what_is_saved_unchanged_changes_nothing(rows: JobRows, http: http
     typed["system_prompt"] = typed["system_prompt"].replace("\n", "\r\n")
     await ended(http, PAGE, {name: html.unescape(text) for name, text in typed.items()}, "saved")
     with rows.store.view() as tx:
-        assert tx.agents.get_by_slug("ada").version == 2
+        assert tx.agents.get_agent_by_slug("ada").version == 2
 
 
 async def test_an_agent_is_changed_and_who_was_slower_is_told(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -166,7 +166,7 @@ async def test_an_agent_is_changed_and_who_was_slower_is_told(rows: JobRows, htt
     assert "was changed meanwhile" in slower.text
     assert 'value="mine"' in slower.text
     with rows.store.view() as tx:
-        assert tx.agents.get_by_slug("ada").description == XSS
+        assert tx.agents.get_agent_by_slug("ada").description == XSS
 
 
 async def test_an_agent_is_paused_archived_restored_and_removed(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -176,7 +176,7 @@ async def test_an_agent_is_paused_archived_restored_and_removed(rows: JobRows, h
     assert "Delete permanently" in (await http.get(PAGE)).text
     await ended(http, f"{PAGE}/status", {"status": "active"}, "active")
     with rows.store.view() as tx:
-        assert tx.agents.list_channels(tx.agents.get_by_slug("ada")) == []
+        assert tx.agents.list_channels(tx.agents.get_agent_by_slug("ada")) == []
     add_agent(rows, "bob")
     led = await http.post("/agent/bob/purge")
     assert (led.status_code, led.headers["Location"]) == (303, LIST)
@@ -221,7 +221,7 @@ async def test_channels_are_given_and_freed(rows: JobRows, http: httpx.AsyncClie
 
 async def test_a_channel_of_the_configuration_is_left_to_it(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.agents.list_channels(tx.agents.get_by_slug("ada"))[0].configured = True
+        tx.agents.list_channels(tx.agents.get_agent_by_slug("ada"))[0].configured = True
     page = (await http.get(PAGE)).text
     assert ("of the configuration" in page, "Free web/code" in page) == (True, False)
     assert (await http.post(f"{PAGE}/channels/remove", data={"number": "1"})).status_code == 409
@@ -245,7 +245,7 @@ async def test_edits_are_shown_line_by_line_and_taken_back(rows: JobRows, http: 
     page = await ended(http, f"{PAGE}/history/2/rollback", {"reason": "it was better"}, "rolled")
     assert "it was better" in page
     with rows.store.view() as tx:
-        agent = tx.agents.get_by_slug("ada")
+        agent = tx.agents.get_agent_by_slug("ada")
         assert (agent.version, agent.system_prompt[-7:], agent.tools) == (4, "six <b>", None)
     for missing in (f"{PAGE}/history/99", "/agent/nobody/history", "/agent/nobody"):
         gone = await http.get(missing)
@@ -272,9 +272,9 @@ async def test_an_agent_answers_in_the_language_of_the_form(rows: JobRows, http:
     await ended(http, PAGE, form(language="Brazilian Portuguese"), "saved")
     assert 'id="language" name="language" value="Brazilian Portuguese"' in (await http.get(PAGE)).text
     with rows.store.view() as tx:
-        told = build_persona(tx.agents.get_by_slug("ada"), (), (), 4_000)
+        told = build_persona(tx.agents.get_agent_by_slug("ada"), (), (), 4_000)
     assert "Answer in this language, whatever language you are asked in: Brazilian Portuguese" in told.text
     assert (await http.get("/api/agents/ada")).json()["language"] == "Brazilian Portuguese"
     await ended(http, PAGE, form(language="", version="2"), "saved")
     with rows.store.view() as tx:
-        assert "language" not in build_persona(tx.agents.get_by_slug("ada"), (), (), 4_000).text
+        assert "language" not in build_persona(tx.agents.get_agent_by_slug("ada"), (), (), 4_000).text

@@ -34,7 +34,7 @@ def big(page: str, name: str) -> str:
 
 def batches_of(rows: JobRows) -> list[str]:
     with rows.store.view() as tx:
-        return [batch.id for batch in tx.jobs.batches.list_newest(None, 9)]
+        return [batch.id for batch in tx.jobs.batches.list_newest_batches(None, 9)]
 
 
 async def begun(http: httpx.AsyncClient, **form: str) -> str:
@@ -60,7 +60,7 @@ async def test_what_was_told_is_begun_by_the_button(rows: JobRows, http: httpx.A
     where = await begun(http, all="", ids=f"{first} {second}", expected="2")
     with rows.store.view() as tx:
         items = tx.jobs.batches.list_items(where.rsplit("/", 1)[1], (), 0, 9)
-        entry = tx.system.audit.list_latest(1)[0]
+        entry = tx.system.audit.list_latest_entries(1)[0]
     assert [item.job_id for item in items] == [first, second]
     assert (entry.actor, entry.action) == ("operator", "jobs.resume")
     page = (await http.get(where)).text

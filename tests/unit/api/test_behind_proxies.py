@@ -75,5 +75,5 @@ async def test_entries_tell_the_address_whatever_thread_writes_them(rows: JobRow
     with rows.store.begin() as tx:
         tx.system.audit.add_entry("maestro", "beside it")
     with rows.store.view() as tx:
-        entries = [(entry.action, entry.origin) for entry in reversed(tx.system.audit.list_latest(5))]
+        entries = [(entry.action, entry.origin) for entry in reversed(tx.system.audit.list_latest_entries(5))]
     assert entries == [("sync", OTHER_ADDRESS), ("job.cancel", OTHER_ADDRESS), ("beside it", "")]

@@ -26,7 +26,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
     """Have a conversation in which each message has an answer; return its number."""
     address = Address(platform="web", channel=channel)
     with rows.store.begin() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         assert agent is not None
         conversation = talk_with(tx, agent.id or 0, address, (user.lower(), user))
     for text in said:
@@ -148,7 +148,7 @@ async def test_a_conversation_is_deleted(rows: JobRows, http: httpx.AsyncClient)
     assert (job.status_code, job.json()["conversationId"], job.json()["excerpt"]) == (200, None, "")
     assert job.json()["erased"]
     with rows.store.view() as tx:
-        assert (tx.system.audit.list_latest(1)[0].actor, tx.system.audit.list_latest(1)[0].subject) == (
+        assert (tx.system.audit.list_latest_entries(1)[0].actor, tx.system.audit.list_latest_entries(1)[0].subject) == (
             "operator",
             str(number),
         )

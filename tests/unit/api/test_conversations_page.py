@@ -41,10 +41,10 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
     """Take the oldest messages out of a conversation, as a compaction does, with a fact learned."""
     rows.clock.go(seconds=1)
     with rows.store.begin() as tx:
-        agent = tx.agents.get_by_slug("ada")
+        agent = tx.agents.get_agent_by_slug("ada")
         before = tx.conversations.list_messages(number)
         tx.conversations.compactions.archive_messages(number, [one.id or 0 for one in before[:count]])
-        tx.conversations.compactions.add(
+        tx.conversations.compactions.add_compaction(
             Compaction(
                 conversation_id=number,
                 agent_id=agent.id or 0,
@@ -90,7 +90,7 @@ def test_what_short_messages_leave_is_for_the_long_ones(lengths: list[int], most
 async def test_the_list_is_filtered_by_what_stands_in_the_address(rows: JobRows, http: httpx.AsyncClient) -> None:
     code, general = talk(rows, "a sure thing", channel="code"), talk(rows, "hello", user="Alan")
     with rows.store.begin() as tx:
-        tx.conversations.close(general)
+        tx.conversations.close_conversation(general)
     assert await listed(http) == [general, code]
     assert await listed(http, status="closed", q="") == [general]
     assert await listed(http, q="SURE") == [code]
@@ -202,7 +202,7 @@ async def test_files_are_named(rows: JobRows, http: httpx.AsyncClient) -> None:
         files = (Attachment(id="1", filename=f"{XSS}.png"), Attachment(id="2", filename="gone.pdf"))
         row.attachments = InboxRow.columns(row.message().model_copy(update={"attachments": files}))["attachments"]
         said.has_files = True
-        tx.inbox.media.save(
+        tx.inbox.media.save_file(
             MediaFile(
                 inbox_id=row.id or 0, seq=0, digest="d", content_type="image/png", filename=f"{XSS}.png", size=1234
             )
@@ -242,7 +242,7 @@ async def test_a_conversation_is_ended(rows: JobRows, http: httpx.AsyncClient) -
     assert talk(rows, "and now") != number
     with rows.store.view() as tx:
         assert tx.conversations.get(number).status is ConversationStatus.CLOSED
-        assert [one.action for one in tx.system.audit.list_latest(1)] == ["conversation.close"]
+        assert [one.action for one in tx.system.audit.list_latest_entries(1)] == ["conversation.close"]
     other = talk(rows, "hello", channel="other")
     assert (await http.post(f"{API}/{other}/close")).json()["status"] == "closed"
     assert (await http.post(f"{API}/{other}/close")).status_code == 409

@@ -80,13 +80,15 @@ def end_scheduled(rows: JobRows) -> None:
 
 def newest(rows: JobRows) -> int:
     with rows.store.view() as tx:
-        return max((entry.id or 0 for entry in tx.system.audit.list_latest(1)), default=0)
+        return max((entry.id or 0 for entry in tx.system.audit.list_latest_entries(1)), default=0)
 
 
 def written_since(rows: JobRows, before: int) -> list[tuple[str, str]]:
     """Return who made each entry that is new, and from where."""
     with rows.store.view() as tx:
-        return [(entry.actor, entry.origin) for entry in tx.system.audit.list_latest(50) if (entry.id or 0) > before]
+        return [
+            (entry.actor, entry.origin) for entry in tx.system.audit.list_latest_entries(50) if (entry.id or 0) > before
+        ]
 
 
 def found_in(name: str, answer: httpx.Response) -> dict[str, Any]:

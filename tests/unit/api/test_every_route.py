@@ -163,7 +163,7 @@ async def test_nobody_is_let_in_with_wrong_ones(doors: Doors, auth: tuple[str, s
 
 async def test_the_token_of_an_agent_opens_nothing_for_people(rows: JobRows, doors: Doors) -> None:
     with rows.store.begin() as tx:
-        made = tx.agents.tokens.create(tx.agents.get_by_slug("ada"), "laptop", "operator")
+        made = tx.agents.tokens.create_token(tx.agents.get_agent_by_slug("ada"), "laptop", "operator")
     answers = await doors.told(of_people, headers={"Authorization": f"Bearer {made.token}"})
     assert kept_out(answers, 401) == set(answers)
 
@@ -211,7 +211,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(rows: JobRows, doors
         )
         assert all(let_in(answer) for name, answer in answers.items() if name not in refused)
     with rows.store.view() as tx:
-        entries = tx.system.audit.list_latest(1000)
+        entries = tx.system.audit.list_latest_entries(1000)
     noted = {entry.subject for entry in entries if (entry.actor, entry.action) == ("viewer", "refused")}
     assert noted == refused
     assert {entry.actor for entry in entries} == {"viewer"}

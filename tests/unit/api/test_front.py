@@ -91,7 +91,7 @@ async def test_a_foreign_page_may_change_nothing(rows: JobRows, headers: dict[st
                 answer = await http.post(path)
                 assert (answer.status_code, answer.json()["error"]) == (403, "Forbidden"), path
     with rows.store.view() as tx:
-        assert not tx.system.audit.list_latest(1)
+        assert not tx.system.audit.list_latest_entries(1)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_facts_of_all_kinds(rows: JobRows, http: httpx.AsyncClient) -> Non
         for number in range(MOST):
             said = f"{number * 7919:b} {number} {LONG * 3}"
             facts = [Fact(category, said) for category in (FactCategory.STICKY, FactCategory.PROJECT_CONTEXT)]
-            tx.memory.learn_facts(tx.agents.get_by_slug("ada").id or 0, facts, conversation_id=None)
+            tx.memory.learn_facts(tx.agents.get_agent_by_slug("ada").id or 0, facts, conversation_id=None)
     await page(http, "/memory", 'id="fact-')
     await page(http, "/memory?category=sticky", 'id="fact-')
 
@@ -63,7 +63,7 @@ async def test_agents_with_long_descriptions_and_many_channels(rows: JobRows, ht
     for number in range(55):
         add_agent(rows, f"agent-{number:03}")
         with rows.store.begin() as tx:
-            agent = tx.agents.get_by_slug(f"agent-{number:03}")
+            agent = tx.agents.get_agent_by_slug(f"agent-{number:03}")
             tx.agents.change(agent, AgentChange(description=(LONG * 50)[:2_000].strip()), "operator")
             for place in range(8):
                 new = NewBinding(platform="web", channel=f"channel-{number}-{place}")
@@ -75,5 +75,7 @@ async def test_tokens_of_many_agents(rows: JobRows, http: httpx.AsyncClient) -> 
     for number in range(45):
         add_agent(rows, f"agent-{number}")
         with rows.store.begin() as tx:
-            tx.agents.tokens.create(tx.agents.get_by_slug(f"agent-{number}"), "the laptop at home " * 3, "operator")
+            tx.agents.tokens.create_token(
+                tx.agents.get_agent_by_slug(f"agent-{number}"), "the laptop at home " * 3, "operator"
+            )
     await page(http, "/agents/tokens", 'id="token-')

@@ -225,7 +225,9 @@ async def test_the_audit_log_knows_who_came_and_who_tried(rows: JobRows) -> None
         token = await signed_in(http)
         await http.post("/logout", headers={"X-CSRF-Token": token})
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.origin) for entry in reversed(tx.system.audit.list_latest(10))]
+        entries = [
+            (entry.actor, entry.action, entry.origin) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
     assert entries == [
         ("unknown", "login.failed", OTHER_ADDRESS),
         ("operator", "login", OTHER_ADDRESS),

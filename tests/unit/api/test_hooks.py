@@ -130,7 +130,7 @@ async def test_a_delivery_for_a_paused_agent_is_kept(
     rows: JobRows, http: httpx.AsyncClient, signed: Callable[[str], Headers]
 ) -> None:
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug("ada"), AgentChange(status=AgentStatus.PAUSED), "operator")
+        tx.agents.change(tx.agents.get_agent_by_slug("ada"), AgentChange(status=AgentStatus.PAUSED), "operator")
     assert (await post(http, BODY, signed("d-1"))).status_code == 202
     assert len(jobs(rows)) == 1
 
@@ -156,7 +156,7 @@ async def test_without_the_right_signature_nothing_is_queued(
     assert jobs(rows) == []
     assert counts(rows) == (0, 1)
     with rows.store.view() as tx:
-        (entry, *_) = tx.system.audit.list_latest(1)
+        (entry, *_) = tx.system.audit.list_latest_entries(1)
     assert (entry.actor, entry.action, entry.subject) == ("unknown", "webhook.refused", "deploys")
 
 

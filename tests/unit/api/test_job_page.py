@@ -58,7 +58,7 @@ def words(part: str) -> str:
 def add_two_accounts(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         for priority, name in enumerate(("first", "main")):
-            tx.llm.accounts.add(
+            tx.llm.accounts.add_account(
                 ModelAccount(
                     name=name,
                     provider="anthropic",
@@ -83,7 +83,7 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
     assert detail["substitution"]["account"] == "main"
     rows.clock.go(hours=1)
     with rows.store.begin() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         assert agent is not None
         tx.agents.change(agent, AgentChange(model="openai/gpt-4o"), "test")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["substitution"] == detail["substitution"]
@@ -167,7 +167,7 @@ async def test_a_job_that_waits_says_for_what_and_until_when(rows: JobRows, http
     with rows.store.begin() as tx:
         tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
         wait = Wait(reason=WaitReason.PERSON, wake_at=tx.now + timedelta(days=2))
-        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.WAITING))
+        tx.jobs.tool_runs.save_tool_run(_tool(rows, job_id, ToolState.WAITING))
         tx.jobs.steps.suspend_attempt(ref, "WaitsForPerson", "question 1 is open", wait)
         tx.jobs.park_job(job_id, wait)
     page = await page_of(http, f"/queue/{job_id}")
@@ -251,7 +251,9 @@ async def test_tools_actions_and_chunks_stand_under_their_steps(rows: JobRows, h
     for step in ("tool-1-0", "tags", "deliver"):
         journal(rows, job_id, step)
     with rows.store.begin() as tx:
-        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text("it is noon")))
+        tx.jobs.tool_runs.save_tool_run(
+            _tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text("it is noon"))
+        )
         [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
         tx.jobs.actions.add_outcomes(
             job_id, [(tag, ActionOutcome(subject="mood", state=ActionState.REFUSED, detail="not yours"))]
@@ -279,7 +281,9 @@ async def test_no_text_is_markup(rows: JobRows, http: httpx.AsyncClient, kind: J
     with rows.store.begin() as tx:
         tx.jobs.update_job(job_id, task=NASTY, said=NASTY, channel=NASTY, thread=NASTY, account=NASTY)
         tx.jobs.steps.fail_attempt(ref, NASTY, NASTY)
-        tx.jobs.tool_runs.save(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text(NASTY), tool=NASTY))
+        tx.jobs.tool_runs.save_tool_run(
+            _tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.store_text(NASTY), tool=NASTY)
+        )
         [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
         tx.jobs.actions.add_outcomes(
             job_id, [(tag, ActionOutcome(subject=NASTY, state=ActionState.FAILED, detail=NASTY))]
@@ -351,7 +355,7 @@ async def test_a_prompt_is_shown_as_the_model_saw_it(rows: JobRows, http: httpx.
     spoken = Spoken(rows)
     job_id = await spoken.answered(f"and now? {NASTY}", f"{SECRET_ANSWER} {NASTY}")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.list_of_job(job_id)
+        [call] = tx.llm.calls.list_calls_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert "<script>alert" not in page
     roles = re.findall(r'<li class="turn" id="turn-\d+" data-role="(\w+)"', page)
@@ -367,7 +371,7 @@ async def test_a_long_turn_is_folded_and_cut_until_it_is_asked_for(rows: JobRows
     await spoken.answered(LONG)
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.list_of_job(job_id)
+        [call] = tx.llm.calls.list_calls_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert re.search(r'id="turn-2" data-role="user">\s*<details>', page), "folded"
     assert re.search(r'id="turn-4" data-role="user">\s*<details open>', page), "what is answered is not"
@@ -381,7 +385,7 @@ async def test_a_long_conversation_does_not_make_a_heavy_page(rows: JobRows, htt
         await spoken.answered(LONG[:5_500])
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.llm.calls.list_of_job(job_id)
+        [call] = tx.llm.calls.list_calls_of_job(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert page.count('<li class="turn"') > 60
     assert len(page) < 130_000

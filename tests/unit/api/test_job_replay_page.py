@@ -57,7 +57,7 @@ async def test_a_resume_tells_where_it_goes_on_and_leads_to_the_job(rows: JobRow
     assert led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text))) == job_id
     assert (job(rows, job_id).status, job(rows, job_id).run) == (JobStatus.PENDING, 2)
     with rows.store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.list_latest(1)] == ["job.resume"]
+        assert [entry.action for entry in tx.system.audit.list_latest_entries(1)] == ["job.resume"]
 
 
 async def test_a_restart_tells_what_is_sent_again_and_leads_to_the_new_job(

@@ -75,7 +75,7 @@ async def test_each_status_has_its_count_and_leads_to_its_jobs(rows: JobRows, ht
 
 async def test_every_filter_narrows_the_list(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     mail = rows.add("the parcel of Monday", platform="discord", agent="bob", user="Linus")
     beat = rows.add("look", kind=JobKind.HEARTBEAT)
     with rows.store.begin() as tx:

@@ -28,7 +28,7 @@ def with_page(app: FastAPI, also: list[str]) -> FastAPI:
         if same is not None:
             return same
         with parts.store.view() as tx:
-            tx.system.audit.list_latest(1)
+            tx.system.audit.list_latest_entries(1)
         return render(request, "login.html", HTTPStatus.BAD_REQUEST if fails else HTTPStatus.OK, **FIELDS)
 
     app.include_router(router)

@@ -78,7 +78,9 @@ async def test_a_fact_is_added_changed_and_forgotten_and_each_is_noted(rows: Job
     assert (await http.delete(f"{MEMORY}/facts/{fact['id']}")).status_code == 204
     assert await listed(http, q="two") == []
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.subject, entry.detail) for entry in tx.system.audit.list_latest(9)]
+        entries = [
+            (entry.actor, entry.action, entry.subject, entry.detail) for entry in tx.system.audit.list_latest_entries(9)
+        ]
     assert entries == [
         ("operator", "memory.forget", "ada", "fact 5"),
         ("operator", "memory.change", "ada", "fact 5"),

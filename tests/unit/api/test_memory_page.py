@@ -27,7 +27,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 
 def learn(rows: JobRows, *facts: tuple[FactCategory, str], source: int | None = None, place: str = "") -> None:
     with rows.store.begin() as tx:
-        agent = tx.agents.get_by_slug("ada")
+        agent = tx.agents.get_agent_by_slug("ada")
         tx.memory.learn_facts(
             agent.id or 0, [Fact(*fact) for fact in facts], conversation_id=source, memory_scope=place, confidence=0.8
         )
@@ -168,7 +168,7 @@ async def test_a_fact_is_changed_made_sticky_and_forgotten(rows: JobRows, http: 
     await done(http, "facts/forget", "forgotten", number="1")
     assert list(known(rows)) == [2]
     with rows.store.view() as tx:
-        assert [one.action for one in tx.system.audit.list_latest(3)] == [
+        assert [one.action for one in tx.system.audit.list_latest_entries(3)] == [
             "memory.forget",
             "memory.change",
             "memory.change",

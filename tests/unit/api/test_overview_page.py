@@ -43,7 +43,7 @@ def problems(page: str) -> list[str]:
 def add_account(rows: JobRows, name: str, status: AccountStatus = AccountStatus.ACTIVE) -> None:
     """Add an account as the API does."""
     with rows.store.begin() as tx:
-        tx.llm.accounts.add(
+        tx.llm.accounts.add_account(
             ModelAccount(
                 name=name,
                 provider="anthropic",
@@ -156,7 +156,7 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
     for name in ("main", "spare"):
         add_account(rows, name)
     with rows.store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.get("main"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("main"))
     assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so the account is not called"]
     with rows.store.begin() as tx:
         tx.llm.accounts.cool_down("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))

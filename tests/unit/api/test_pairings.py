@@ -95,7 +95,7 @@ async def test_what_was_ignored_is_counted_by_channel_and_reason(rows: JobRows, 
         for _ in range(times):
             rows.clock.go(seconds=1)
             with rows.store.begin() as tx:
-                tx.inbox.ignored.add(Address(platform="slack", channel=channel), reason)
+                tx.inbox.ignored.add_ignored(Address(platform="slack", channel=channel), reason)
     first = (await http.get("/api/ignored?limit=2")).json()
     rest = (await http.get("/api/ignored", params={"limit": 2, "cursor": first["next"]})).json()
     found = [(one["channel"], one["reason"], one["count"]) for one in first["items"] + rest["items"]]

@@ -73,7 +73,7 @@ async def test_an_answer_is_kept_and_lets_the_job_go_on(
     shown = answer.json()
     assert (shown["status"], shown["answer"], shown["answeredBy"]) == (status, kept, "operator")
     with rows.store.begin() as tx:
-        assert [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest(10)] == [
+        assert [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest_entries(10)] == [
             ("operator", action, str(asked.id))
         ]
         tx.jobs.resume_due()

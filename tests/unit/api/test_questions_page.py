@@ -61,8 +61,8 @@ async def test_a_form_settles_what_waits(
     assert parted(page) == ([], [asked.id])
     assert f"#{asked.id} is settled" in page.text
     with rows.store.view() as tx:
-        found = tx.jobs.questions.get(asked.id or 0).question
-        (entry,) = tx.system.audit.list_latest(5)
+        found = tx.jobs.questions.get_question(asked.id or 0).question
+        (entry,) = tx.system.audit.list_latest_entries(5)
     assert (found.status, found.answer, found.answered_by) == (status, kept, "operator")
     assert (entry.actor, entry.subject) == ("operator", str(asked.id))
 
@@ -75,7 +75,7 @@ async def test_a_choice_is_one_button_and_other_words_count_too(rows: JobRows, h
     await http.post(f"{PAGE}/answer", data={"number": asked.id, "words": "Dark blue"})
     assert parted(await http.get(PAGE)) == ([], [asked.id])
     with rows.store.view() as tx:
-        assert tx.jobs.questions.get(asked.id or 0).question.answer == "Dark blue"
+        assert tx.jobs.questions.get_question(asked.id or 0).question.answer == "Dark blue"
 
 
 async def test_what_is_not_taken_says_why_and_what_was_typed_stays(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -143,7 +143,7 @@ async def test_a_viewer_sees_what_waits_and_no_form(rows: JobRows) -> None:
 
 async def test_nothing_that_somebody_wrote_is_markup(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        ada = tx.agents.get_by_slug("ada")
+        ada = tx.agents.get_agent_by_slug("ada")
         for number, kind in enumerate(QuestionKind):
             tx.jobs.questions.add_question(
                 Question(

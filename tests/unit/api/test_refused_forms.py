@@ -45,7 +45,7 @@ async def test_every_link_of_it_leads_to_a_page(
 ) -> None:
     stage(rows)
     with rows.store.begin() as tx:
-        tx.conversations.close(2)
+        tx.conversations.close_conversation(2)
     for number in range(MANY if form.startswith("/schedules") else 0):
         plan = {"kind": "cron", "agent": "ada", "schedule": "0 9 * * *", "prompt": "Go.", "channel": f"c{number}"}
         assert (await http.post("/schedules", data=plan)).status_code == 303

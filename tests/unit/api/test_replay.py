@@ -27,7 +27,7 @@ async def test_a_preview_tells_what_would_be_done_and_changes_nothing(rows: JobR
     assert (found["possible"], "only an ended job" in found["problem"]) == (False, True)
     assert [job["id"] for job in (await http.get("/api/jobs")).json()["items"]] == [running, failed]
     with rows.store.view() as tx:
-        assert tx.system.audit.list_latest(5) == []
+        assert tx.system.audit.list_latest_entries(5) == []
 
 
 async def test_edits_are_checked_kept_and_shown(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -60,7 +60,7 @@ async def made(http: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
 
 def audit(rows: JobRows, count: int) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest(count)]
+        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest_entries(count)]
 
 
 def end(rows: JobRows, job_id: str) -> None:

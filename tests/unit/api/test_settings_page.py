@@ -67,7 +67,7 @@ async def test_a_live_key_is_changed_and_reset(rows: JobRows, http: httpx.AsyncC
     await http.post(f"{PAGE}/reset", data={"key": LIMIT, "version": "1"})
     assert await held(http, LIMIT) == (4096, "default")
     with rows.store.view() as tx:
-        assert [(one.actor, one.subject) for one in tx.system.audit.list_latest(5)] == [("operator", LIMIT)] * 2
+        assert [(one.actor, one.subject) for one in tx.system.audit.list_latest_entries(5)] == [("operator", LIMIT)] * 2
 
 
 @pytest.mark.parametrize(

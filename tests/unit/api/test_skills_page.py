@@ -145,7 +145,7 @@ async def test_a_skill_is_switched(rows: JobRows, http: httpx.AsyncClient) -> No
     assert await listed(http, state="disabled") == ["tea"]
     assert "messages can trigger it again" in await done(http, "/tea/enable", "/tea?done=enabled")
     with rows.store.view() as tx:
-        assert [one.action for one in tx.system.audit.list_latest(2)] == ["skill.enable", "skill.disable"]
+        assert [one.action for one in tx.system.audit.list_latest_entries(2)] == ["skill.enable", "skill.disable"]
     assert (await http.post(f"{PAGE}/nothing/enable")).status_code == 404
 
 

@@ -37,7 +37,7 @@ async def test_the_password_on_the_login_page_says_who_somebody_is(rows: JobRows
             assert (await http.post("/api/web/tickets", headers=header)).status_code == status
             assert (await http.get("/api/jobs")).status_code == 200
         with rows.store.view() as tx:
-            login = next(entry for entry in tx.system.audit.list_latest(5) if entry.action == "login")
+            login = next(entry for entry in tx.system.audit.list_latest_entries(5) if entry.action == "login")
         assert (login.actor, login.origin) == (role, OTHER_ADDRESS)
 
 
@@ -53,7 +53,7 @@ async def test_a_viewer_asks_what_would_be_and_logs_out(rows: JobRows) -> None:
     async with client(app, cookies={COOKIE: copied}) as http:
         assert (await http.get("/api/jobs")).status_code == 401
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.detail) for entry in tx.system.audit.list_latest(2)]
+        entries = [(entry.actor, entry.action, entry.detail) for entry in tx.system.audit.list_latest_entries(2)]
     assert entries[0] == ("viewer", "logout", "")
     assert entries[1][:2] == ("viewer", "refused")
     assert "X-CSRF-Token" in entries[1][2]

@@ -33,7 +33,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 
 def audit(rows: JobRows, count: int) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest(count)]
+        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.list_latest_entries(count)]
 
 
 # The API

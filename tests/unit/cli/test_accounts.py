@@ -24,7 +24,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
 def stored_key(rows: JobRows, name: str = "mine") -> str:
     """Return what a worker would send."""
     with rows.store.view() as tx:
-        secret = tx.llm.accounts.get(name).secret
+        secret = tx.llm.accounts.get_account(name).secret
     return open_keys(Settings(), {}).reveal_key(secret).get_secret_value() if secret else ""
 
 
@@ -85,7 +85,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
     assert maestro("accounts", "remove", "mine", "--json").json == {"name": "mine"}
     assert maestro("accounts", "show", "mine").code == 1
     with rows.store.view() as tx:
-        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.system.audit.list_latest(10))]
+        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.system.audit.list_latest_entries(10))]
     assert log == [
         ("operator", "account.add", ""),
         ("operator", "account.change", "status"),
@@ -98,7 +98,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
 def test_an_account_whose_key_was_refused_gets_another(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY")
     with rows.store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.get("mine"))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("mine"))
     assert "AuthenticationFailed" in maestro("accounts", "list").out
     enabled = maestro("accounts", "enable", "mine", "--new-key", "--json").json
     assert (enabled["state"], enabled["last4"], enabled["lastError"]) == ("active", "abcd", "")

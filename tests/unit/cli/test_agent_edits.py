@@ -190,7 +190,7 @@ def test_a_channel_is_bound_and_freed(rows: JobRows, maestro: Maestro) -> None:
     worked(maestro("agents", "unbind", "slack", "C1"))
     assert "slack/C1 is bound to no agent" in refused(maestro("agents", "unbind", "slack", "C1"))
     with rows.store.begin() as tx:
-        tx.agents.set_configured_binding(tx.agents.get_by_slug("ada"), NewBinding(platform="slack", channel="C2"))
+        tx.agents.set_configured_binding(tx.agents.get_agent_by_slug("ada"), NewBinding(platform="slack", channel="C2"))
     assert "under channels there" in refused(maestro("agents", "unbind", "slack", "C2"))
 
 

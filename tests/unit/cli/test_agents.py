@@ -8,8 +8,8 @@ from tests.unit.cli.conftest import Maestro
 def add(rows: JobRows, slug: str, **fields: object) -> None:
     with rows.store.begin() as tx:
         agent = Agent.model_validate({"slug": slug, "name": slug, "created_at": tx.now, "updated_at": tx.now, **fields})
-        agent_id = tx.agents.save(agent).id or 0
-        tx.agents.bind(
+        agent_id = tx.agents.save_agent(agent).id or 0
+        tx.agents.save_binding(
             AgentChannel(agent_id=agent_id, platform="slack", account="default", channel=slug, key_by_user=True)
         )
 

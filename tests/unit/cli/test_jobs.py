@@ -109,7 +109,7 @@ def test_replay_prints_the_job_that_runs_now(rows: JobRows, maestro: Maestro) ->
     assert again != completed
     assert maestro("jobs", "show", again, "--json").json["restartedFrom"] == completed
     with rows.store.view() as tx:
-        assert [(entry.actor, entry.action) for entry in tx.system.audit.list_latest(2)] == [
+        assert [(entry.actor, entry.action) for entry in tx.system.audit.list_latest_entries(2)] == [
             ("operator", "job.restart"),
             ("operator", "job.resume"),
         ]

@@ -67,7 +67,7 @@ def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
     settings = Settings.model_validate({"dataDir": tmp_path / "data", "agents": [{"slug": "ada"}]})
     migrate(settings)
     with open_existing_store(settings).view() as tx:
-        assert [agent.slug for agent in tx.agents.list_active()] == ["ada"]
+        assert [agent.slug for agent in tx.agents.list_active_agents()] == ["ada"]
 
 
 def test_an_upgrade_names_both_schemas() -> None:

@@ -11,7 +11,9 @@ from tests.unit.cli.conftest import Maestro
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
 
 
 def test_an_owner_is_added_once_and_removed_once(rows: JobRows, maestro: Maestro) -> None:

@@ -29,7 +29,7 @@ async def test_a_call_is_chosen_by_its_id(rows: JobRows, maestro: Maestro) -> No
     spoken = Spoken(rows)
     job_id = await spoken.answered("hello")
     with rows.store.begin() as tx:
-        [first] = tx.llm.calls.list_of_job(job_id)
+        [first] = tx.llm.calls.list_calls_of_job(job_id)
         key = CallKey(job_id=job_id, number=7, purpose=CallPurpose.FACTS)
         tx.llm.calls.record_sending(key, first.request, CallEstimate("p", "m", 1, None))
     shown = maestro("jobs", "show", job_id, "--json").json["calls"]

@@ -22,7 +22,9 @@ def goes_on(rows: JobRows, question: Question) -> bool:
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
 
 
 def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
@@ -106,7 +108,7 @@ def test_a_question_of_an_agent_outside_belongs_to_no_job(rows: JobRows, maestro
     with rows.store.begin() as tx:
         expiry = timedelta(days=36500)
         tx.jobs.questions.add_outside_question(
-            outside_question(tx.agents.get_by_slug("ada"), "Which port?", "For a test.", tx.now, expiry)
+            outside_question(tx.agents.get_agent_by_slug("ada"), "Which port?", "For a test.", tx.now, expiry)
         )
     _, row = maestro("questions", "list").out.splitlines()
     assert row.split()[:5] == ["1", "open", "question", "ada", "mcp"]

@@ -12,7 +12,7 @@ def post(rows: JobRows) -> str:
     """Post, and return the session that it is in."""
     with rows.store.begin() as tx:
         tx.chat.add_post(HUMAN, "hello")
-        return tx.chat.find_current() or ""
+        return tx.chat.find_current_session() or ""
 
 
 def test_a_session_is_shown_ended_and_begun(rows: JobRows, maestro: Maestro) -> None:
@@ -26,7 +26,9 @@ def test_a_session_is_shown_ended_and_begun(rows: JobRows, maestro: Maestro) -> 
     assert second["id"] in maestro("session", "end").out
     assert maestro("session", "end").out == "No session is open; the next post opens one.\n"
     with rows.store.view() as tx:
-        log = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
+        log = [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
     assert log == [("operator", "session.new", second["id"]), ("operator", "session.end", second["id"])]
 
 
@@ -36,7 +38,7 @@ def test_without_a_chat_there_is_nothing_to_begin(rows: JobRows, maestro: Maestr
     ran = maestro("session", "new", "--config", str(file))
     assert (ran.code, ran.err.count("\n"), "set chat.enabled to true" in ran.err) == (1, 1, True)
     with rows.store.view() as tx:
-        assert tx.chat.find_current() is None
+        assert tx.chat.find_current_session() is None
 
 
 def test_one_that_the_configuration_keeps_is_changed_there(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ def looked(rows: JobRows, tmp_path: Path) -> None:
 
 def actions(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(20))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(20))
+        ]
 
 
 def test_a_skill_is_added_switched_and_removed(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:
@@ -87,10 +89,10 @@ def test_a_message_is_tried_with_the_tools_and_skills_of_an_agent(
         ("tea", "the agent does not have kettle"),
     ]
     with rows.store.begin() as tx:
-        agent = tx.agents.find_by_slug("ada")
+        agent = tx.agents.find_agent_by_slug("ada")
         assert agent is not None
         agent.skills = "editing"
-        tx.agents.save(agent)
+        tx.agents.save_agent(agent)
     found = maestro("skills", "test", "tea", "--agent", "ada", "--json").json["items"]
     assert [item["reason"] for item in found] == ["the skill is not among the agent's skills"] * 2
     assert maestro("skills", "test", "tea", "--agent", "nobody").code == 1

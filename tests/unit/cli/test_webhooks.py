@@ -40,7 +40,7 @@ def test_the_secret_of_a_sender_is_taken_from_a_variable(
     made_here = maestro("webhooks", "rotate", "deploys", "--json").json
     assert made_here["secret"].startswith("whsec_")
     with rows.store.view() as tx:
-        actions = [entry.action for entry in tx.system.audit.list_latest(3)]
+        actions = [entry.action for entry in tx.system.audit.list_latest_entries(3)]
     assert actions == ["webhook.rotate", "webhook.rotate", "webhook.create"]
 
 

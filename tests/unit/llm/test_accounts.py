@@ -31,7 +31,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, clock: Clock) -> None:
     accounts = book(store, ())
     with store.begin() as tx:
-        tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="first", base_url="http://here:1"))
+        tx.llm.accounts.add_account(row("mine", source=AccountSource.API, secret="first", base_url="http://here:1"))
     assert accounts.find("mine") is None
     accounts.read_roster()
     mine = accounts.find("mine")
@@ -39,7 +39,7 @@ def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, 
     assert (mine.api_key.get_secret_value(), mine.base_url) == ("first", "http://here:1")
     clock.now += timedelta(seconds=1)
     with store.begin() as tx:
-        tx.llm.accounts.change("mine", {"secret": "second"})
+        tx.llm.accounts.change_account("mine", {"secret": "second"})
     accounts.read_roster()
     changed = accounts.find("mine")
     assert changed is not None
@@ -59,7 +59,7 @@ def test_a_key_that_could_not_be_read_is_found_soon_after_it_is_mended(store: St
     seconds = [1000.0]
     accounts = AccountBook(store, (), reveal, lambda: LADDER, lambda: seconds[0])
     with store.begin() as tx:
-        tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="file:key"))
+        tx.llm.accounts.add_account(row("mine", source=AccountSource.API, secret="file:key"))
     with structlog.testing.capture_logs() as lines:
         accounts.read_roster()
         seconds[0] += REREAD_SECONDS
@@ -84,7 +84,7 @@ def test_a_key_that_cannot_be_read_leaves_its_account_out_and_is_told_once(store
 
     accounts = book(store, (), unreadable)
     with store.begin() as tx:
-        tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="env:MY_KEY"))
+        tx.llm.accounts.add_account(row("mine", source=AccountSource.API, secret="env:MY_KEY"))
     with structlog.testing.capture_logs() as lines:
         assert accounts.read_roster().usable == []
         accounts.read_roster()

@@ -45,7 +45,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         for place, (provider, model) in enumerate(ACCOUNTS):
-            tx.llm.accounts.add(
+            tx.llm.accounts.add_account(
                 ModelAccount(
                     name=provider,
                     provider=provider,
@@ -148,7 +148,7 @@ async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> No
 def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.users.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=1), "operator")
+        tx.users.clients.create_client(NewClient(name="Acme", slug="acme", daily_budget_usd=1), "operator")
 
     def raise_agents() -> None:
         with rows.store.begin() as tx:
@@ -156,7 +156,9 @@ def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
 
     def raise_clients() -> None:
         with rows.store.begin() as tx:
-            tx.users.clients.change(tx.users.clients.get("acme"), ClientChange(daily_budget_usd=9), "operator")
+            tx.users.clients.change_client(
+                tx.users.clients.get_client("acme"), ClientChange(daily_budget_usd=9), "operator"
+            )
 
     for raise_it in (raise_agents, raise_clients):
         with rows.store.begin() as tx:
@@ -331,7 +333,7 @@ def test_a_process_that_is_killed_inside_a_call_leaves_nothing_reserved_when_the
         tx.jobs.close_job(job_id, JobEnding(status=JobStatus.FAILED))
     assert level(rows) == SpendingLevel()
     with rows.store.view() as tx:
-        assert [row.state for row in tx.llm.usage.list_of_job(job_id)] == ["interrupted"]
+        assert [row.state for row in tx.llm.usage.list_usage_of_job(job_id)] == ["interrupted"]
 
 
 def other_process(folder: Path, *words: str) -> subprocess.Popen[str]:

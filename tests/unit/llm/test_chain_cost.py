@@ -271,4 +271,4 @@ async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_i
     assert model.asked == []
     assert process.level() == SpendingLevel(1, 0)
     with process.store.view() as tx:
-        assert tx.llm.calls.list_of_job(request.key.job_id) == []
+        assert tx.llm.calls.list_calls_of_job(request.key.job_id) == []

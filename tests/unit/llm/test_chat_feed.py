@@ -94,7 +94,7 @@ async def test_the_feed_is_the_last_turn_behind_all_marks_and_the_answer_moves_t
     assert (said.chat, asked.chat_after, asked.chat_upto) == (False, 0, newest)
     assert cursor(rows) == newest
     with rows.store.view() as tx:
-        (call,) = tx.llm.calls.list_of_job(asked.key.job_id)
+        (call,) = tx.llm.calls.list_calls_of_job(asked.key.job_id)
     assert (call.chat_after, call.chat_upto) == (0, newest)
 
 

@@ -63,7 +63,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def states(store: Store) -> dict[str, tuple[str, str]]:
     """Return each account's status and last error."""
     with store.view() as tx:
-        return {account.name: (account.status.value, account.last_error) for account in tx.llm.accounts.list_all()}
+        return {account.name: (account.status.value, account.last_error) for account in tx.llm.accounts.list_accounts()}
 
 
 ALL = ("claude", "gpt", "local")
@@ -195,7 +195,7 @@ async def test_a_refused_key_disables_the_account_until_a_person_changes_it(stor
     assert states(store)["claude"] == ("disabled", "AuthenticationFailed")
     model.failures.clear()
     with store.begin() as tx:
-        tx.llm.accounts.change("claude", {"status": AccountStatus.ACTIVE})
+        tx.llm.accounts.change_account("claude", {"status": AccountStatus.ACTIVE})
     assert (await client.complete(request_of())).content == "from claude"
 
 
@@ -337,14 +337,14 @@ async def test_the_demo_model_answers_while_there_is_no_account(store: Store) ->
     client = failover(store, model)
     await client.complete(request_of(model="claude-opus-4-6"))
     with store.begin() as tx:
-        tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="sk-2"))
+        tx.llm.accounts.add_account(row("mine", source=AccountSource.API, secret="sk-2"))
     await client.complete(request_of())
     with store.begin() as tx:
-        tx.llm.accounts.change("mine", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change_account("mine", {"status": AccountStatus.DISABLED})
     with pytest.raises(NoAccount):
         await client.complete(request_of())
     with store.begin() as tx:
-        tx.llm.accounts.remove("mine")
+        tx.llm.accounts.remove_account("mine")
     await client.complete(request_of())
     assert model.asked == [("demo", "demo"), ("mine", "m"), ("demo", "demo")]
 

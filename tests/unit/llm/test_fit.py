@@ -61,7 +61,7 @@ async def test_where_nobody_can_read_it_all_the_first_choice_is_asked(store: Sto
     model = Model({})
     client = failover(store, model, "claude", "local")
     with store.begin() as tx:
-        tx.llm.accounts.change("claude", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change_account("claude", {"status": AccountStatus.DISABLED})
     await client.complete(LONG)
     assert model.asked == [("local", "llama3.1")]
 

@@ -52,7 +52,7 @@ class Speaker:
 
 def draft_of(rows: JobRows, job_id: str) -> Draft | None:
     with rows.store.view() as tx:
-        return tx.deliveries.drafts.find(job_id)
+        return tx.deliveries.drafts.find_draft(job_id)
 
 
 @pytest.fixture
@@ -132,22 +132,22 @@ async def test_a_store_that_is_busy_costs_the_answer_nothing(
 def test_a_job_that_ended_writes_no_more(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
         tx.jobs.update_job(job_id, status=JobStatus.CANCELLED)
-        tx.deliveries.drafts.save_text(job_id, 1, "one")
-        assert tx.deliveries.drafts.find(job_id) is None
+        tx.deliveries.drafts.save_draft_text(job_id, 1, "one")
+        assert tx.deliveries.drafts.find_draft(job_id) is None
 
 
 def test_a_job_that_was_removed_writes_no_more(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        tx.deliveries.drafts.save_text("gone", 1, "words")
+        tx.deliveries.drafts.save_draft_text("gone", 1, "words")
     assert draft_of(rows, "gone") is None
 
 
 def test_a_draft_that_the_answer_took_is_written_no_more(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
-        tx.deliveries.drafts.save_text(job_id, 1, "one")
+        tx.deliveries.drafts.save_draft_text(job_id, 1, "one")
         tx.deliveries.drafts.hand_over_draft(job_id)
-        tx.deliveries.drafts.save_text(job_id, 2, "two")
-        found = tx.deliveries.drafts.find(job_id)
+        tx.deliveries.drafts.save_draft_text(job_id, 2, "two")
+        found = tx.deliveries.drafts.find_draft(job_id)
     assert found is not None
     assert found.text == "one"
 

@@ -48,7 +48,7 @@ class Process:
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
         with self.store.view() as tx:
-            return list(tx.llm.calls.list_of_job(request.key.job_id))
+            return list(tx.llm.calls.list_calls_of_job(request.key.job_id))
 
     def files(self) -> list[Path]:
         return sorted(self.store.path.with_name(FOLDER).glob("*"))
@@ -159,11 +159,11 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
     content = file.read_bytes()
     AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
-        spent = tx.llm.usage.list_of_job(request_.key.job_id)
+        spent = tx.llm.usage.list_usage_of_job(request_.key.job_id)
     file.write_bytes(content)
     AnswerSpool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
-        assert tx.llm.usage.list_of_job(request_.key.job_id) == spent
+        assert tx.llm.usage.list_usage_of_job(request_.key.job_id) == spent
     assert process.kept == [request_.key.job_id]
     assert process.files() == []
 

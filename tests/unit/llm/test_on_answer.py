@@ -62,7 +62,7 @@ async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClie
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     with rows.store.view() as tx:
-        return [str(call.state) for call in tx.llm.calls.list_of_job(request.key.job_id)]
+        return [str(call.state) for call in tx.llm.calls.list_calls_of_job(request.key.job_id)]
 
 
 def written(rows: JobRows) -> bool:
@@ -92,13 +92,13 @@ async def test_when_it_raises_only_what_it_did_is_rolled_back_and_the_log_says_s
 
 async def test_an_object_that_cannot_be_written_takes_nothing_else_along(rows: JobRows, request_: LLMRequest) -> None:
     def add_twice(tx: Transaction, _response: LLMResponse) -> None:
-        tx.agents.save(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
 
     recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
     assert await recorder.complete(request_.model_copy(update={"on_answer": add_twice})) == ANSWER
     assert states(rows, request_) == ["answered"]
     with rows.store.view() as tx:
-        (agent,) = [agent for agent in tx.agents.list_all() if agent.slug == "ada"]
+        (agent,) = [agent for agent in tx.agents.list_agents() if agent.slug == "ada"]
     assert agent.name == "Ada"
 
 

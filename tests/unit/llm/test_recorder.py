@@ -62,13 +62,13 @@ def recorder(rows: JobRows, model: LLMClient) -> Recorder:
 
 def calls(rows: JobRows, request: LLMRequest) -> list[LLMCall]:
     with rows.store.view() as tx:
-        return list(tx.llm.calls.list_of_job(request.key.job_id))
+        return list(tx.llm.calls.list_calls_of_job(request.key.job_id))
 
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     """Return how the attempts ended, by their rows; the usage log must say the same."""
     with rows.store.view() as tx:
-        noted = [row.state for row in tx.llm.usage.list_of_job(request.key.job_id)]
+        noted = [row.state for row in tx.llm.usage.list_usage_of_job(request.key.job_id)]
     found = [call.state for call in calls(rows, request)]
     assert noted == found
     return [str(state) for state in found]
@@ -85,7 +85,7 @@ def add_main(rows: JobRows) -> None:
             created_at=tx.now,
             updated_at=tx.now,
         )
-        tx.llm.accounts.add(account)
+        tx.llm.accounts.add_account(account)
 
 
 async def cut_off(rows: JobRows, request: LLMRequest) -> None:
@@ -112,7 +112,7 @@ async def test_an_answer_counts_for_its_account(rows: JobRows, request_: LLMRequ
     add_main(rows)
     await recorder(rows, Scripted(COSTLY)).complete(request_)
     with rows.store.view() as tx:
-        counted = tx.llm.accounts.get("main")
+        counted = tx.llm.accounts.get_account("main")
     assert (counted.calls, counted.spent_usd, counted.last_used_at) == (1, 0.5, rows.clock.now)
 
 
@@ -124,12 +124,12 @@ async def test_an_answer_that_comes_late_charges_its_account_once(rows: JobRows,
         await settled()
     with rows.store.begin() as tx:
         tx.llm.calls.close_calls(request_.key.job_id)
-        estimate = tx.llm.accounts.get("main").spent_usd
+        estimate = tx.llm.accounts.get_account("main").spent_usd
     assert estimate > 0
     model.end(0, COSTLY)
     await call
     with rows.store.view() as tx:
-        main = tx.llm.accounts.get("main")
+        main = tx.llm.accounts.get_account("main")
     assert main.calls == 1
     assert main.spent_usd == pytest.approx(0.5)
 

@@ -52,7 +52,7 @@ def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) 
     def ignore(reason: str, times: int) -> None:
         with rows.store.begin() as tx:
             for number in range(times):
-                tx.inbox.ignored.add(Address(platform="web", channel=str(number)), reason)
+                tx.inbox.ignored.add_ignored(Address(platform="web", channel=str(number)), reason)
 
     ignore("dull", 2)
     ledger = MetricCursor(rows.store)

@@ -50,7 +50,7 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     rows.failed()
     with rows.store.begin() as tx:
         tx.users.record_connector_state("web", "default", "running", "port 5070")
-        tx.inbox.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
+        tx.inbox.ignored.add_ignored(Address(platform="web", channel="general"), "it is for nobody")
     metrics.count_step("call_model", "done", 0.4)
     return scrape(metrics)
 

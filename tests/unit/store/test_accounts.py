@@ -57,7 +57,7 @@ def entered(store: Store, *accounts: ModelAccount) -> None:
 def found(store: Store, name: str) -> ModelAccount:
     """Return an account."""
     with store.view() as tx:
-        return tx.llm.accounts.get(name)
+        return tx.llm.accounts.get_account(name)
 
 
 def held(store: Store) -> dict[str, datetime]:
@@ -86,7 +86,7 @@ def test_what_the_configuration_no_longer_names_is_removed_with_its_limits(store
     limited(store)
     entered(store, described("b"))
     with store.view() as tx:
-        assert [account.name for account in tx.llm.accounts.list_all()] == ["b"]
+        assert [account.name for account in tx.llm.accounts.list_accounts()] == ["b"]
         assert tx.llm.accounts.read_cooldown_ends() == {}
 
 
@@ -103,8 +103,8 @@ def test_what_was_learned_of_an_account_outlasts_a_restart(store: Store) -> None
 
 def test_accounts_of_the_api_stay_unless_a_configured_one_takes_their_name(store: Store) -> None:
     with store.begin() as tx:
-        tx.llm.accounts.add(described("mine", source=AccountSource.API, secret="sealed"))
-        tx.llm.accounts.add(described("taken", source=AccountSource.API, secret="sealed"))
+        tx.llm.accounts.add_account(described("mine", source=AccountSource.API, secret="sealed"))
+        tx.llm.accounts.add_account(described("taken", source=AccountSource.API, secret="sealed"))
     entered(store, described("taken"))
     assert found(store, "mine").secret == "sealed"
     assert (found(store, "taken").source, found(store, "taken").secret) == ("configuration", "")
@@ -113,7 +113,7 @@ def test_accounts_of_the_api_stay_unless_a_configured_one_takes_their_name(store
 def test_a_new_key_makes_an_account_active_whose_old_one_was_refused(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
+        assert tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("a"))
     entered(store, described("a", fingerprint="old"))
     assert found(store, "a").status is AccountStatus.DISABLED
     entered(store, described("a", fingerprint="new"))
@@ -131,8 +131,8 @@ def test_a_new_key_ends_the_limits_of_the_old_one(store: Store) -> None:
 def test_what_a_person_disabled_stays_so_with_a_new_key(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
-        tx.llm.accounts.change("a", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("a"))
+        tx.llm.accounts.change_account("a", {"status": AccountStatus.DISABLED})
     entered(store, described("a", fingerprint="new"))
     assert found(store, "a").status is AccountStatus.DISABLED
 
@@ -146,10 +146,10 @@ def test_the_default_model_is_that_of_the_account_asked_first(store: Store) -> N
     entered(store, described("a", priority=2), described("b", provider="ollama", model="llama", priority=1))
     assert default() == "ollama/llama"
     with store.begin() as tx:
-        tx.llm.accounts.change("b", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change_account("b", {"status": AccountStatus.DISABLED})
     assert default() == "openai/m"
     with store.begin() as tx:
-        tx.llm.accounts.change("a", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change_account("a", {"status": AccountStatus.DISABLED})
     assert default() == "ollama/llama"
 
 
@@ -242,7 +242,7 @@ def test_a_refusal_of_the_old_key_does_not_disable_the_new_one(store: Store, clo
     asked = found(store, "a")
     clock.now += timedelta(seconds=1)
     with store.begin() as tx:
-        tx.llm.accounts.change("a", {"secret": "new"})
+        tx.llm.accounts.change_account("a", {"secret": "new"})
         assert not tx.llm.accounts.disable_refused(asked)
     assert found(store, "a").status is AccountStatus.ACTIVE
 
@@ -251,16 +251,16 @@ def test_whoever_enables_an_account_ends_its_limits(store: Store) -> None:
     entered(store, described("a"))
     limited(store)
     with store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.get("a"))
-        tx.llm.accounts.change("a", {"status": AccountStatus.ACTIVE})
+        tx.llm.accounts.disable_refused(tx.llm.accounts.get_account("a"))
+        tx.llm.accounts.change_account("a", {"status": AccountStatus.ACTIVE})
     assert (found(store, "a").status, found(store, "a").last_error, held(store)) == ("active", "", {})
 
 
 def test_why_an_account_is_disabled_outlasts_other_changes(store: Store) -> None:
     with store.begin() as tx:
-        tx.llm.accounts.disable_refused(tx.llm.accounts.add(described("mine", source=AccountSource.API)))
+        tx.llm.accounts.disable_refused(tx.llm.accounts.add_account(described("mine", source=AccountSource.API)))
     with store.begin() as tx:
-        tx.llm.accounts.change("mine", {"priority": 5})
+        tx.llm.accounts.change_account("mine", {"priority": 5})
     assert (found(store, "mine").status, found(store, "mine").last_error) == ("disabled", "AuthenticationFailed")
 
 
@@ -268,27 +268,27 @@ def test_of_a_configured_account_only_the_status_changes_and_it_stays(store: Sto
     entered(store, described("a"), described("found", source=AccountSource.ENVIRONMENT))
     with store.begin() as tx:
         with pytest.raises(Conflict, match=r"comes from the configuration \(llm.accounts\); change it there"):
-            tx.llm.accounts.change("a", {"priority": 1})
+            tx.llm.accounts.change_account("a", {"priority": 1})
         with pytest.raises(Conflict, match="comes from the environment; take it out there"):
-            tx.llm.accounts.remove("found")
+            tx.llm.accounts.remove_account("found")
 
 
 def test_an_account_of_the_api_can_be_removed(store: Store) -> None:
     with store.begin() as tx:
-        tx.llm.accounts.add(described("a", source=AccountSource.API))
+        tx.llm.accounts.add_account(described("a", source=AccountSource.API))
         tx.llm.accounts.cool_down("a", "m", None, LADDER)
         with pytest.raises(Conflict, match="choose another name"):
-            tx.llm.accounts.add(described("a", source=AccountSource.API))
-        tx.llm.accounts.remove("a")
+            tx.llm.accounts.add_account(described("a", source=AccountSource.API))
+        tx.llm.accounts.remove_account("a")
         with pytest.raises(NotFound):
-            tx.llm.accounts.get("a")
+            tx.llm.accounts.get_account("a")
 
 
 @pytest.mark.parametrize("how", ["add", "enable", "key", "enter", "remove", "gone"])
 def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(store: Store, how: str) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        tx.llm.accounts.add(described("mine", source=AccountSource.API))
+        tx.llm.accounts.add_account(described("mine", source=AccountSource.API))
         job = Job(id="j", lane="l", priority=5, platform="web", account="x", channel="c", created_at=START)
         tx.jobs.add(job)
         tx.jobs.update_job("j", status=JobStatus.RUNNING)
@@ -297,15 +297,15 @@ def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(stor
         assert not tx.jobs.has_due()
         match how:
             case "add":
-                tx.llm.accounts.add(described("b", source=AccountSource.API))
+                tx.llm.accounts.add_account(described("b", source=AccountSource.API))
             case "enable":
-                tx.llm.accounts.change("a", {"status": AccountStatus.ACTIVE})
+                tx.llm.accounts.change_account("a", {"status": AccountStatus.ACTIVE})
             case "key":
-                tx.llm.accounts.change("mine", {"secret": "new"})
+                tx.llm.accounts.change_account("mine", {"secret": "new"})
             case "enter":
                 tx.llm.accounts.set_configured([described("a", fingerprint="new")])
             case "remove":
-                tx.llm.accounts.remove("mine")
+                tx.llm.accounts.remove_account("mine")
             case "gone":
                 tx.llm.accounts.set_configured([])
     with store.view() as tx:

@@ -37,20 +37,20 @@ def store(rows: JobRows) -> Store:
 
 
 def change(tx: Transaction, slug: str, **fields: object) -> Agent:
-    return tx.agents.change(tx.agents.get_by_slug(slug), AgentChange.model_validate(fields), GRACE)
+    return tx.agents.change(tx.agents.get_agent_by_slug(slug), AgentChange.model_validate(fields), GRACE)
 
 
 def history(store: Store, slug: str) -> list[tuple[int, str, str]]:
     with store.view() as tx:
         return [
             (one.version, one.actor, one.reason)
-            for one in tx.agents.versions.list_versions(tx.agents.get_by_slug(slug))
+            for one in tx.agents.versions.list_versions(tx.agents.get_agent_by_slug(slug))
         ]
 
 
 def audited(store: Store) -> list[tuple[str, str, str, str]]:
     with store.view() as tx:
-        return [(one.actor, one.action, one.subject, one.detail) for one in tx.system.audit.list_latest(10)]
+        return [(one.actor, one.action, one.subject, one.detail) for one in tx.system.audit.list_latest_entries(10)]
 
 
 # Making and changing
@@ -58,7 +58,7 @@ def audited(store: Store) -> list[tuple[str, str, str, str]]:
 
 def test_a_new_agent_is_its_first_version(store: Store) -> None:
     with store.view() as tx:
-        bob = tx.agents.get_by_slug("bob")
+        bob = tx.agents.get_agent_by_slug("bob")
         assert (bob.name, bob.version, bob.status, bob.tool_names) == ("bob", 1, AgentStatus.ACTIVE, ("calculate",))
     assert history(store, "bob") == [(1, GRACE, "we need one")]
     assert audited(store) == [(GRACE, "agent.create", "bob", "we need one")]
@@ -87,7 +87,7 @@ def test_an_edit_and_its_version_are_one_transaction(store: Store) -> None:
     with pytest.raises(Conflict, match="died"):
         cut_off()
     with store.view() as tx:
-        assert tx.agents.get_by_slug("bob").description == ""
+        assert tx.agents.get_agent_by_slug("bob").description == ""
     assert len(history(store, "bob")) == 1
 
 
@@ -96,20 +96,20 @@ def test_an_agent_that_is_older_than_versions_keeps_what_it_was(store: Store) ->
         change(tx, "ada", system_prompt="Be long.")
     assert history(store, "ada") == [(2, GRACE, ""), (1, "an earlier release", "")]
     with store.begin() as tx:
-        assert tx.agents.roll_back(tx.agents.get_by_slug("ada"), 1, GRACE).system_prompt == "Be brief."
+        assert tx.agents.roll_back(tx.agents.get_agent_by_slug("ada"), 1, GRACE).system_prompt == "Be brief."
 
 
 def test_what_an_earlier_release_let_people_write_can_be_looked_at_and_gone_back_to(store: Store) -> None:
     longer = "x" * 2_001
     with store.begin() as tx:
-        tx.agents.save(tx.agents.get_by_slug("ada")).description = longer
+        tx.agents.save_agent(tx.agents.get_agent_by_slug("ada")).description = longer
     with store.begin() as tx:
         change(tx, "ada", description="short", tools=("calculate",))
-        page = version_page(tx.agents.versions.list_versions(tx.agents.get_by_slug("ada")), 2)
+        page = version_page(tx.agents.versions.list_versions(tx.agents.get_agent_by_slug("ada")), 2)
         assert set(page.items[0].changed) == {"description", "tools"}
-        ada = tx.agents.roll_back(tx.agents.get_by_slug("ada"), 1, GRACE)
+        ada = tx.agents.roll_back(tx.agents.get_agent_by_slug("ada"), 1, GRACE)
         assert (ada.description, ada.tools, ada.version) == (longer, None, 3)
-        assert tx.agents.versions.get(ada, 3).snapshot == tx.agents.versions.get(ada, 1).snapshot
+        assert tx.agents.versions.get_version(ada, 3).snapshot == tx.agents.versions.get_version(ada, 1).snapshot
 
 
 def test_a_slug_that_is_taken_is_refused_with_the_way_out(store: Store) -> None:
@@ -130,9 +130,9 @@ def test_who_edits_what_somebody_else_has_edited_meanwhile_is_told(store: Store)
 
 def test_an_agent_names_a_client_that_exists(store: Store) -> None:
     with store.begin() as tx:
-        acme = tx.users.clients.create(NewClient(name="Acme", slug="acme"), GRACE)
+        acme = tx.users.clients.create_client(NewClient(name="Acme", slug="acme"), GRACE)
         assert change(tx, "bob", client="acme").client_id == acme.id
-        assert tx.agents.read_fields(tx.agents.get_by_slug("bob")).client == "Acme"
+        assert tx.agents.read_fields(tx.agents.get_agent_by_slug("bob")).client == "Acme"
         with pytest.raises(InvalidEdit, match="client: there is no client 'Globex'; add it first"):
             change(tx, "bob", client="Globex")
 
@@ -143,11 +143,11 @@ def test_an_agent_names_a_client_that_exists(store: Store) -> None:
 def test_going_back_is_a_new_version_that_is_as_the_old_one_was(store: Store) -> None:
     with store.begin() as tx:
         change(tx, "bob", system_prompt="Be wild.", tools=(), daily_budget_usd=3)
-        bob = tx.agents.roll_back(tx.agents.get_by_slug("bob"), 1, GRACE)
+        bob = tx.agents.roll_back(tx.agents.get_agent_by_slug("bob"), 1, GRACE)
         assert (bob.version, bob.system_prompt, bob.tools, bob.daily_budget_usd) == (3, "", "calculate", None)
     assert history(store, "bob")[0] == (3, GRACE, "as in version 1")
     with store.begin() as tx, pytest.raises(NotFound, match="bob has no version 9; the newest is 3"):
-        tx.agents.roll_back(tx.agents.get_by_slug("bob"), 9, GRACE)
+        tx.agents.roll_back(tx.agents.get_agent_by_slug("bob"), 9, GRACE)
 
 
 def test_a_version_is_compared_with_the_one_before_or_with_any_other(store: Store) -> None:
@@ -155,7 +155,7 @@ def test_a_version_is_compared_with_the_one_before_or_with_any_other(store: Stor
         for text in ("one", "two"):
             change(tx, "bob", description=text)
     with store.view() as tx:
-        bob = tx.agents.get_by_slug("bob")
+        bob = tx.agents.get_agent_by_slug("bob")
         assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 3, None)] == [3, 2]
         assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 3, 1)] == [3, 1]
         assert [one.version if one else 0 for one in tx.agents.versions.get_pair(bob, 1, None)] == [1, 0]
@@ -178,7 +178,7 @@ def test_the_last_conductor_stays_unless_it_is_forced_to_go(store: Store) -> Non
 
 def test_an_archived_agent_has_no_channels_and_gets_none(store: Store) -> None:
     with store.begin() as tx:
-        bob = tx.agents.get_by_slug("bob")
+        bob = tx.agents.get_agent_by_slug("bob")
         tx.agents.bind_channel(bob, CODE, GRACE)
         change(tx, "bob", status="archived")
         assert tx.agents.find_binding(Address(platform="slack", channel="C1")) is None
@@ -189,19 +189,19 @@ def test_an_archived_agent_has_no_channels_and_gets_none(store: Store) -> None:
 def test_only_an_agent_of_which_nothing_speaks_is_gone_for_good(rows: JobRows, store: Store) -> None:
     rows.add()
     with store.begin() as tx:
-        tx.agents.bind_channel(tx.agents.get_by_slug("bob"), CODE, GRACE)
-        tx.agents.purge(tx.agents.get_by_slug("bob"), GRACE)
-        assert tx.agents.find_by_slug("bob") is None
+        tx.agents.bind_channel(tx.agents.get_agent_by_slug("bob"), CODE, GRACE)
+        tx.agents.purge(tx.agents.get_agent_by_slug("bob"), GRACE)
+        assert tx.agents.find_agent_by_slug("bob") is None
         assert tx.agents.create(NewAgent(slug="bob"), GRACE).version == 1
         with pytest.raises(Conflict, match="ada cannot be deleted: rows of queue refer to it"):
-            tx.agents.purge(tx.agents.get_by_slug("ada"), GRACE)
+            tx.agents.purge(tx.agents.get_agent_by_slug("ada"), GRACE)
 
 
 def test_an_agent_of_the_configuration_is_not_removed_here(store: Store) -> None:
     with store.begin() as tx:
-        tx.agents.get_by_slug("bob").configured = True
+        tx.agents.get_agent_by_slug("bob").configured = True
         with pytest.raises(Conflict, match="remove it from agents there first"):
-            tx.agents.purge(tx.agents.get_by_slug("bob"), GRACE)
+            tx.agents.purge(tx.agents.get_agent_by_slug("bob"), GRACE)
 
 
 # Channels
@@ -209,13 +209,13 @@ def test_an_agent_of_the_configuration_is_not_removed_here(store: Store) -> None
 
 def test_a_channel_is_bound_changed_handed_on_and_freed(store: Store) -> None:
     with store.begin() as tx:
-        binding = tx.agents.bind_channel(tx.agents.get_by_slug("bob"), CODE, GRACE)
+        binding = tx.agents.bind_channel(tx.agents.get_agent_by_slug("bob"), CODE, GRACE)
         assert (binding.permission, binding.busy) == (Permission.READ_ONLY, BusyMode.COLLECT)
         tx.agents.change_binding(binding, BindingChange(agent="ada", busy=None, allow_bots=True), GRACE)
         shown = tx.agents.build_view(binding)
         assert (shown.agent, shown.busy, shown.allow_bots) == ("ada", None, True)
         assert shown.permission is Permission.READ_ONLY
-        assert [one.id for one in tx.agents.list_channels(tx.agents.get_by_slug("ada"))] == [1, binding.id]
+        assert [one.id for one in tx.agents.list_channels(tx.agents.get_agent_by_slug("ada"))] == [1, binding.id]
         tx.agents.unbind_channel(binding, GRACE)
         assert len(tx.agents.list_bindings()) == 1
     actions = [(action, subject, detail) for _, action, subject, detail in audited(store)[:3]]
@@ -228,12 +228,12 @@ def test_a_channel_is_bound_changed_handed_on_and_freed(store: Store) -> None:
 
 def test_a_channel_belongs_to_one_agent(store: Store) -> None:
     with store.begin() as tx, pytest.raises(Conflict, match="web/default/code belongs to the agent ada already"):
-        tx.agents.bind_channel(tx.agents.get_by_slug("bob"), NewBinding(platform="web", channel="code"), GRACE)
+        tx.agents.bind_channel(tx.agents.get_agent_by_slug("bob"), NewBinding(platform="web", channel="code"), GRACE)
 
 
 def test_a_binding_of_the_configuration_is_left_to_it(store: Store) -> None:
     with store.begin() as tx:
-        binding = tx.agents.set_configured_binding(tx.agents.get_by_slug("bob"), CODE)
+        binding = tx.agents.set_configured_binding(tx.agents.get_agent_by_slug("bob"), CODE)
         for attempt in (
             lambda: tx.agents.change_binding(binding, BindingChange(allow_bots=True), GRACE),
             lambda: tx.agents.unbind_channel(binding, GRACE),
@@ -244,8 +244,8 @@ def test_a_binding_of_the_configuration_is_left_to_it(store: Store) -> None:
 
 def test_one_of_our_accounts_has_an_agent_of_its_own_while_the_configuration_says_so(store: Store) -> None:
     with store.begin() as tx:
-        tx.agents.set_configured_agent("web", "default", tx.agents.get_by_slug("bob"))
-        tx.agents.set_configured_agent("web", "default", tx.agents.get_by_slug("ada"))
+        tx.agents.set_configured_agent("web", "default", tx.agents.get_agent_by_slug("bob"))
+        tx.agents.set_configured_agent("web", "default", tx.agents.get_agent_by_slug("ada"))
         instance = tx._link.session.get(BotInstance, ("web", "default"))
         assert instance is not None
         assert (instance.agent_id, instance.configured) == (1, True)

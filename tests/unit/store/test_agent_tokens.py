@@ -24,12 +24,12 @@ def rows(tmp_path: Path) -> JobRows:
 
 def make(rows: JobRows, slug: str = "ada", name: str = "laptop") -> IssuedToken:
     with rows.store.begin() as tx:
-        return tx.agents.tokens.create(tx.agents.get_by_slug(slug), name, OPERATOR)
+        return tx.agents.tokens.create_token(tx.agents.get_agent_by_slug(slug), name, OPERATOR)
 
 
 def revoke(rows: JobRows, number: int, slug: str = "ada") -> None:
     with rows.store.begin() as tx:
-        tx.agents.tokens.revoke(tx.agents.get_by_slug(slug), number, OPERATOR)
+        tx.agents.tokens.revoke_token(tx.agents.get_agent_by_slug(slug), number, OPERATOR)
 
 
 def whose(rows: JobRows, token: str) -> str | None:
@@ -40,7 +40,9 @@ def whose(rows: JobRows, token: str) -> str | None:
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest(10))]
+        return [
+            (entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.list_latest_entries(10))
+        ]
 
 
 def test_a_token_opens_for_its_agent_and_is_kept_nowhere(rows: JobRows, tmp_path: Path) -> None:
@@ -79,10 +81,10 @@ def test_that_a_token_is_used_is_noted_once_a_minute(rows: JobRows) -> None:
     for seconds in (0, 30, 30, 1):
         rows.clock.go(seconds=seconds)
         with rows.store.begin() as tx:
-            (token,) = tx.agents.tokens.list_of_agent(tx.agents.get_by_slug("ada"), None, 10)
+            (token,) = tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug("ada"), None, 10)
             tx.agents.tokens.record_use(token)
         with rows.store.view() as tx:
-            (token,) = tx.agents.tokens.list_of_agent(tx.agents.get_by_slug("ada"), None, 10)
+            (token,) = tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug("ada"), None, 10)
             assert token.last_used_at is not None
             noted.append(token.last_used_at - made.created_at)
     assert noted == [timedelta(), timedelta(), timedelta(minutes=1), timedelta(minutes=1)]
@@ -99,7 +101,7 @@ def test_no_agent_has_more_tokens_than_anybody_can_look_after(rows: JobRows) -> 
 def test_an_archived_agent_gets_no_token(rows: JobRows) -> None:
     add_agent(rows, "bob")
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug("bob"), AgentChange(status=AgentStatus.ARCHIVED), OPERATOR)
+        tx.agents.change(tx.agents.get_agent_by_slug("bob"), AgentChange(status=AgentStatus.ARCHIVED), OPERATOR)
     with pytest.raises(Conflict, match="agent bob is archived"):
         make(rows, "bob")
 
@@ -108,5 +110,5 @@ def test_tokens_go_with_an_agent_that_is_removed_for_good(rows: JobRows) -> None
     add_agent(rows, "bob")
     made = make(rows, "bob")
     with rows.store.begin() as tx:
-        tx.agents.purge(tx.agents.get_by_slug("bob"), OPERATOR)
+        tx.agents.purge(tx.agents.get_agent_by_slug("bob"), OPERATOR)
     assert whose(rows, made.token) is None

@@ -48,7 +48,7 @@ def note(store: Store, clock: Clock, *entries: tuple[str, str, str]) -> None:
 
 def found(store: Store, **wanted: Any) -> list[int]:
     with store.view() as tx:
-        return [entry.id or 0 for entry in tx.system.audit.list_page(AuditFilter(**wanted), None, 100)]
+        return [entry.id or 0 for entry in tx.system.audit.list_entry_page(AuditFilter(**wanted), None, 100)]
 
 
 def test_entries_are_found_by_each_of_their_parts(store: Store, clock: Clock) -> None:
@@ -83,7 +83,7 @@ def test_pages_miss_nothing_and_show_nothing_twice(store: Store, clock: Clock) -
     mark = None
     while True:
         with store.view() as tx:
-            entries = tx.system.audit.list_page(AuditFilter(), mark, 5)
+            entries = tx.system.audit.list_entry_page(AuditFilter(), mark, 5)
         if not entries:
             break
         seen += [entry.id or 0 for entry in entries]
@@ -96,7 +96,7 @@ def test_the_last_page_says_that_it_is_the_last(store: Store, clock: Clock) -> N
     assert audit_page([], 2).next is None
     note(store, clock, *[("operator", "something", "")] * 3)
     with store.view() as tx:
-        entries = tx.system.audit.list_page(AuditFilter(), None, 10)
+        entries = tx.system.audit.list_entry_page(AuditFilter(), None, 10)
     assert audit_page(entries[:2], 2).next is None
     assert audit_page(entries, 2).next is not None
 
@@ -112,7 +112,7 @@ def test_no_list_sorts_or_reads_the_whole_log(store: Store, wanted: dict[str, An
 
     event.listen(store._readers, "before_cursor_execute", explain)
     with store.view() as tx:
-        tx.system.audit.list_page(AuditFilter(**wanted), (MORNING, 5), 10)
+        tx.system.audit.list_entry_page(AuditFilter(**wanted), (MORNING, 5), 10)
     assert [index in plan for plan in plans] == [True], plans
 
 

@@ -62,27 +62,30 @@ def test_a_channel_is_closed_with_its_reason_until_it_is_opened(store: Store) ->
 
 def test_a_bot_keeps_the_secrets_that_are_not_given_anew(store: Store) -> None:
     with store.begin() as tx:
-        bot = tx.bots.add(BotInstance(platform="slack", account="acme"), "grace")
+        bot = tx.bots.add_bot(BotInstance(platform="slack", account="acme"), "grace")
         set_secrets(bot, {"botToken": StoredKey("sealed:x", "wxyz"), "appToken": StoredKey("env:APP")})
         set_secrets(bot, {"botToken": StoredKey("sealed:y", "last"), "appToken": StoredKey("")})
-        tx.bots.save(bot, "grace", "connector.change")
+        tx.bots.save_bot(bot, "grace", "connector.change")
     with store.view() as tx:
-        kept = tx.bots.get("slack", "acme")
+        kept = tx.bots.get_bot("slack", "acme")
         assert (kept.stored_secrets, kept.last_characters) == ({"botToken": "sealed:y"}, {"botToken": "last"})
-        assert [entry.action for entry in tx.system.audit.list_latest(5)] == ["connector.change", "connector.add"]
+        assert [entry.action for entry in tx.system.audit.list_latest_entries(5)] == [
+            "connector.change",
+            "connector.add",
+        ]
 
 
 def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
     seen = set()
     for enabled in (True, False):
         with store.begin() as tx:
-            bot = tx.bots.find("discord", "default") or BotInstance(platform="discord", account="default")
+            bot = tx.bots.find_bot("discord", "default") or BotInstance(platform="discord", account="default")
             bot.enabled = enabled
-            tx.bots.save(bot, "grace", "connector.change")
+            tx.bots.save_bot(bot, "grace", "connector.change")
         with store.view() as tx:
             seen.add(tx.system.versions.read_versions().bot_instances)
     with store.begin() as tx:
-        tx.bots.remove(tx.bots.get("discord", "default"), "grace")
+        tx.bots.remove_bot(tx.bots.get_bot("discord", "default"), "grace")
     with store.view() as tx:
         seen.add(tx.system.versions.read_versions().bot_instances)
     assert len(seen) == 3
@@ -91,23 +94,23 @@ def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
 def test_what_the_configuration_names_no_longer_is_gone_and_what_operators_switched_off_stays_so(store: Store) -> None:
     with store.begin() as tx:
         tx.bots.set_configured({("discord", "default"): None, ("slack", "default"): None})
-        bot = tx.bots.get("discord", "default")
+        bot = tx.bots.get_bot("discord", "default")
         bot.enabled = False
-        tx.bots.save(bot, "grace", "connector.disable")
+        tx.bots.save_bot(bot, "grace", "connector.disable")
         with pytest.raises(Conflict, match="discord/default is set by the configuration"):
-            tx.bots.remove(bot, "grace")
+            tx.bots.remove_bot(bot, "grace")
     with store.begin() as tx:
         tx.bots.set_configured({("discord", "default"): None})
-        assert [(bot.name, bot.enabled) for bot in tx.bots.list_all()] == [("discord/default", False)]
+        assert [(bot.name, bot.enabled) for bot in tx.bots.list_bots()] == [("discord/default", False)]
 
 
 def test_the_web_connector_is_no_bot(store: Store) -> None:
     with store.begin() as tx:
         tx._link.session.add(BotInstance(platform="web", account="default"))
-        tx._link.flush()
-        assert tx.bots.list_all() == []
+        tx._link.flush_writes()
+        assert tx.bots.list_bots() == []
         with pytest.raises(NotFound):
-            tx.bots.get("web", "default")
+            tx.bots.get_bot("web", "default")
 
 
 def test_a_connector_keeps_its_last_error_and_its_last_event(store: Store) -> None:
@@ -123,7 +126,7 @@ def test_a_connector_keeps_its_last_error_and_its_last_event(store: Store) -> No
 
 def test_skipped_messages_are_counted_together(store: Store) -> None:
     with store.begin() as tx:
-        tx.inbox.ignored.add(GENERAL, "too old")
-        tx.inbox.ignored.add(GENERAL, "too old", 40)
+        tx.inbox.ignored.add_ignored(GENERAL, "too old")
+        tx.inbox.ignored.add_ignored(GENERAL, "too old", 40)
     with store.view() as tx:
         assert tx.inbox.ignored.count_by_reason() == {"too old": 41}

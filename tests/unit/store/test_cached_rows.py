@@ -24,8 +24,10 @@ TEA = Address(platform="discord", account="main", channel="tea")
 def spoken(tmp_path: Path) -> Iterator[Spoken]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.skills.save(SkillSource.parse_file("tea.md", SKILL, shipped=False))
+        tx.agents.save_agent(
+            Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now)
+        )
+        tx.agents.skills.save_skill(SkillSource.parse_file("tea.md", SKILL, shipped=False))
     yield Spoken(rows)
     rows.store.close()
 
@@ -85,7 +87,7 @@ def test_a_transaction_that_changed_a_row_reads_it_anew(spoken: Spoken) -> None:
         assert tx.agents.read(1).name == "Ada"
     with store.begin() as tx:
         assert tx.agents.read(1).name == "Ada"
-        tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        tx.agents.save_agent(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
         assert tx.agents.read(1).name == "Clara"
     with store.view() as tx:
         assert tx.agents.read(1).name == "Clara"
@@ -94,7 +96,7 @@ def test_a_transaction_that_changed_a_row_reads_it_anew(spoken: Spoken) -> None:
 def test_a_change_that_is_rolled_back_leaves_nothing_behind(spoken: Spoken) -> None:
     store = spoken.rows.store
     with suppress(NotFound), store.begin() as tx:
-        tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        tx.agents.save_agent(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
         assert tx.agents.read(1).name == "Clara"
         raise NotFound("as it was")
     with store.view() as tx:
@@ -115,7 +117,7 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
         id="1", address=TEA, user_id="u-1", user_name="Grace", content="hello", sent_at=spoken.rows.clock()
     )
     with spoken.rows.store.begin() as tx:
-        tx.agents.bind(AgentChannel(agent_id=1, **TEA.model_dump(exclude={"thread"})))
+        tx.agents.save_binding(AgentChannel(agent_id=1, **TEA.model_dump(exclude={"thread"})))
         tx.agents.set_configured_agent("discord", "main", tx.agents.get(1))
 
     def decided() -> object:

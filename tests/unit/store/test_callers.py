@@ -41,7 +41,7 @@ def test_a_caller_is_its_job_its_agent_and_its_prompt(rows: JobRows, job_id: str
         job = tx.jobs.read(job_id)
         agent, prompt, precedence = (
             tx.agents.read(job.agent_id),
-            tx.llm.prompts.get_of_job(job_id),
+            tx.llm.prompts.get_prompt_of_job(job_id),
             tx.jobs.read_precedence(job),
         )
     with rows.store.view() as tx:

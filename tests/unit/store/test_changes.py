@@ -90,7 +90,7 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
     with rows.store.begin() as tx:
         tx.system.settings.add_version({}, "somebody")
         tx.jobs.update_job(stopped, status=JobStatus.RUNNING, stop_requested=True)
-        tx.jobs.batches.add(
+        tx.jobs.batches.add_batch(
             ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0),
             (),
         )

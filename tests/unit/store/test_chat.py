@@ -30,7 +30,9 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def add_agent(rows: JobRows, slug: str, role: str = "coder", status: AgentStatus = AgentStatus.ACTIVE) -> None:
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(
+            Agent(slug=slug, name=slug, role=role, status=status, created_at=tx.now, updated_at=tx.now)
+        )
 
 
 def post(rows: JobRows, text: str = "hello", author: str = HUMAN) -> int:
@@ -56,7 +58,7 @@ def test_a_post_has_the_open_session_and_a_time_in_rfc_3339(rows: JobRows) -> No
         (message,) = tx.chat.list_posts()
         kept = tx.chat._session.get(ChatMessage, message.id)
         assert kept is not None
-        assert kept.session_id == tx.chat.find_current()
+        assert kept.session_id == tx.chat.find_current_session()
     assert (message.ts, message.author, message.text) == ("2026-11-22T00:02:03.004Z", "@ada", "héllo\n🎈")
 
 
@@ -76,7 +78,7 @@ def test_only_posts_of_the_open_session_are_seen(rows: JobRows) -> None:
     newer = post(rows, "new")
     assert (unread(rows), texts(rows)) == ((["new"], newer), ["new"])
     with rows.store.begin() as tx:
-        tx.chat.end_current()
+        tx.chat.end_current_session()
         assert tx.chat.find_newest_id() == 0
     assert (unread(rows), texts(rows)) == (([], 0), [])
 
@@ -157,16 +159,16 @@ def test_a_reminder_waits_for_its_job_or_for_the_end_of_it(rows: JobRows) -> Non
 
 def test_a_session_is_joined_pinned_and_opened_again(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        opened = tx.chat.join_current()
-        assert tx.chat.join_current() == opened, "it goes on after a crash"
-        assert tx.chat.join_current("pinned") == "pinned"
-        assert tx.chat.find_current() == "pinned"
+        opened = tx.chat.join_current_session()
+        assert tx.chat.join_current_session() == opened, "it goes on after a crash"
+        assert tx.chat.join_current_session("pinned") == "pinned"
+        assert tx.chat.find_current_session() == "pinned"
         ended = tx.chat.get_session(opened)
         assert ended is not None
         assert ended.ended_at is not None
-        assert tx.chat.end_current() == "pinned"
-        assert (tx.chat.end_current(), tx.chat.find_current()) == (None, None)
-        assert tx.chat.join_current("pinned") == "pinned"
+        assert tx.chat.end_current_session() == "pinned"
+        assert (tx.chat.end_current_session(), tx.chat.find_current_session()) == (None, None)
+        assert tx.chat.join_current_session("pinned") == "pinned"
 
 
 def test_at_most_one_session_is_open_however_many_processes_start_at_once(rows: JobRows, tmp_path: Path) -> None:
@@ -176,14 +178,14 @@ def test_at_most_one_session_is_open_however_many_processes_start_at_once(rows: 
     def start(place: int) -> str:
         together.wait()
         with processes[place].begin() as tx:
-            return tx.chat.join_current("pinned" if place % 4 == 0 else "")
+            return tx.chat.join_current_session("pinned" if place % 4 == 0 else "")
 
     with ThreadPoolExecutor(len(processes)) as threads:
         joined = set(threads.map(start, range(len(processes))))
     for process in processes:
         process.close()
     with rows.store.view() as tx:
-        assert tx.chat.find_current() in joined
+        assert tx.chat.find_current_session() in joined
         opened = tx.chat._session.connection().exec_driver_sql("SELECT id FROM sessions WHERE ended_at IS NULL")
         assert len(opened.all()) == 1
 

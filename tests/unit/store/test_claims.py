@@ -57,14 +57,14 @@ def add(store: Store, *names: str, client: int | None = None, channel: str = "",
 def client(store: Store, name: str, weight: float = 1.0) -> int:
     """Add a client and return its id."""
     with store.begin() as tx:
-        return tx.users.clients.create(NewClient(name=name, weight=weight), "operator").id or 0
+        return tx.users.clients.create_client(NewClient(name=name, weight=weight), "operator").id or 0
 
 
 def agent(store: Store, slug: str, client_id: int | None = None) -> int:
     """Add an agent and return its id."""
     with store.begin() as tx:
         made = Agent(slug=slug, name=slug, client_id=client_id, created_at=tx.now, updated_at=tx.now)
-        return tx.agents.save(made).id or 0
+        return tx.agents.save_agent(made).id or 0
 
 
 def claimed(store: Store, limit: int = 10, order: ClaimOrder | None = None) -> list[str]:
@@ -122,7 +122,7 @@ def test_before_a_message_is_routed_its_channel_says_who_will_pay(store: Store) 
     with_client, without = agent(store, "ada", globex), agent(store, "bob")
     with store.begin() as tx:
         for channel, agent_id, pays in (("own", without, acme), ("agents", with_client, None), ("free", without, None)):
-            tx.agents.bind(
+            tx.agents.save_binding(
                 AgentChannel(agent_id=agent_id, platform="web", account="default", channel=channel, client_id=pays)
             )
     add(store, "own", "agents", "free", "unbound")

@@ -29,7 +29,7 @@ def write(store: Store) -> int:
     with store.begin() as tx:
         tx.system.audit.add_entry("ada", "wrote")
     with store.view() as tx:
-        return len(tx.system.audit.list_latest(10))
+        return len(tx.system.audit.list_latest_entries(10))
 
 
 async def failed_once(store: Store) -> None:

@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     """A store with an agent, a job that answers one message, and a conversation of three."""
     opened = fresh_store(tmp_path / "maestro.db", clock=lambda: NOW)
     with opened.begin() as tx:
-        agent = tx.agents.save(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
+        agent = tx.agents.save_agent(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
         row = tx.inbox.add(IncomingMessage(id="m", address=ADDRESS, user_id="u", content="one", sent_at=NOW), "job")
         tx.jobs.add(Job(id="job", inbox_id=row.id, created_at=NOW, **ADDRESS.model_dump()))
         conversation = talk_with(tx, agent.id or 0, ADDRESS, ("u", "U"))

@@ -42,7 +42,7 @@ EVENTS = st.lists(
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with closing(fresh_store(tmp_path_factory.mktemp("store") / "maestro.db", lambda: NOW)) as opened:
         with opened.begin() as tx:
-            tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+            tx.agents.save_agent(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         yield opened
 
 
@@ -157,7 +157,7 @@ def test_two_first_messages_at_once_make_one_conversation(tmp_path: Path) -> Non
     path = tmp_path / "maestro.db"
     with closing(Store.open(path, lambda: NOW)) as one, closing(Store(path, lambda: NOW)) as other:
         with one.begin() as tx:
-            tx.agents.save(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+            tx.agents.save_agent(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         steps = [_first_message(one, channel, half) for channel in range(20) for half in range(2)]
         barrier = Barrier(2)
 

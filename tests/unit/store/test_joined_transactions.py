@@ -65,7 +65,7 @@ def test_a_job_is_read_once_and_its_changes_are_one_statement(rows: JobRows) -> 
         with rows.store.begin() as part:
             part.jobs.update_later(job, attempts=2)
             assert (part.jobs.read(job).reason, part.jobs.read(job).attempts) == ("noted", 2)
-        tx._link.flush()
+        tx._link.flush_writes()
     assert [sql.split()[0] for sql in run] == ["SELECT", "UPDATE"]
     with rows.store.view() as tx:
         assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("noted", 2)
@@ -81,10 +81,10 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
             )
             with use_attempt(attempt):
                 tx.jobs.steps.fail_attempt(ref, "Error", "")
-        tx._link.flush()
+        tx._link.flush_writes()
     assert [sql.split()[0] for sql in run] == ["SELECT", "INSERT"]
     with rows.store.view() as tx:
-        kept = tx.jobs.steps.list_of_job(job)
+        kept = tx.jobs.steps.list_attempts_of_job(job)
         written = tx._link.driver.execute("SELECT started_at, finished_at FROM job_steps").fetchall()
     assert [(step.step, step.started_at) for step in kept] == [
         (name, rows.clock.now) for name in ("route", "conversation", "context")

@@ -66,12 +66,16 @@ LOOKS: dict[str, Look] = {
     "counts of jobs": lambda tx: tx.jobs.counts.count_by_status(JobFilter()),
     "counts of jobs of an agent": lambda tx: tx.jobs.counts.count_by_status(JobFilter(agent="ada", platform="web")),
     "failures": lambda tx: tx.jobs.counts.group_failures(JobFilter()),
-    "conversations": lambda tx: tx.conversations.lists.list_page(ConversationFilter(), None, 50),
-    "conversations of an agent": lambda tx: tx.conversations.lists.list_page(ConversationFilter(agent="ada"), None, 50),
-    "conversations that mention": lambda tx: tx.conversations.lists.list_page(ConversationFilter(q="hello"), None, 50),
+    "conversations": lambda tx: tx.conversations.lists.list_conversation_page(ConversationFilter(), None, 50),
+    "conversations of an agent": lambda tx: tx.conversations.lists.list_conversation_page(
+        ConversationFilter(agent="ada"), None, 50
+    ),
+    "conversations that mention": lambda tx: tx.conversations.lists.list_conversation_page(
+        ConversationFilter(q="hello"), None, 50
+    ),
     "messages that mention": lambda tx: tx.conversations.lists.search_messages("hello", None, 50),
-    "latency": lambda tx: tx.system.latency.build_page(LatencyQuery(), DAYS),
-    "latency of an agent": lambda tx: tx.system.latency.build_page(
+    "latency": lambda tx: tx.system.latency.build_latency_page(LatencyQuery(), DAYS),
+    "latency of an agent": lambda tx: tx.system.latency.build_latency_page(
         LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS
     ),
     **{f"usage by {by}": usage(by) for by in UsageBy},

@@ -58,9 +58,9 @@ def broken_off(store: Store) -> None:
 def test_reading_and_writing_nothing_leave_it_as_it_is(store: Store) -> None:
     before = store.mark()
     with store.view() as tx:
-        assert not tx.system.audit.list_latest(1)
+        assert not tx.system.audit.list_latest_entries(1)
     with store.begin() as tx:
-        assert not tx.system.audit.list_latest(1)
+        assert not tx.system.audit.list_latest_entries(1)
     with pytest.raises(RuntimeError):
         broken_off(store)
     assert store.mark() == before
@@ -80,7 +80,7 @@ def test_it_hears_of_other_processes(store: Store, tmp_path: Path) -> None:
             before = store.mark()
         other.stdin.close()
     with store.view() as tx:
-        assert [entry.action for entry in tx.system.audit.list_latest(5)] == ["two", "one"]
+        assert [entry.action for entry in tx.system.audit.list_latest_entries(5)] == ["two", "one"]
 
 
 def test_it_is_told_while_somebody_writes(store: Store) -> None:

@@ -33,7 +33,7 @@ HERE, THERE = "1/web/default/here//", "1/web/default/there//"
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.save(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+        tx.agents.save_agent(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
     yield rows
     rows.store.close()
 
@@ -361,7 +361,7 @@ def test_what_operators_change_is_noted_without_what_it_says(rows: JobRows) -> N
         edits.delete_fact(agent, fact.id or 0, "operator")
         edits.delete_all(agent, "operator")
     with rows.store.view() as tx:
-        noted = tx.system.audit.list_latest(10)[::-1]
+        noted = tx.system.audit.list_latest_entries(10)[::-1]
     assert [(entry.action, entry.subject, entry.detail) for entry in noted] == [
         ("memory.add", "ada", "fact 1"),
         ("memory.change", "ada", "fact 1"),

@@ -45,7 +45,7 @@ def talk(tx: Transaction, address: Address) -> Conversation:
 
 def test_bindings_conversations_and_closed_channels_go_along(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        agent = tx.agents.list_all()[0]
+        agent = tx.agents.list_agents()[0]
         tx.agents.bind_channel(agent, NewBinding(platform="telegram", channel="-5"), "operator")
         flat, topic = talk(tx, OLD).id, talk(tx, TOPIC).id
         tx.bots.channels.disable(OLD, "it was upgraded")

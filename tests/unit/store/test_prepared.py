@@ -76,7 +76,7 @@ def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
         numbers = [repository(tx)._insert_row(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
-        assert [one.id for one in tx.jobs.steps.list_of_job(job_id)] == numbers
+        assert [one.id for one in tx.jobs.steps.list_attempts_of_job(job_id)] == numbers
         assert repository(tx)._run_change(RENAMED, job_id=job_id, its_reason="why") == 1
         assert repository(tx)._run_change(RENAMED, job_id="nobody", its_reason="why") == 0
         assert tx.jobs.get(job_id).reason == "why"
@@ -172,7 +172,7 @@ def test_what_was_added_as_an_object_is_found_once_it_is_written(rows: JobRows) 
         loaded = tx.jobs.get(job_id)
         loaded.reason = "changed as an object"
         assert tx.jobs.read(job_id).reason == ""
-        tx._link.flush()
+        tx._link.flush_writes()
         assert tx.jobs.read(job_id).reason == "changed as an object"
         loaded.reason = "changed once more"
     with rows.store.view() as tx:
@@ -210,11 +210,11 @@ def test_what_the_tables_refuse_in_a_savepoint_costs_only_that(rows: JobRows) ->
                 tx.agents.get(1).name = f"Ada {within}"
             with suppress(IntegrityError), open_savepoint(tx):
                 tx.jobs.update_job(job_id, reason="lost")
-                tx.agents.save(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
-            tx.agents.save(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))
+                tx.agents.save_agent(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
+            tx.agents.save_agent(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))
         with rows.store.view() as tx:
             assert tx.jobs.read(job_id).reason == f"kept {within}"
-            assert [agent.name for agent in tx.agents.list_all()] == ["Ada True" if within else "Ada"] + ["Eve"] * (
+            assert [agent.name for agent in tx.agents.list_agents()] == ["Ada True" if within else "Ada"] + ["Eve"] * (
                 1 + within
             )
 

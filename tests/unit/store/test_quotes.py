@@ -60,7 +60,7 @@ def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> RepliedMessage
 def test_ours_is_what_the_agent_said_or_another_one(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.view() as tx:
-        ada = tx.agents.get_by_slug("ada").id
+        ada = tx.agents.get_agent_by_slug("ada").id
         answer = tx.jobs.get(job_id).answer_id
         assert tx.jobs.get(job_id).agent_id == ada
     sent(rows, job_id, "m-7", "the blue one")

@@ -25,9 +25,9 @@ SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil wate
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.skills.save(SkillSource.parse_file("tea.md", SKILL, shipped=False))
+        tx.agents.skills.save_skill(SkillSource.parse_file("tea.md", SKILL, shipped=False))
         talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
-        tx.conversations.compactions.add(
+        tx.conversations.compactions.add_compaction(
             Compaction(
                 conversation_id=talk.id or 0,
                 agent_id=1,
@@ -39,8 +39,8 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
             )
         )
         tx.memory.set_state(1, "topic", "prices")
-        tx.agents.bind(AgentChannel(agent_id=1, platform="discord", account="main", channel="tea"))
-        tx.llm.accounts.add(
+        tx.agents.save_binding(AgentChannel(agent_id=1, platform="discord", account="main", channel="tea"))
+        tx.llm.accounts.add_account(
             ModelAccount(
                 name="main",
                 type=AccountType.API_KEY,
@@ -107,7 +107,7 @@ def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: Jo
     before, seen = now(rows), set()
     for undone in (True, False):
         with rows.store.begin() as tx, suppress(NotFound), open_savepoint(tx):
-            tx.agents.save(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
+            tx.agents.save_agent(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
             seen.add(tx.system.versions.read_versions().agents)
             if undone:
                 raise NotFound("as it was")

@@ -27,12 +27,12 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def plan(rows: JobRows, schedule: str = "every 1h", kind: ScheduleKind = ScheduleKind.CRON, **fields: Any) -> str:
     given = {"agent": "ada", "prompt": "Look.", "platform": "web", "channel": "code", **fields}
     with rows.store.begin() as tx:
-        return tx.background.schedules.add(kind.table, NewSchedule(schedule=schedule, **given), "operator").ref
+        return tx.background.schedules.add_schedule(kind.table, NewSchedule(schedule=schedule, **given), "operator").ref
 
 
 def change(rows: JobRows, ref: str, **fields: Any) -> None:
     with rows.store.begin() as tx:
-        tx.background.schedules.change(tx.background.schedules.get(ref), ScheduleChange(**fields), "operator")
+        tx.background.schedules.change_schedule(tx.background.schedules.get(ref), ScheduleChange(**fields), "operator")
 
 
 def run(rows: JobRows, ref: str) -> str:
@@ -43,7 +43,9 @@ def run(rows: JobRows, ref: str) -> str:
 def backfill(rows: JobRows, ref: str, hours: int, *, preview: bool = False) -> BackfillView:
     wish = BackfillRequest(start=rows.clock.now - timedelta(hours=hours), end=rows.clock.now, preview=preview)
     with rows.store.begin() as tx:
-        return tx.background.runs.backfill(tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator")
+        return tx.background.runs.begin_backfill_runs(
+            tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator"
+        )
 
 
 def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:
@@ -51,14 +53,14 @@ def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:
     rows.clock.go(minutes=10)
     change(rows, ref, prompt="Look again.")
     with rows.store.view() as tx:
-        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
-            hours=1
-        )
+        assert tx.background.schedules.build_schedule_view(
+            tx.background.schedules.get(ref)
+        ).next_run == MORNING + timedelta(hours=1)
     change(rows, ref, schedule="every 2h")
     with rows.store.view() as tx:
-        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
-            hours=2, minutes=10
-        )
+        assert tx.background.schedules.build_schedule_view(
+            tx.background.schedules.get(ref)
+        ).next_run == MORNING + timedelta(hours=2, minutes=10)
 
 
 def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
@@ -74,7 +76,9 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     change(rows, of_bob, agent="ada", name="c")
     change(rows, first, name="")
     with rows.store.view() as tx:
-        assert [one.name for one in tx.background.schedules.list_of_agent(tx.agents.get_by_slug("ada"))] == [
+        assert [
+            one.name for one in tx.background.schedules.list_schedules_of_agent(tx.agents.get_agent_by_slug("ada"))
+        ] == [
             "b",
             "Cron Job",
             "c",
@@ -87,7 +91,8 @@ def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         new = NewSchedule(agent="ada", schedule="every 10s", prompt="x", platform="web", channel="c")
         assert (
-            tx.background.schedules.add(ScheduleKind.CRON.table, new, "operator", timedelta(seconds=5)).ref == "cron-1"
+            tx.background.schedules.add_schedule(ScheduleKind.CRON.table, new, "operator", timedelta(seconds=5)).ref
+            == "cron-1"
         )
 
 
@@ -139,9 +144,14 @@ def test_no_more_than_a_hundred_times_are_made_up_for(rows: JobRows) -> None:
 def test_what_an_archived_agent_does_by_the_clock_rests_and_stays(rows: JobRows) -> None:
     ref = plan(rows)
     with rows.store.begin() as tx:
-        tx.agents.change(tx.agents.get_by_slug("ada"), AgentChange.model_validate({"status": "archived"}), "operator")
+        tx.agents.change(
+            tx.agents.get_agent_by_slug("ada"), AgentChange.model_validate({"status": "archived"}), "operator"
+        )
     with rows.store.view() as tx:
-        assert tx.background.schedules.build_view(tx.background.schedules.get(ref)).state is ScheduleState.AGENT_PAUSED
+        assert (
+            tx.background.schedules.build_schedule_view(tx.background.schedules.get(ref)).state
+            is ScheduleState.AGENT_PAUSED
+        )
     with pytest.raises(Conflict, match="make it active first"):
         run(rows, ref)
     with pytest.raises(Conflict, match="is archived; restore it first"):
@@ -152,11 +162,11 @@ def test_a_number_is_never_given_twice(rows: JobRows) -> None:
     ref = plan(rows)
     job_id = run(rows, ref)
     with rows.store.begin() as tx:
-        tx.background.schedules.remove(tx.background.schedules.get(ref), "operator")
+        tx.background.schedules.remove_schedule(tx.background.schedules.get(ref), "operator")
     assert plan(rows) == "cron-2"
     with rows.store.view() as tx:
         assert tx.jobs.get(job_id).schedule == "cron-1"
-        assert [(one.action, one.subject) for one in tx.system.audit.list_latest(2)] == [
+        assert [(one.action, one.subject) for one in tx.system.audit.list_latest_entries(2)] == [
             ("cron.create", "cron-2"),
             ("cron.remove", "cron-1"),
         ]

@@ -72,5 +72,5 @@ def test_one_conversation_is_searched_as_a_whole(rows: JobRows) -> None:
 
 def test_a_list_of_conversations_knows_what_was_said_lately(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        found, _ = tx.conversations.lists.list_page(ConversationFilter(q="needle"), None, 5)
+        found, _ = tx.conversations.lists.list_conversation_page(ConversationFilter(q="needle"), None, 5)
     assert [one.channel for one in found] == ["channel-1"]

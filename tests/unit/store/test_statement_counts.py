@@ -32,7 +32,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """Open a store with one account."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.llm.accounts.add(
+        tx.llm.accounts.add_account(
             ModelAccount(
                 name="main",
                 provider="openai",
@@ -115,7 +115,9 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
 
     def unpacked(tx: Transaction) -> None:
         read.extend(
-            tx.llm.prompts.restore_messages(PROMPT_TURNS.validate_json(tx.llm.prompts.get_of_job(key.job_id).turns))
+            tx.llm.prompts.restore_messages(
+                PROMPT_TURNS.validate_json(tx.llm.prompts.get_prompt_of_job(key.job_id).turns)
+            )
         )
 
     assert count(rows, unpacked) == 2
@@ -210,7 +212,7 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
         == 1
     )
     assert count(rows, lambda tx: tx.deliveries.list_chunks(key.job_id, DeliveryPurpose.ANSWER)) == 1
-    assert count(rows, lambda tx: tx.deliveries.files.list_of_job(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.deliveries.files.list_files_of_job(key.job_id)) == 1
     with rows.store.view() as tx:
         assert [(one.state, one.attempts) for one in tx.deliveries.list_chunks(key.job_id, DeliveryPurpose.ANSWER)] == [
             (DeliveryState.SENT, 1),
@@ -252,7 +254,7 @@ def test_what_seldom_changes_is_read_once_for_many_transactions(rows: JobRows) -
         tx.agents.read(1)
         tx.llm.accounts.find_default_model()
         tx.memory.read_states(1)
-        tx.conversations.compactions.list_latest(1, 3)
+        tx.conversations.compactions.list_latest_compactions(1, 3)
 
     assert count(rows, prepared) == 6, "each of them, and the editions they belong to"
     assert count(rows, prepared) == 1, "the editions"

@@ -105,13 +105,15 @@ def test_a_hundred_threads_write_without_a_locked_database(store: Store) -> None
 
     def write(number: int) -> None:
         with (store if number % 2 else other).begin() as tx:
-            tx.system.audit.add_entry("thread", "counted", str(number), str(len(tx.system.audit.list_latest(1000))))
+            tx.system.audit.add_entry(
+                "thread", "counted", str(number), str(len(tx.system.audit.list_latest_entries(1000)))
+            )
 
     with ThreadPoolExecutor(100) as threads:
         list(threads.map(write, range(300)))
     other.close()
     with store.view() as tx:
-        seen = [int(entry.detail) for entry in tx.system.audit.list_latest(1000)]
+        seen = [int(entry.detail) for entry in tx.system.audit.list_latest_entries(1000)]
     assert sorted(seen) == list(range(300)), "each saw all that was written before it"
 
 
@@ -128,12 +130,12 @@ def test_a_view_cannot_write(store: Store) -> None:
 
 def test_a_view_sees_one_moment_and_blocks_no_writer(store: Store) -> None:
     with store.view() as before:
-        assert before.system.audit.list_latest(10) == []
+        assert before.system.audit.list_latest_entries(10) == []
         with store.begin() as tx:
             tx.system.audit.add_entry("ada", "wrote")
-        assert before.system.audit.list_latest(10) == []
+        assert before.system.audit.list_latest_entries(10) == []
     with store.view() as after:
-        assert len(after.system.audit.list_latest(10)) == 1
+        assert len(after.system.audit.list_latest_entries(10)) == 1
 
 
 def test_an_exception_rolls_back(store: Store) -> None:
@@ -145,7 +147,7 @@ def test_an_exception_rolls_back(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     with store.view() as tx:
-        assert tx.system.audit.list_latest(10) == []
+        assert tx.system.audit.list_latest_entries(10) == []
 
 
 # Tables
@@ -167,7 +169,7 @@ def test_opening_again_keeps_what_is_there(store: Store) -> None:
         tx.system.audit.add_entry("ada", "wrote")
     again = Store.open(Path(store_path(store)))
     with again.view() as tx:
-        assert len(tx.system.audit.list_latest(10)) == 1
+        assert len(tx.system.audit.list_latest_entries(10)) == 1
     again.close()
 
 
@@ -359,7 +361,7 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     with store.begin() as tx:
         tx.jobs.steps.finish_step(ref, Result(number=7))
         assert tx.jobs.steps.read_history(ref).result == '{"number":7}'
-        assert [(row.attempt, row.state) for row in tx.jobs.steps.list_of_job("job")] == [
+        assert [(row.attempt, row.state) for row in tx.jobs.steps.list_attempts_of_job("job")] == [
             (1, StepState.FAILED),
             (2, StepState.DONE),
         ]
@@ -390,4 +392,4 @@ def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> No
         finish_late()
     with store.view() as tx:
         assert tx.jobs.steps.read_history(ref).result == '{"number":1}'
-        assert tx.system.audit.list_latest(10) == []
+        assert tx.system.audit.list_latest_entries(10) == []

@@ -76,7 +76,7 @@ def test_jobs_are_chosen_by_the_batch_that_began_them(rows: JobRows) -> None:
     begun, refused = rows.failed(), rows.failed()
     with rows.store.begin() as tx:
         batch = ReplayBatch(id="batch-1", action=BatchAction.RESUME, created_at=tx.now)
-        tx.jobs.batches.add(batch, [JobPreview(begun, "lane"), JobPreview(refused, "lane")])
+        tx.jobs.batches.add_batch(batch, [JobPreview(begun, "lane"), JobPreview(refused, "lane")])
         tx.jobs.batches.settle_item(batch.id, 1, ItemState.BEGUN, began=begun)
         tx.jobs.batches.settle_item(batch.id, 2, ItemState.REFUSED, problem="why")
     assert found(rows, batch="batch-1") == [begun]

@@ -58,7 +58,7 @@ def answer(rows: JobRows, key: CallKey, attempt: int, response: LLMResponse = AN
 
 def usage(store: Store, key: CallKey) -> list[UsageRow]:
     with store.view() as tx:
-        return list(tx.llm.usage.list_of_job(key.job_id))
+        return list(tx.llm.usage.list_usage_of_job(key.job_id))
 
 
 def spent(store: Store, scope: BudgetScope = BudgetScope.DAY, subject: str = "") -> SpendingLevel:
@@ -152,7 +152,7 @@ def test_what_an_account_spent_is_what_its_rows_say(rows: JobRows, key: CallKey)
                 created_at=tx.now,
                 updated_at=tx.now,
             )
-            tx.llm.accounts.add(row)
+            tx.llm.accounts.add_account(row)
     empty, died, unsent = send(rows, key), send(rows, key), send(rows, key)
     assert account(rows, key) == (0.5, 0), "the first two were taken for dead"
     with rows.store.begin() as tx:
@@ -168,13 +168,13 @@ def test_what_an_account_spent_is_what_its_rows_say(rows: JobRows, key: CallKey)
         tx.llm.accounts.record_success("main", "claude-haiku-4-5", tx.llm.calls.store_answer(key, last, ANSWER))
     assert account(rows, key) == (0.625, 1)
     with rows.store.view() as tx:
-        assert tx.llm.accounts.get("other").spent_usd == 0
+        assert tx.llm.accounts.get_account("other").spent_usd == 0
 
 
 def account(rows: JobRows, key: CallKey) -> tuple[float, int]:
     """Return what the account has spent, which is what its rows and the budgets say, and how often it answered."""
     with rows.store.view() as tx:
-        main = tx.llm.accounts.get("main")
+        main = tx.llm.accounts.get_account("main")
     assert main.spent_usd == sum(row.cost_usd or 0.0 for row in usage(rows.store, key)) == spent(rows.store).spent_usd
     return main.spent_usd, main.calls
 

@@ -63,7 +63,7 @@ def test_a_connection_that_nobody_holds_and_nobody_gets_is_replaced(store: Store
     assert store.write_history.replaced == 1
     assert not store.write_history.is_failing
     with store.view() as tx:
-        assert len(tx.system.audit.list_latest(10)) == 5
+        assert len(tx.system.audit.list_latest_entries(10)) == 5
     del lost
 
 
@@ -121,7 +121,7 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
 
 def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
     with store.begin() as tx:
-        tx.system.audit.list_latest(1)
+        tx.system.audit.list_latest_entries(1)
     assert store.write_history.succeeded_at == 0
     write(store)
     assert time.time() - store.write_history.succeeded_at < 60

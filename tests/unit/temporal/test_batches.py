@@ -187,11 +187,11 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
     rows.end(answered, JobStatus.FAILED, "PermanentSend", "closed")
     wish = BatchRequest(action=BatchAction.RESUME, filter=EVERY)
     with rows.store.view() as tx:
-        before = len(tx.system.audit.list_latest(100))
+        before = len(tx.system.audit.list_latest_entries(100))
     told = BatchOperations(rows.store).forecast(wish)
     with rows.store.view() as tx:
-        assert len(tx.system.audit.list_latest(100)) == before
-        assert tx.jobs.batches.list_newest(None, 10) == []
+        assert len(tx.system.audit.list_latest_entries(100)) == before
+        assert tx.jobs.batches.list_newest_batches(None, 10) == []
     assert (told.matching, told.possible) == (4, 2)
     assert (told.model_calls, told.cost_usd, told.unknown_cost) == (1, 0.0025, 0), "the mean of what was paid of late"
     assert {(step.step, step.count) for step in told.steps} == {("route", 1), ("model-1", 1)}
@@ -301,10 +301,10 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
     wish = BatchRequest(action=BatchAction.RESTART, filter=chosen)
     assert BatchOperations(rows.store).forecast(wish).possible == 1
     with rows.store.begin() as tx:
-        bob = tx.agents.find_by_slug("bob")
+        bob = tx.agents.find_agent_by_slug("bob")
         assert bob is not None
         bob.status = AgentStatus.PAUSED
-        tx.agents.save(bob)
+        tx.agents.save_agent(bob)
     told = BatchOperations(rows.store).forecast(wish)
     assert (told.possible, [group.reason for group in told.refused]) == (
         0,
@@ -397,7 +397,8 @@ async def test_the_audit_log_says_who_from_where_for_the_batch_and_each_job(rows
     await work.process_due_items()
     with rows.store.view() as tx:
         entries = [
-            (one.actor, one.action, one.subject, one.origin) for one in reversed(tx.system.audit.list_latest(10))
+            (one.actor, one.action, one.subject, one.origin)
+            for one in reversed(tx.system.audit.list_latest_entries(10))
         ]
     assert entries == [
         ("ada", "jobs.resume", batch.id, "203.0.113.9"),

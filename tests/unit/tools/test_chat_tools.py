@@ -33,7 +33,7 @@ def tools_of(rows: JobRows) -> ToolRegistry:
 def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> ToolCallResult:
     """Call a tool as the activity does."""
     with rows.store.view() as tx:
-        agent = tx.agents.get_by_slug(slug)
+        agent = tx.agents.get_agent_by_slug(slug)
     wanted = parse_call(tools_of(rows), ToolCall(id="c", name=name, arguments=arguments), agent)
     if isinstance(wanted, ToolCallResult):
         return wanted
@@ -148,7 +148,7 @@ def test_an_architect_that_had_a_tool_in_its_hands_posts_nothing(rows: JobRows) 
     """Its role may have changed between the question and the call."""
     add_architect(rows)
     with rows.store.begin() as tx:
-        caller = ToolCaller("job", tx.agents.get_by_slug("arch").id or 0, 1, Path())
+        caller = ToolCaller("job", tx.agents.get_agent_by_slug("arch").id or 0, 1, Path())
         said = run_in_store(ChatPost(chat_of(rows.store)), tx, {"text": "x"}, caller)
     assert said.state is ToolState.FAILED
     assert "takes no part" in said.text

@@ -45,7 +45,7 @@ class HangingScanner:
 
 def agent_of(rows: JobRows, slug: str = "ada") -> Agent:
     with rows.store.view() as tx:
-        return tx.agents.get_by_slug(slug)
+        return tx.agents.get_agent_by_slug(slug)
 
 
 async def call(tools: OutsideTools, agent: Agent, name: str, **arguments: object) -> Result:
@@ -65,7 +65,7 @@ def answer(store: Store, number: object, words: str = "blue") -> None:
     assert isinstance(number, int)
     with store.begin() as tx:
         assert tx.jobs.answer_question(
-            operator_answer(tx.jobs.questions.get(number).question, words, None, tx.now), "operator"
+            operator_answer(tx.jobs.questions.get_question(number).question, words, None, tx.now), "operator"
         )
 
 
@@ -133,7 +133,7 @@ async def test_a_question_is_put_once_and_its_answer_comes_to_whoever_asks_again
     answered = {"questionId": 1, "status": "answered", "answer": "blue"}
     assert [await ask(rows), await ask(rows)] == [answered, answered]
     with rows.store.view() as tx:
-        (only,), _ = tx.jobs.questions.list_page((), None, 10)
+        (only,), _ = tx.jobs.questions.list_question_page((), None, 10)
     assert (only.agent, only.job, only.question.answered_by) == ("ada", None, "operator")
 
 
@@ -142,7 +142,7 @@ async def test_choices_are_kept_for_who_answers_and_their_number_is_enough(rows:
     answer(rows.store, 1, "2")
     assert await ask(rows) == {"questionId": 1, "status": "answered", "answer": "Blue"}
     with rows.store.view() as tx:
-        assert tx.jobs.questions.get(1).question.offered == ("Red", "Blue")
+        assert tx.jobs.questions.get_question(1).question.offered == ("Red", "Blue")
 
 
 async def test_another_text_context_or_agent_is_another_question(rows: JobRows) -> None:
@@ -156,7 +156,7 @@ async def test_a_question_that_nobody_answered_in_time_is_put_again(rows: JobRow
     rows.clock.go(hours=2)
     assert await ask(rows) == {"questionId": 2, "status": "open"}
     with rows.store.view() as tx:
-        assert tx.jobs.questions.get(1).question.status_at(tx.now) is QuestionStatus.EXPIRED
+        assert tx.jobs.questions.get_question(1).question.status_at(tx.now) is QuestionStatus.EXPIRED
 
 
 async def test_a_question_that_expires_while_it_is_waited_for_says_so(rows: JobRows) -> None:

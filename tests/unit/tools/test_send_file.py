@@ -46,7 +46,7 @@ def send(rows: JobRows, files: MediaFolder, caller: ToolCaller, **arguments: obj
 
 def kept(rows: JobRows, caller: ToolCaller) -> Sequence[JobFile]:
     with rows.store.view() as tx:
-        return tx.deliveries.files.list_of_job(caller.job_id)
+        return tx.deliveries.files.list_files_of_job(caller.job_id)
 
 
 @pytest.mark.parametrize(
