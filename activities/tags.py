@@ -189,7 +189,7 @@ class TagRun:
         problem = delegation_refusal(task, target, Delegator(self._agent, self._job.depth, agents))
         if problem or target is None:
             return problem
-        if self._person is None:  # a schedule's run has no user, so an agent with an allow-list refuses it
+        if self._person is None:  # The run of a schedule has no user, so an agent with an allow-list refuses the run.
             return f"{start} only some people may talk to that agent." if target.allow_users is not None else None
         if may_not_talk(self._person, target) is None:
             return None

@@ -98,7 +98,7 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.parts = parts
     app.state.request_access = RequestAccess(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
-    app.state.start_id = secrets.token_hex(8)  # the id of this process start is part of every page's ETag
+    app.state.start_id = secrets.token_hex(8)  # The id of this process start is part of every page's ETag.
     app.state.templates = pages.create_environment(app.state.assets)
     for router in ROUTERS:
         _add_routes(app, router)

@@ -158,7 +158,7 @@ class ActivationExecutor(ThreadPoolExecutor):
         return cast("Future[Any]", future)
 
     def _run(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], activation: Callable[[], Any]) -> None:
-        if future.done():  # the SDK cancelled the activation before it began
+        if future.done():  # The SDK cancelled the activation before the activation began.
             return
         error: Exception | None = None
         result = None

@@ -57,7 +57,7 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
         _log.warning("the configuration names an unknown tool", tool=name, fix=fix)
     source: ToolSource | None = None
-    if settings.tools.mcp:  # without a server the MCP SDK, which takes half a second, is not imported
+    if settings.tools.mcp:  # Without an MCP server, the import of the SDK (half a second) is saved.
         source = import_module("maestro.tools.mcp_client").McpServers(settings.tools.mcp, environment)
     return ToolRegistry(fixed, settings.tools.default, source, chat=chat_tools)
 

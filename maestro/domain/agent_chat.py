@@ -198,7 +198,7 @@ def receives_feed(request: LLMRequest) -> bool:
 
 def max_posts(room: int) -> int:
     """Return the largest number of unread posts that may fit into ``room`` tokens, at least 1."""
-    return max(room // 8, 1)  # the author and the time of a post alone take eight tokens
+    return max(room // 8, 1)  # The author and the time of a post alone take eight tokens.
 
 
 def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> Feed:

@@ -246,7 +246,7 @@ def _can_lock(lock: int, kind: int) -> bool:
 def _read_pid(pid_file: Path) -> int | None:
     try:
         return int(pid_file.read_text())
-    except (OSError, ValueError):  # the holder has taken the lock but not yet written its process id
+    except (OSError, ValueError):  # The holder has taken the lock but not yet written its process id.
         return None
 
 

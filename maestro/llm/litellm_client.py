@@ -36,9 +36,9 @@ Transports = WeakSet[ObservedTransport]
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without this variable, importing litellm downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # without this variable, importing litellm loads any .env file in a parent folder
-    "HF_HUB_OFFLINE": "1",  # without this variable, counting a Llama model's tokens calls Hugging Face
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # Without this variable, importing litellm downloads prices from GitHub.
+    "LITELLM_MODE": "PRODUCTION",  # Without this variable, importing litellm loads any .env file in a parent folder.
+    "HF_HUB_OFFLINE": "1",  # Without this variable, counting a Llama model's tokens calls Hugging Face.
 }
 
 _SWITCHES = {

@@ -182,7 +182,7 @@ def stands_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> b
     """Return whether no further character of the value's alphabet adjoins the value."""
     start, end = span
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
-        return beside.match(data, end) is None  # a plus sign at the start of a line comes from a diff
+        return beside.match(data, end) is None  # A plus sign at the start of a line comes from a diff.
     if start and beside.match(data, start - 1):
         return False
     if start and _ALPHANUMERIC.match(data, start) and _ALPHANUMERIC.match(data, start - 1):
@@ -208,7 +208,7 @@ class BlockPlugin(SpanPlugin):
             yield from blocks
             done, ends = 0, {end for _, end in blocks}
             for match in self._end.finditer(data):
-                if match.end() not in ends:  # without a begin mark, the block is the key lines before the end mark
+                if match.end() not in ends:  # Without a begin mark, the block is the key lines before the end mark.
                     start = _key_lines_start(data, match.start(), done)
                     if start < match.start():
                         yield start, match.end()

@@ -84,7 +84,7 @@ async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incomin
                         await incoming.send(message)
                         continue
                     odd += 1
-                    if odd > 100:  # a program with more lines that are no messages does not speak MCP
+                    if odd > 100:  # A program that prints more lines that are no messages does not speak MCP.
                         _log.warning("an MCP server writes no messages to its output", server=program.name)
                         return
     except _GONE:

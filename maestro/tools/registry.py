@@ -170,7 +170,7 @@ def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
         errors = sorted(
             schema_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path]
         )
-    except (Unresolvable, RecursionError):  # an unresolvable or recursive schema of an MCP server
+    except (Unresolvable, RecursionError):  # An MCP server may have an unresolvable or recursive schema.
         raise ToolFailure(
             f"The arguments cannot be checked: the schema of {spec.name} is invalid. Do not use this tool."
         ) from None

@@ -125,7 +125,7 @@ class JobListing:
     def refresh_ms(self) -> int:
         """Milliseconds until the page refreshes itself."""
         if self.grouped:
-            return 5_000  # grouped failures read every failure
+            return 5_000  # Grouping reads every failed job.
         busy = any(self.counts.get(status) for status in OPEN) and not self.filter.q
         return BUSY_REFRESH_MS if busy else IDLE_REFRESH_MS
 
@@ -137,7 +137,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
         return same
     query: dict[str, Any] = read_filters(request, (*JobFilter.model_fields, "age", "group", "cursor"))
     query |= {name: tuple(filter(None, request.query_params.getlist(name))) for name in LISTS}
-    empty = {"step", "reason"} & request.query_params.keys()  # a failure may have no step or reason
+    empty = {"step", "reason"} & request.query_params.keys()  # A failure may have no step or reason.
     fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.list_agents())
@@ -262,7 +262,7 @@ def _questions_page(
     """Return the page; ``words`` is the refused answer to the question with this number."""
     questions, reading = request_parts(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
-    if reading:  # the address of a form that was refused has no filter
+    if reading:  # The address of a refused form has no filter.
         states = list(filter(None, request.query_params.getlist("status")))
         query, problem = read_query(QuestionQuery, {"status": states, "cursor": request.query_params.get("cursor")})
     waiting = questions.waiting(MOST_OPEN + 1)

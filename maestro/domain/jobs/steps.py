@@ -261,7 +261,7 @@ def result_words(row: JobStep) -> str:
         if row.state is StepState.WAITING:
             return f"waits for {Wait.model_validate_json(row.result).reason}"
         outcome: StepOutcome | None = read_outcome(row.step, row.result)
-    except ValidationError:  # a result in the form of another release must not make the whole page fail
+    except ValidationError:  # A result in the form of another release must not make the whole page fail.
         return ""
     return outcome.words if outcome is not None else ""
 

@@ -326,7 +326,7 @@ def _route_reason(steps: Sequence[JobStep]) -> str:
     results = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:
         return RouteOutcome.model_validate_json(results[-1]).reason if results else ""
-    except ValidationError:  # a result in the form of another release must not make the whole view fail
+    except ValidationError:  # A result in the form of another release must not make the whole view fail.
         return ""
 
 

@@ -41,7 +41,7 @@ MOST_PARTS = 4
 _MEANING = frozenset("#%&@*")
 """Punctuation that is part of the meaning: C#, 5%."""
 
-_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # 1.5 and 1,000 are not split
+_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # Numbers such as 1.5 and 1,000 are not split.
 
 
 def normalize_characters(text: str) -> str:
@@ -147,7 +147,7 @@ def _split_parts(content: str) -> list[_Part]:
 
 def _is_significant(text: str, *, first: bool) -> bool:
     if text.casefold() in {"the", "a", "an"}:
-        return not (first or text.islower())  # the A of vitamin A is no article
+        return not (first or text.islower())  # A capital "A" as in "vitamin A" is no article.
     return len(text) > 1 or text in _MEANING or unicodedata.category(text)[0] not in "PZC"
 
 

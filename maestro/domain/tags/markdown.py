@@ -120,7 +120,7 @@ def _inline_spans(text: str) -> Iterator[CodeSpan]:
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
     for run in reversed(list(re.finditer(r"(?<!\\)(\\*+)(`++)", text))):
-        start = run.start(2) + len(run[1]) % 2  # an odd number of backslashes escapes the first backtick
+        start = run.start(2) + len(run[1]) % 2  # An odd number of backslashes escapes the first backtick.
         length = run.end() - start
         closing = nearest.get(length)
         if length and closing is not None:

@@ -116,7 +116,7 @@ class AccountLimiter:
             if slot.is_cancelled:
                 self._admit_waiting()  # Requests behind the cancelled one may fit now.
             else:
-                self.free_slot(slot)  # the request was admitted just before the cancellation
+                self.free_slot(slot)  # The request was admitted just before its cancellation.
             if isinstance(error, TimeoutError):
                 return None
             raise

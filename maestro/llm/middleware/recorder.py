@@ -186,7 +186,7 @@ class Budget:
 
     def _release_cost(self, key: CallKey) -> None:
         with self.store.begin() as tx:
-            if not tx.jobs.steps.is_overtaken:  # an overtaken attempt no longer owns the reservation
+            if not tx.jobs.steps.is_overtaken:  # A newer attempt would own the reservation.
                 tx.llm.budgets.release_reservation(key)
 
 
