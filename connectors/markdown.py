@@ -200,6 +200,7 @@ def _build_chunk(prefix: str, body: str, after: _Fence | None) -> str:
 
 
 def _start_next_chunk(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
+    """Return the text of the next chunk on, and the fence open at its start."""
     rest = text[cut:]
     if fence is not None:
         rest = rest.removeprefix("\n")
@@ -236,6 +237,7 @@ def _makes_fence(text: str, at: int) -> bool:
 
 
 def _move_before_fence_line(text: str, cut: int) -> int:
+    """Move a cut inside a fence line to the end of the previous line, if there is one."""
     start = text.rfind("\n", 0, cut) + 1
     end = text.find("\n", cut)
     line = text[start : end if end >= 0 else len(text)]

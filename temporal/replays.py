@@ -147,6 +147,7 @@ def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequ
 
 
 def _replay_or_stop(tx: Transaction, batch: ReplayBatch, job_id: str) -> tuple[str, bool]:
+    """Return the id of the replayed or stopped job, and whether its workflow has to be notified."""
     mode = batch.action.mode
     if mode is not None:
         edits = JobEdits.model_validate_json(batch.edits) if batch.edits else None

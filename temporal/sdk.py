@@ -186,6 +186,7 @@ class ActivationExecutor(ThreadPoolExecutor):
 
 
 def _raise_in_thread(thread_id: int, error: type[BaseException]) -> None:
+    """Raise an exception in a thread at one of its next instructions."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
 
 

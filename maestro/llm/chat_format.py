@@ -118,6 +118,7 @@ def _content_with_images(text: str, urls: Sequence[str]) -> str | list[dict[str,
 
 
 def _tool_result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
+    """Return a tool's result in the provider's format, or in the format that litellm converts to it."""
     match provider:
         case "ollama":
             # litellm drops the tool's name, and Ollama's tool calls have no ids, so the text names the tool.

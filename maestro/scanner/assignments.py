@@ -269,6 +269,7 @@ def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
+    """Return whether the quote before a value closes a quote that opened before the name, so that there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
         return False

@@ -262,6 +262,7 @@ def _key_lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
 
 
 def _key_lines_start(data: bytes, end: int, earliest: int) -> int:
+    """Return the start of the key lines before an end mark without a begin mark."""
     at = first = data.rfind(b"\n", earliest, end) + 1 or earliest
     if not _is_prose(data[at:end]) and _BODY_RUN.search(data, at, end):
         return at

@@ -314,6 +314,7 @@ def find_substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitut
 
 
 def _get_reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
+    """Return why none of the first choices answered, from the failed calls or the state of the accounts."""
     failures = [
         f"{call.account or call.model} failed with {call.error}"
         for call in calls

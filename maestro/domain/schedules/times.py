@@ -152,6 +152,7 @@ def _clock_change_days(zone: ZoneInfo, today: date) -> tuple[date, ...]:
 
 
 def _hours_around_change(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
+    """Return the local hours from one hour before a clock change to the hour after it."""
     noon, next_noon = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
     moment = change_between(noon, next_noon, zone)
     before = _local_time(moment - _SECOND, zone) + _SECOND

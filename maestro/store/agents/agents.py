@@ -179,6 +179,7 @@ class RoutingSnapshots(Repository):
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
     def _answers_in_thread(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
+        """Return whether an agent has already answered in the thread of a message, or has a job in that thread."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None

@@ -212,6 +212,7 @@ class Repository:
             self._link.known.pop(name, None)
 
     def _read_rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a prepared statement reads, in its order."""
         return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
     def _read_row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:

@@ -38,6 +38,7 @@ class JobStart:
 
 @cache
 def _update_open(*names: str) -> PreparedStatement:
+    """Return the statement that updates columns of an open job without a stop request."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     open_one = (is_one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
     return PreparedStatement(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))

@@ -218,6 +218,7 @@ class StepRecords(Repository):
 
     @read_once
     def _read_cached_attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
+        """Return all attempts of a job in the cached dictionary, to which new attempts are added."""
         attempts: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._read_rows(self._PAST, of_job=job_id):
             attempts.setdefault(step, []).append(StepAttempt(*attempt))

@@ -319,6 +319,7 @@ class Memory(States):
         return [facts[fact_id] for fact_id in ids]
 
     def _likeness_keys(self, agent_id: int, memory_scope: str, facts: Sequence[Fact]) -> dict[int, str]:
+        """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
         least, most = key_lengths([content for _, content in facts])
         values = {"of_agent": agent_id, "at": memory_scope, "about": facts[0].category, "least": least, "most": most}
         return dict(self._read_rows(self._KEYS, **values))

@@ -69,6 +69,7 @@ class ChannelMoves(Repository):
         return True
 
     def _move_conversations(self, address: Address, new_channel: str) -> None:
+        """Move conversations with their facts, and close those for which the new channel already has one."""
         for row in self._find_all(select(Conversation).where(*self._channel_filter(Conversation, address))):
             key = row.key_for_channel(new_channel)
             active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
