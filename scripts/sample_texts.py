@@ -20,13 +20,26 @@ SAMPLE = 60
 Text = tuple[str, int, str]
 
 
+def qualified_names(tree: ast.AST, prefix: str = "") -> dict[ast.AST, str]:
+    """Return the names of classes and functions; the name of a method begins with its class, as readers meet it."""
+    found: dict[ast.AST, str] = {}
+    for node in ast.iter_child_nodes(tree):
+        inner = prefix
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node] = f"{prefix}{node.name}"
+            inner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        found |= qualified_names(node, inner)
+    return found
+
+
 def docstrings(path: str, tree: ast.Module) -> Iterator[Text]:
     """Yield each docstring with the name of what it describes."""
+    names = qualified_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
-                yield path, getattr(node, "lineno", 1), f"{getattr(node, 'name', 'module')}: {text}"
+                yield path, getattr(node, "lineno", 1), f"{names.get(node, 'module')}: {text}"
 
 
 def comments(path: str) -> Iterator[Text]:
@@ -55,11 +68,11 @@ def messages(path: str, tree: ast.Module) -> Iterator[Text]:
 
 def names(path: str, tree: ast.Module) -> Iterator[Text]:
     """Yield the head of each class and function."""
-    for node in ast.walk(tree):
+    for node, name in qualified_names(tree).items():
         if isinstance(node, ast.ClassDef):
-            yield path, node.lineno, f"class {node.name}"
+            yield path, node.lineno, f"class {name}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
-            yield path, node.lineno, f"def {node.name}({ast.unparse(node.args)})"
+            yield path, node.lineno, f"def {name}({ast.unparse(node.args)})"
 
 
 def main() -> None:
