@@ -55,13 +55,13 @@ class CompactionPlan:
         )
 
 
+@dataclass(frozen=True)
 class CompactionActivities:
     """Compacts conversations that no longer fit into the context window."""
 
-    def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], ModelRules]) -> None:
-        self._store = store
-        self._llm = llm
-        self._rules = rules
+    store: Store
+    llm: LLMClient
+    rules: Callable[[], ModelRules]
 
     @activity.defn
     async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
@@ -72,18 +72,20 @@ class CompactionActivities:
         """
         plan = await asyncio.to_thread(self._plan_compaction, ref)
         if not plan.excerpt.ids:
-            return await asyncio.to_thread(self._finish_early, ref)
-        answer = await self._llm.complete(plan.request(CallPurpose.FACTS))
+            return await asyncio.to_thread(
+                self.store.write, lambda tx: tx.jobs.steps.finish_step(ref, CompactionOutcome(compaction_id=0))
+            )
+        answer = await self.llm.complete(plan.request(CallPurpose.FACTS))
         facts = await asyncio.to_thread(self._store_facts, plan.job, answer.content)
-        summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
+        summary = await self.llm.complete(plan.request(CallPurpose.SUMMARY))
         return await asyncio.to_thread(self._archive_messages, ref, plan, summary.content.strip(), facts)
 
     def _plan_compaction(self, ref: StepRef) -> CompactionPlan:
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = self._rules().window(agent.model or tx.llm.accounts.find_default_model())
-            rules = self._rules()
+            tokens = self.rules().window(agent.model or tx.llm.accounts.find_default_model())
+            rules = self.rules()
             part = _choose_excerpt(tx, job, excerpt_budget(tokens), rules.redact_prompts)
             newest = (tx.llm.calls.find_newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
             answers = [
@@ -100,16 +102,16 @@ class CompactionActivities:
 
     def _store_facts(self, job: Job, answer: str) -> int:
         # Secrets are removed before a fact is cut, because a cut could leave an unrecognisable half of a secret.
-        facts = parse_facts(self._rules().redact(answer))
-        with self._store.begin() as tx:
-            place = memory_scope_key(tx, job, tx.agents.get(job.agent_id), self._rules().memory_scope)
+        facts = parse_facts(self.rules().redact(answer))
+        with self.store.begin() as tx:
+            place = memory_scope_key(tx, job, tx.agents.get(job.agent_id), self.rules().memory_scope)
             tx.memory.learn_facts(job.agent_id or 0, facts, conversation_id=job.conversation_id, memory_scope=place)
         return len(facts)
 
     def _archive_messages(self, ref: StepRef, plan: CompactionPlan, summary: str, facts: int) -> CompactionOutcome:
-        summary = self._rules().redact(summary)
+        summary = self.rules().redact(summary)
         conversation_id, ids = plan.job.conversation_id or 0, plan.excerpt.ids
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             before = tx.conversations.list_messages(conversation_id)
             archived_tokens = [message.token_estimate for message in before if message.id in ids]
             tx.conversations.compactions.archive_messages(conversation_id, ids)
@@ -128,10 +130,6 @@ class CompactionActivities:
                 compaction_id=compaction.id or 0, archived=len(ids), facts=facts, tokens_saved=compaction.tokens_saved
             )
             return tx.jobs.steps.finish_step(ref, outcome)
-
-    def _finish_early(self, ref: StepRef) -> CompactionOutcome:
-        with self._store.begin() as tx:
-            return tx.jobs.steps.finish_step(ref, CompactionOutcome(compaction_id=0))
 
 
 def is_answer_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:

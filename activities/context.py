@@ -5,7 +5,6 @@ See docs/decisions.md: memory scope, delegation."""
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from temporalio import activity
 
@@ -291,16 +290,8 @@ class ModelRules:
     redact_prompts: Redact = keep_text
 
 
-class PersonaKey(NamedTuple):
-    """The cache key of an agent's persona, besides the agent's row.
-
-    ``circle`` identifies the agents that this one may delegate to (``Staff``), None for none; ``budget`` is the
-    prompt's limit in tokens.
-    """
-
-    tools: frozenset[str]
-    circle: str | None
-    budget: int
+PersonaKey = tuple[int | None, frozenset[str], str | None, int]
+"""An agent, its tools, the agents that it may delegate to (``Staff``; None for none), and the prompt's most tokens."""
 
 
 class ContextActivities:
@@ -309,7 +300,7 @@ class ContextActivities:
     def __init__(self, store: Store, rules: Callable[[], ModelRules]) -> None:
         self._store = store
         self._rules = rules
-        self._personas: CachedRows[tuple[int | None, PersonaKey], Persona] = CachedRows()
+        self._personas: CachedRows[PersonaKey, Persona] = CachedRows()
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -343,19 +334,21 @@ class ContextActivities:
         if job.depth < MAX_DEPTH:  # At the greatest depth no agent is offered, because no task can be delegated.
             sender = next((Person.from_row(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.active_agents().find_circle(sender)
-        own = self._cached_persona(tx, agent, PersonaKey(tools, circle, budget))
+        own = self._cached_persona(tx, agent, (agent.id, tools, circle, budget))
         return compose_prompt(own, prompt_input, knowledge, tx.now.date(), budget)
 
     def _cached_persona(self, tx: Transaction, agent: Agent, key: PersonaKey) -> Persona:
         """Return the persona of an agent, from the cache if possible, because building one is slow."""
 
         def build() -> Persona:
-            agent_id, circle = agent.id or 0, key.circle
+            _, tools, circle, budget = key
             colleagues = (
-                tx.agents.colleagues.active_agents().list_colleagues(agent_id, circle) if circle is not None else ()
+                tx.agents.colleagues.active_agents().list_colleagues(agent.id or 0, circle)
+                if circle is not None
+                else ()
             )
-            return build_persona(agent, key.tools, colleagues, key.budget)
+            return build_persona(agent, tools, colleagues, budget)
 
         if not tx.system.versions.are_cacheable:
             return build()
-        return self._personas.get_or_make(tx.system.versions.read_versions().agents, (agent.id, key), build)
+        return self._personas.get_or_make(tx.system.versions.read_versions().agents, key, build)

@@ -55,23 +55,23 @@ GIVEN = "the agent was named when the job was created"
 """The routing reason of a task or a schedule's run, which named its agent when it was created."""
 
 
+@dataclass(frozen=True)
 class ConversationActivities:
     """Records the user's messages; ``window`` returns the context window of a model in tokens."""
 
-    def __init__(self, store: Store, window: Callable[[str], int]) -> None:
-        self._store = store
-        self._window = window
+    store: Store
+    window: Callable[[str], int]
 
     @activity.defn(no_thread_cancel_exception=True)
     def record_message(self, ref: StepRef) -> ConversationOutcome:
         """Record the message by its inbox id, so that a restarted job finds it instead of adding it again."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
             for row in tx.jobs.merged.list_answered_messages(job):  # oldest first
                 message = tx.conversations.remove_recorded_message(row.id) or _record_message(tx, job, agent, row)
             tx.jobs.update_later(job.id, conversation_id=message.conversation_id)
-            tokens = self._window(agent.model or tx.llm.accounts.find_default_model())
+            tokens = self.window(agent.model or tx.llm.accounts.find_default_model())
             outcome = ConversationOutcome(
                 conversation_id=message.conversation_id,
                 message_id=message.id or 0,
@@ -333,17 +333,17 @@ def list_earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collectio
     return {message_id for message_id, inbox_id in written.items() if inbox_id not in senders}
 
 
+@dataclass(frozen=True)
 class WhatIfActivities:
     """The first and the last step of a what-if."""
 
-    def __init__(self, store: Store, access: Callable[[], AccessControl]) -> None:
-        self._store = store
-        self._access = access
+    store: Store
+    access: Callable[[], AccessControl]
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
         """Return the agent that would answer the job; without one, the what-if is closed as dropped."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else route_to_chosen_agent(tx, job)
             if outcome.action is RouteAction.DROP:
@@ -353,7 +353,7 @@ class WhatIfActivities:
     def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        agent, reason = choose_answerer(tx, self._access(), message, binding, job_edits(job).agent)
+        agent, reason = choose_answerer(tx, self.access(), message, binding, job_edits(job).agent)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         payer = paying_client_id(agent, binding)
@@ -364,7 +364,7 @@ class WhatIfActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def show_answer(self, step: AnswerStep) -> WhatIfOutcome:
         """Store the text of the answer and close the what-if; the tags of the answer have no effect."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = get_final_answer(tx, step)
             tx.jobs.update_job(

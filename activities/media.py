@@ -37,26 +37,26 @@ class MissingFiles:
     held: int
 
 
+@dataclass(frozen=True)
 class MediaActivities:
     """Fetches files through the connector that received the message."""
 
-    def __init__(self, store: Store, files: MediaFolder, connectors: ConnectorHub) -> None:
-        self._store = store
-        self._files = files
-        self._connectors = connectors
+    store: Store
+    files: MediaFolder
+    connectors: ConnectorHub
 
     @activity.defn
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
         """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
         files = await asyncio.to_thread(self._find_missing, ref)
-        connector = self._connectors.get_connector(files.address)
-        with self._files.create_temporary_folder() as folder:
+        connector = self.connectors.get_connector(files.address)
+        with self.files.create_temporary_folder() as folder:
             fetching = [_fetch_file(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
             results = await asyncio.gather(*fetching, return_exceptions=True)
             return await asyncio.to_thread(self._store_files, ref, files, results)
 
     def _find_missing(self, ref: StepRef) -> MissingFiles:
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             messages = {row.id: row for row in tx.jobs.merged.list_answered_messages(job) if row.id is not None}
             files = [file for files in tx.inbox.media.list_files_of_messages(list(messages)).values() for file in files]
@@ -72,7 +72,7 @@ class MediaActivities:
 
     def _store_files(self, ref: StepRef, files: MissingFiles, results: Sequence[Path | BaseException]) -> MediaOutcome:
         rows = [self._fill_row(row, result) for (row, _), result in zip(files.missing, results, strict=True)]
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             for row in rows:
                 tx.inbox.media.save_file(row)
             unavailable = sum(not row.digest for row in rows)
@@ -89,7 +89,7 @@ class MediaActivities:
         if isinstance(result, Path):
             row.size = result.stat().st_size
             row.content_type = detect_content_type(result)
-            row.digest = self._files.move_in(result)
+            row.digest = self.files.move_in(result)
         elif isinstance(result, FetchFailure) and not result.retryable:
             row.error = str(result) or result.public
         else:
@@ -112,14 +112,14 @@ def detect_content_type(path: Path) -> str:
         return known or (TEXT if is_text(iter(lambda: file.read(BLOCK_BYTES), b"")) else UNKNOWN)
 
 
+@dataclass(frozen=True)
 class VoiceActivities:
     """Transcribes voice messages, each exactly once."""
 
-    def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopMonitor) -> None:
-        self._store = store
-        self._files = files
-        self._transcriber = transcriber
-        self._watch = watch
+    store: Store
+    files: MediaFolder
+    transcriber: Transcriber
+    watch: StopMonitor
 
     @activity.defn
     async def transcribe(self, ref: StepRef) -> VoiceOutcome:
@@ -130,26 +130,21 @@ class VoiceActivities:
         voices = await asyncio.to_thread(self._find_voices, ref)
         transcribed = 0
         for voice in voices:
-            transcribed += await self._watch.run_until_stopped(ref.job_id, self._transcribe_voice(ref, voice))
-        return await asyncio.to_thread(
-            self._finish_step, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed)
-        )
+            transcribed += await self.watch.run_until_stopped(ref.job_id, self._transcribe_voice(ref, voice))
+        outcome = VoiceOutcome(voices=len(voices), transcribed=transcribed)
+        return await asyncio.to_thread(self.store.write, lambda tx: tx.jobs.steps.finish_step(ref, outcome))
 
     async def _transcribe_voice(self, ref: StepRef, voice: MediaFile) -> bool:
-        content = await asyncio.to_thread(self._files.read_content, voice.digest)
-        recorder = _TranscriptRecorder(self._store, ref.job_id, voice)
-        return await self._transcriber.transcribe_recording(
+        content = await asyncio.to_thread(self.files.read_content, voice.digest)
+        recorder = _TranscriptRecorder(self.store, ref.job_id, voice)
+        return await self.transcriber.transcribe_recording(
             Audio(content, voice.content_type), recorder.record_transcript
         )
 
     def _find_voices(self, ref: StepRef) -> list[MediaFile]:
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             messages = tx.jobs.merged.list_answered_messages(tx.jobs.get(ref.job_id))
             return list(tx.inbox.media.list_untranscribed_files([row.id for row in messages if row.id is not None]))
-
-    def _finish_step(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
-        with self._store.begin() as tx:
-            return tx.jobs.steps.finish_step(ref, outcome)
 
 
 @dataclass

@@ -4,6 +4,7 @@ See docs/decisions.md: busy agents.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from temporalio import activity
 
@@ -29,22 +30,40 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
+@dataclass(frozen=True)
 class RoutingActivities:
-    """Routes messages by pure rules over a snapshot of the store."""
+    """Routes messages and tasks by pure rules over a snapshot of the store."""
 
-    def __init__(self, store: Store, typing: TypingIndicators, access: Callable[[], AccessControl]) -> None:
-        self._store = store
-        self._typing = typing
-        self._access = access
+    store: Store
+    typing: TypingIndicators
+    access: Callable[[], AccessControl]
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
         """Return the agent that answers this message; without an agent, the job is closed as dropped."""
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide_route(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.jobs.close_job(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.jobs.steps.finish_step(ref, outcome)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def take_up(self, ref: StepRef) -> TakeUpOutcome:
+        """Return the agent of the task; raises ``NoAgent`` when that agent was paused meanwhile."""
+        with self.store.begin() as tx:
+            job = tx.jobs.get(ref.job_id)
+            agent = tx.agents.get(job.agent_id)
+            require_active(agent)
+            has_user = job.inbox_id is not None
+            outcome = TakeUpOutcome(
+                agent=agent.slug,
+                conversation_id=job.conversation_id or 0,
+                heard=tx.jobs.delegations.find_delegator(job) is not None,
+                typing=has_user and self.typing.start_indicator(job.id, job.address),
+                asked=has_user,
+                precedence=tx.jobs.read_precedence(job),
+            )
             return tx.jobs.steps.finish_step(ref, outcome)
 
     def _decide_route(self, tx: Transaction, job: Job) -> RouteOutcome:
@@ -56,7 +75,7 @@ class RoutingActivities:
             )
         message = next(row for row in tx.jobs.merged.list_answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        access, chosen = self._access(), job_edits(job).agent
+        access, chosen = self.access(), job_edits(job).agent
         agent, reason = choose_answerer(tx, access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
@@ -74,7 +93,7 @@ class RoutingActivities:
             action=RouteAction.ANSWER,
             agent=agent.slug,
             reason=f"{reason}; {merged} more messages are answered by the same job" if merged else reason,
-            typing=self._typing.start_indicator(
+            typing=self.typing.start_indicator(
                 job.id, message.address, [row.message_id for row in rows] or [message.id]
             ),
             media=any(row.attachments != "[]" for row in rows) if merged else bool(message.attachments),
@@ -115,21 +134,21 @@ def require_active(agent: Agent) -> None:
         raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
 
 
+@dataclass(frozen=True)
 class TypingActivities:
     """Starts the typing indicator where routing runs in a process without the connector."""
 
-    def __init__(self, store: Store, typing: TypingIndicators) -> None:
-        self._store = store
-        self._typing = typing
+    store: Store
+    typing: TypingIndicators
 
     @activity.defn(no_thread_cancel_exception=True)
     def show_typing(self, ref: StepRef) -> None:
         """Start the indicator from the process that holds the connector."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             message_ids = [row.message_id for row in tx.jobs.merged.list_answered_messages(job)]
         if not job.status.ended:  # The answer may be sent before the connector starts the indicator.
-            self._typing.start_indicator(job.id, job.address, message_ids)
+            self.typing.start_indicator(job.id, job.address, message_ids)
 
 
 def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
@@ -156,29 +175,3 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
         tx.jobs.merged.merge_jobs([*joining, *absorbed_ids], host.id)
         tx.conversations.mark_superseded(tx.jobs.merged.filter_without_delivery(absorbed_ids))
     return len(joining) + len(absorbed_ids)
-
-
-class DelegationActivities:
-    """Starts the jobs of tasks."""
-
-    def __init__(self, store: Store, typing: TypingIndicators) -> None:
-        self._store = store
-        self._typing = typing
-
-    @activity.defn(no_thread_cancel_exception=True)
-    def take_up(self, ref: StepRef) -> TakeUpOutcome:
-        """Return the agent of the task; raises ``NoAgent`` when that agent was paused meanwhile."""
-        with self._store.begin() as tx:
-            job = tx.jobs.get(ref.job_id)
-            agent = tx.agents.get(job.agent_id)
-            require_active(agent)
-            has_user = job.inbox_id is not None
-            outcome = TakeUpOutcome(
-                agent=agent.slug,
-                conversation_id=job.conversation_id or 0,
-                heard=tx.jobs.delegations.find_delegator(job) is not None,
-                typing=has_user and self._typing.start_indicator(job.id, job.address),
-                asked=has_user,
-                precedence=tx.jobs.read_precedence(job),
-            )
-            return tx.jobs.steps.finish_step(ref, outcome)

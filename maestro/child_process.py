@@ -108,7 +108,16 @@ class _RunningProgram:
             input_file.seek(0)
             with self._start_lock:
                 if not self._cancelled:
-                    self._guard = _start_guard()
+                    # The guard kills the program's process group when this process is killed.
+                    self._guard = subprocess.Popen(  # noqa: S603 - a fixed command
+                        _GUARD,
+                        bufsize=0,
+                        env={},
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
                     self._process = subprocess.Popen(  # noqa: S603 - no shell reads the command
                         self._command.arguments,
                         cwd=self._command.folder,
@@ -194,19 +203,6 @@ class _RunningProgram:
         except (ProcessLookupError, PermissionError):
             return False
         return True
-
-
-def _start_guard() -> "subprocess.Popen[bytes]":
-    """Start the guard, which kills the program's process group when this process is killed."""
-    return subprocess.Popen(  # noqa: S603 - a fixed command
-        _GUARD,
-        bufsize=0,
-        env={},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:

@@ -31,7 +31,6 @@ NOTE_SECONDS = 60.0
 
 UNREAD_SECONDS = 45
 """How long the kernel keeps unread bytes for a client before it drops the connection."""
-CLOSING_SECONDS = 2
 BACKLOG = 512
 ACCEPTED_AT_ONCE = 64
 """Connections accepted before those that exceed a limit are closed; the descriptors for them must be free."""
@@ -110,7 +109,15 @@ class ConnectionLedger:
         """Close the connection without a request that was silent longest, of this address if it is at its limit."""
         own = self._is_address_full(address)
         longest = next((each for each in self._unfinished if not own or self._open[each] == address), None)
-        self._log_limit(address if own else "", closed=longest is not None)
+        now = time.monotonic()
+        if now - self._noted_at >= NOTE_SECONDS:
+            self._noted_at = now
+            closing = "connections without a request are closed to make room"
+            log.warning(
+                "connections are refused" if longest is None else closing,
+                of=address if own and address else "all addresses",
+                limit=self.limits.per_address if own and address else len(self._open),
+            )
         if longest is None:
             return False
         self._forget_connection(longest)
@@ -123,14 +130,6 @@ class ConnectionLedger:
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
-
-    def _log_limit(self, address: str, *, closed: bool) -> None:
-        now = time.monotonic()
-        if now - self._noted_at < NOTE_SECONDS:
-            return
-        self._noted_at = now
-        what = "connections without a request are closed to make room" if closed else "connections are refused"
-        log.warning(what, of=address or "all addresses", limit=self.limits.per_address if address else len(self._open))
 
 
 class LimitedHttp(H11Protocol):
@@ -262,7 +261,7 @@ def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **optio
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=CLOSING_SECONDS,
+        timeout_graceful_shutdown=2,
         **options,
     )
 
@@ -287,8 +286,8 @@ def listen_on_address(server: ListenAddress) -> list[socket.socket]:
     try:
         for family, address in resolve_address(server):
             chosen = sockets[0].getsockname()[1] if sockets else server.port
-            with contextlib.suppress(_FamilyMissing):
-                sockets.append(bind_socket(family, (address, chosen), server))
+            bound = bind_socket(family, (address, chosen), server)
+            sockets += [bound] if bound is not None else []
     except BaseException:
         for bound in sockets:
             bound.close()
@@ -296,10 +295,6 @@ def listen_on_address(server: ListenAddress) -> list[socket.socket]:
     if not sockets:
         raise ConfigurationError(f"{server.section}.host {server.host!r} has no address on this machine.")
     return sockets
-
-
-class _FamilyMissing(Exception):
-    """The machine lacks an address family, for example IPv6."""
 
 
 def resolve_address(server: ListenAddress) -> Sequence[tuple[socket.AddressFamily, str]]:
@@ -312,7 +307,8 @@ def resolve_address(server: ListenAddress) -> Sequence[tuple[socket.AddressFamil
     return sorted({(family, str(address[0])) for family, _, _, _, address in found})
 
 
-def bind_socket(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket:
+def bind_socket(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket | None:
+    """Return a listening socket; None on a machine without this address family, for example IPv6."""
     try:
         bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
@@ -321,7 +317,7 @@ def bind_socket(family: socket.AddressFamily, address: tuple[str, int], server: 
                 f"Port {address[1]} is in use; choose another with {server.section}.{server.key} or {server.option}."
             ) from error
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            raise _FamilyMissing from error
+            return None
         raise ConfigurationError(
             f"{server.section}.host/{server.section}.{server.key}: cannot listen on {address[0]}:{address[1]}: {error}"
         ) from error

@@ -52,7 +52,7 @@ class DraftSender:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
         if action not in (SendAction.SEND, SendAction.LOOK):
-            await asyncio.to_thread(self._drop_draft, job_id)
+            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id))
             return None
         outcome = await perform_send_action(connector, message, action)
         return await commit_persistently(self._store, partial(self._record_outcome, job_id, message, outcome))
@@ -62,7 +62,8 @@ class DraftSender:
         message = addressed.draft.build_edit(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await perform_send_action(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
-            await asyncio.to_thread(self._drop_draft, addressed.draft.job_id)
+            job_id = addressed.draft.job_id
+            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id))
         return pause_after_outcome(outcome)
 
     async def edit_final_note(self, addressed: AddressedDraft, connector: Connector) -> float | None:
@@ -77,7 +78,9 @@ class DraftSender:
 
     async def delete_row(self, job_id: str) -> None:
         """Delete the row of a draft."""
-        await finish_despite_cancellation(asyncio.to_thread(self._delete_draft, job_id))
+        await finish_despite_cancellation(
+            asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.delete_draft(job_id))
+        )
 
     def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
@@ -111,14 +114,6 @@ class DraftSender:
             elif outcome.surely_unsent and message.tried_at is None:
                 tx.deliveries.drafts.mark_unsent(job_id)
         return pause_after_outcome(outcome)
-
-    def _drop_draft(self, job_id: str) -> None:
-        with self._store.begin() as tx:
-            tx.deliveries.drafts.mark_dropped(job_id)
-
-    def _delete_draft(self, job_id: str) -> None:
-        with self._store.begin() as tx:
-            tx.deliveries.drafts.delete_draft(job_id)
 
 
 def _may_show_draft(tx: Transaction, job: Job) -> bool:
@@ -225,7 +220,9 @@ class DraftStreamer:
         if mark == self._last_mark and not self._is_due_again:
             return
         self._last_mark = mark
-        current = await asyncio.to_thread(self._read_drafts, list(connectors))
+        current = await asyncio.to_thread(
+            self._store.read, lambda tx: tx.deliveries.drafts.list_drafts_on_accounts(list(connectors))
+        )
         # Drafts from before streaming was switched off are updated until their jobs end.
         self._has_drafts = bool(current)
         known = {addressed.draft.job_id for addressed in current}
@@ -294,7 +291,3 @@ class DraftStreamer:
                 for account, seconds in offers.items():
                     tx.deliveries.drafts.set_edit_interval(account, seconds)
         self._offers = dict(offers)
-
-    def _read_drafts(self, accounts: Sequence[Place]) -> Sequence[AddressedDraft]:
-        with self._store.view() as tx:
-            return tx.deliveries.drafts.list_drafts_on_accounts(accounts)

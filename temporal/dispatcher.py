@@ -4,7 +4,7 @@ See docs/architecture.md: processes and queues; docs/invariants.md: lanes.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -133,7 +133,7 @@ class Dispatcher:
 
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away, jobs wait in the store in their order."""
-        await asyncio.to_thread(self._forget_claims)
+        await asyncio.to_thread(self._store.write, lambda tx: tx.jobs.forget_claims())
         self._client = client
         try:
             with self._store.changes.subscribe(self._has_work, lambda: self._settings().look, self._woken):
@@ -191,7 +191,7 @@ class Dispatcher:
     async def _start_at_once(self, claimed: ClaimedJob) -> None:
         """Start the job of a message that was just committed; if that fails, the next check starts the job."""
         if self._client is None or self._paused:
-            return await asyncio.to_thread(self._release_claims, [claimed.id])
+            return await asyncio.to_thread(self._store.write, lambda tx: tx.jobs.release_claims([claimed.id]))
         self._well = await self._start_workflows(self._client, [claimed])
         if not self._well:
             self._woken.set()
@@ -219,7 +219,7 @@ class Dispatcher:
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
         unused = list(refused) if none_started else closing
         if unused:
-            await asyncio.to_thread(self._release_claims, unused)
+            await asyncio.to_thread(self._store.write, lambda tx: tx.jobs.release_claims(unused))
         if len(closing) == len(jobs):  # Temporal works: these jobs only wait for the end of their previous workflows
             await asyncio.sleep(self._settings().look)
             return True
@@ -262,10 +262,6 @@ class Dispatcher:
             return f"{error.status.name}: {error.message}"
         return None
 
-    def _forget_claims(self) -> None:
-        with self._store.begin() as tx:
-            tx.jobs.forget_claims()
-
     def _find_work(self, state: StoreState | None, has_new: bool) -> DispatcherView:
         """Return all work for the dispatcher; the store is written only if there is a job to claim."""
         stopped, stopping = None, state is not None and state.stopping
@@ -292,10 +288,6 @@ class Dispatcher:
             if tx.jobs.has_unclaimed():
                 self._left_behind = True
         return claimed
-
-    def _release_claims(self, ids: Collection[str]) -> None:
-        with self._store.begin() as tx:
-            tx.jobs.release_claims(ids)
 
 
 def workflow_of_job(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:

@@ -45,7 +45,6 @@ WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, Backgr
 Interceptors = Sequence[Interceptor]
 
 CACHED_WORKFLOWS = 1000
-RELEASED_AT_ONCE = 20
 CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
 """The number of threads for local steps: only one transaction writes at a time, so more threads would wait."""
@@ -68,11 +67,6 @@ HEALTH_TIMEOUT = timedelta(seconds=2)
 
 Service = Callable[[Client], Awaitable[None]]
 """A coroutine that works with Temporal until cancelled, such as the dispatcher or the reconciler."""
-
-
-def production_runner() -> UnsandboxedWorkflowRunner:
-    """Return the workflow runner of workers, which has no sandbox (docs/adr/0006-no-sandbox-in-workers.md)."""
-    return UnsandboxedWorkflowRunner()
 
 
 async def ready_at_once() -> None:
@@ -109,7 +103,7 @@ def build_worker(
         activity_executor=threads,
         workflow_task_executor=activations,
         interceptors=parts.interceptors,
-        workflow_runner=production_runner(),
+        workflow_runner=UnsandboxedWorkflowRunner(),  # See docs/adr/0006-no-sandbox-in-workers.md.
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
@@ -132,7 +126,7 @@ async def release_workflows(client: Client, task_queue: str) -> None:
     a crash. If that process is alive, it reads the history again. A workflow that cannot be released waits for its
     timeout.
     """
-    gate = asyncio.Semaphore(RELEASED_AT_ONCE)
+    gate = asyncio.Semaphore(20)
 
     async def release_one(workflow_id: str) -> None:
         execution = WorkflowExecution(workflow_id=workflow_id)

@@ -59,7 +59,7 @@ class Reconciler:
 
     async def reconcile_jobs(self, client: Client) -> None:
         """Compare every running job once."""
-        jobs = await asyncio.to_thread(self._running_jobs)
+        jobs = await asyncio.to_thread(self._store.read, lambda tx: list(tx.jobs.list_running()))
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def repair(job: Job) -> bool:
@@ -85,10 +85,6 @@ class Reconciler:
             reason = f"its workflow {description.status.name.lower()} before the job ended"
             return await asyncio.to_thread(self._resume_job, job, reason, RECOVERIES)
         return False
-
-    def _running_jobs(self) -> list[Job]:
-        with self._store.view() as tx:
-            return list(tx.jobs.list_running())
 
     def _resume_job(self, job: Job, reason: str, limit: float = math.inf) -> bool:
         """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""

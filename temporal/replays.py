@@ -15,7 +15,6 @@ from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_positions
 from maestro.domain.jobs.job import JobEdits
 from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
-from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction, run_in_savepoint
 from maestro.store.users.audit import set_origin
@@ -73,7 +72,9 @@ class BatchWork:
         After each change of the store the next items are tried, because a job that ended frees a slot.
         """
         changes = self._store.changes
-        with changes.subscribe(self._has_news, lambda: LOOK_SECONDS) as changed:
+        with changes.subscribe(
+            lambda state: state.batches and state.number != self._seen, lambda: LOOK_SECONDS
+        ) as changed:
             while True:
                 await changed.wait()
                 changed.clear()
@@ -85,9 +86,6 @@ class BatchWork:
                     log.warning("batches.postponed", reason=str(error))
                     await asyncio.sleep(AFTER_TROUBLE_SECONDS)
                     changed.set()
-
-    def _has_news(self, state: StoreState) -> bool:
-        return state.batches and state.number != self._seen
 
     async def process_due_items(self) -> bool:
         """Start the items that are due, and return whether there were any."""

@@ -30,7 +30,6 @@ from temporal.schedules import (
 )
 
 AT_ONCE = 20
-LIST_PAGE = 1000
 LONGEST_PAUSE = 5.0
 LONGEST_REASON = 300
 
@@ -110,7 +109,7 @@ class ScheduleKeeper:
         if due:
             # Schedules are listed before rows are read: ids are never reused, so a schedule without a row is an orphan.
             own_ids = re.compile(re.escape(schedule_id(self._runs().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
-            listed = await client.list_schedules(page_size=LIST_PAGE)
+            listed = await client.list_schedules(page_size=1000)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
         snapshot = await asyncio.to_thread(self._read_rows, self._runs(), anyway=due or bool(self._to_retry))
         if snapshot is None:

@@ -42,7 +42,6 @@ from temporal.server_process import (
 )
 
 _HEALTH_TIMEOUT = timedelta(seconds=2)
-_PAUSE = 0.05
 
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
@@ -58,20 +57,16 @@ async def wait_until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
-        while not await _is_answering(client, http, ui_url):  # noqa: ASYNC110 - a server process sends no event
-            await asyncio.sleep(_PAUSE)
-
-
-async def _is_answering(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
-    try:
-        healthy = await client.service_client.check_health(timeout=_HEALTH_TIMEOUT)
-        await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=NAMESPACE), timeout=_HEALTH_TIMEOUT
-        )
-        page = await http.get(ui_url)
-    except (RPCError, RuntimeError, httpx.HTTPError):  # the SDK raises RuntimeError when the first connection fails
-        return False
-    return healthy and page.is_success
+        while True:
+            # The SDK raises RuntimeError when the first connection fails.
+            with suppress(RPCError, RuntimeError, httpx.HTTPError):
+                healthy = await client.service_client.check_health(timeout=_HEALTH_TIMEOUT)
+                request = DescribeNamespaceRequest(namespace=NAMESPACE)
+                await client.workflow_service.describe_namespace(request, timeout=_HEALTH_TIMEOUT)
+                page = await http.get(ui_url)
+                if healthy and page.is_success:
+                    return
+            await asyncio.sleep(0.05)
 
 
 class _KilledAtStart(TemporalUnavailable):
@@ -213,7 +208,14 @@ class EmbeddedServer:
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._wait_until_healthy(process, written)
         except BaseException:  # A cancelled start, too, must leave no server behind.
-            await self._end_failed_start(child, process, watch)
+            if process is not None:
+                await self._end_process(process)
+                raise
+            if child.returncode is None:
+                child.kill()  # The process has not executed the server yet, so there is nothing to close.
+            await child.wait()
+            if watch is not None:
+                await end_watch(watch)
             raise
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
@@ -289,16 +291,6 @@ class EmbeddedServer:
     async def _end_process(self, process: ServerProcess) -> None:
         await process.end_process(self._config.timing.grace)
         await asyncio.to_thread(self._config.record_path.unlink, missing_ok=True)
-
-    async def _end_failed_start(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
-        if process is not None:
-            await self._end_process(process)
-            return
-        if child.returncode is None:
-            child.kill()  # The process has not executed the server yet, so there is nothing to close.
-        await child.wait()
-        if watch is not None:
-            await end_watch(watch)
 
     def _check_ports(self) -> None:
         config = self._config

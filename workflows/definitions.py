@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.delivery import DeliveryActivities
     from activities.media import MediaActivities, VoiceActivities
     from activities.model_calls import AnsweringActivities, LLMActivities
-    from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
+    from activities.routing import RoutingActivities, TypingActivities
     from activities.schedules import ScheduleActivities, ScriptActivities
     from activities.tools import ToolActivities
     from maestro.domain.deliveries import DeliveryPurpose
@@ -106,7 +106,7 @@ class DelegationWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Do the task, and return the job's final status."""
-        return await JobRun(ref, DelegationActivities.take_up).follow_path(task_steps)
+        return await JobRun(ref, RoutingActivities.take_up).follow_path(task_steps)
 
 
 @workflow.defn(name="BackgroundWorkflow")

@@ -19,7 +19,7 @@ from activities.delivery import DeliveryActivities
 from activities.media import MediaActivities, VoiceActivities
 from activities.model_calls import AnsweringActivities, LLMActivities
 from activities.questions import AskingRules
-from activities.routing import DelegationActivities, RoutingActivities, TypingActivities
+from activities.routing import RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScriptActivities
 from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
@@ -203,7 +203,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
         conversations.record_message,
         context.build_context,
         tags.record_answer,
-        DelegationActivities(flow.store, flow.typing).take_up,
+        routing.take_up,
         closing.park_job,
         schedules.enter,
         schedules.take_on,

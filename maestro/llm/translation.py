@@ -27,10 +27,6 @@ TRANSLATIONS = 256
 """The number of models for which the translation is cached."""
 
 
-def _bearer_header(key: str) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 @dataclass(frozen=True, slots=True)
 class Provider:
     """litellm's name of a provider, its public address in litellm's form, and the paths of requests.
@@ -43,7 +39,7 @@ class Provider:
     base_url: str
     path: str
     key_path: str
-    key_header: Callable[[str], Mapping[str, str]] = _bearer_header
+    key_header: Callable[[str], Mapping[str, str]] = lambda key: {"Authorization": f"Bearer {key}"} if key else {}
     refusals: tuple[int, ...] = (401, 403)
     tail: str = ""
 

@@ -116,6 +116,16 @@ class Store:
         ):
             yield Transaction(link, self._clock())
 
+    def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Return the result of work in a writing transaction of its own; coroutines call this method in a thread."""
+        with self.begin() as tx:
+            return work(tx)
+
+    def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Return the result of work in a read-only transaction; coroutines call this method in a thread."""
+        with self.view() as tx:
+            return work(tx)
+
     @property
     def now(self) -> datetime:
         """The current time by the store's clock."""

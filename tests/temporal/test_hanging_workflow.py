@@ -8,11 +8,10 @@ import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from temporal.client import connect
 from temporal.endpoint import Endpoint
-from temporal.engine import production_runner
 from temporal.sdk import ActivationExecutor
 from tests.support.temporal_gate import temporal_server
 
@@ -67,7 +66,7 @@ def worker(client: Client, activations: ThreadPoolExecutor) -> Worker:
         task_queue=QUEUE,
         workflows=[HangingWorkflow, OtherWorkflow],
         workflow_task_executor=activations,
-        workflow_runner=production_runner(),
+        workflow_runner=UnsandboxedWorkflowRunner(),
         workflow_failure_exception_types=[Exception],
         build_id="test",
     )

@@ -6,11 +6,11 @@ import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType, TaskQueueKind
 from temporalio.client import Client, WorkflowHandle
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from temporal.client import connect
 from temporal.endpoint import Endpoint
-from temporal.engine import production_runner, release_workflows
+from temporal.engine import release_workflows
 from tests.support.temporal_gate import temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]
@@ -56,7 +56,7 @@ async def test_a_running_workflow_is_released_from_the_process_that_had_it(tmp_p
             client,
             task_queue=QUEUE,
             workflows=[WaitingWorkflow],
-            workflow_runner=production_runner(),
+            workflow_runner=UnsandboxedWorkflowRunner(),
             build_id="test",
         )
         async with worker:

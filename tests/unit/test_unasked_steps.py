@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.questions import AskingRules, ask_question
-from activities.routing import DelegationActivities
+from activities.routing import RoutingActivities
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.flow import ToolStep
@@ -17,6 +17,7 @@ from maestro.domain.messages import Address, lane_key
 from maestro.operations.jobs import JobOperations
 from maestro.tools.base import ToolQuestion
 from tests.support.api_client import no_temporal
+from tests.support.doors import open_access
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
 
@@ -70,7 +71,7 @@ def test_only_who_was_asked_shows_typing(rows: JobRows, *, person: bool) -> None
     step = StepRef(job_id=given(rows, rows.add() if person else beat(rows), hears=False), step="take-up")
     with rows.store.begin() as tx:
         tx.jobs.steps.start_attempt(step, "take_up", 1)
-    taken = DelegationActivities(rows.store, Typing()).take_up(step)
+    taken = RoutingActivities(rows.store, Typing(), open_access).take_up(step)
     assert (taken.asked, taken.typing) == (person, person)
 
 

@@ -234,7 +234,12 @@ class Recorder:
         try:
             response = require_content(request, await self.inner.complete(request))
         except asyncio.CancelledError:
-            await finish_despite_cancellation(asyncio.to_thread(self._record_interruption, attempt))
+            await finish_despite_cancellation(
+                asyncio.to_thread(
+                    self.store.write,
+                    lambda tx: tx.llm.calls.record_interruption(request.key, attempt.number, attempt.elapsed_ms),
+                )
+            )
             raise
         # Whatever ended the attempt, its row must not stay open (docs/invariants.md: steps leave rows).
         except Exception as error:
@@ -256,11 +261,8 @@ class Recorder:
     async def _undo_commit(self, commit: asyncio.Task[RecordedRequest]) -> None:
         await asyncio.wait([commit])
         if commit.exception() is None:
-            await asyncio.to_thread(self._record_unsent, commit.result())
-
-    def _record_unsent(self, attempt: RecordedRequest) -> None:
-        with self.store.begin() as tx:
-            tx.llm.calls.record_unsent(attempt.request.key, attempt.number)
+            key, number = commit.result().request.key, commit.result().number
+            await asyncio.to_thread(self.store.write, lambda tx: tx.llm.calls.record_unsent(key, number))
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
@@ -282,10 +284,6 @@ class Recorder:
             return RecordedRequest(
                 tx.llm.calls.record_sending(request.key, digest, estimate, chat_range), request, estimate
             )
-
-    def _record_interruption(self, attempt: RecordedRequest) -> None:
-        with self.store.begin() as tx:
-            tx.llm.calls.record_interruption(attempt.request.key, attempt.number, attempt.elapsed_ms)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
         """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""

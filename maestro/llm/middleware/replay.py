@@ -209,11 +209,7 @@ class CallReader:
 
     async def read_snapshot(self, request: LLMRequest) -> CallSnapshot:
         """Read a snapshot for a request that has none."""
-        return await asyncio.to_thread(self._read_in_view, request)
-
-    def _read_in_view(self, request: LLMRequest) -> CallSnapshot:
-        with self.store.view() as tx:
-            return self._read_snapshot(tx, request)
+        return await asyncio.to_thread(self.store.read, lambda tx: self._read_snapshot(tx, request))
 
     def read_answer_or_snapshot(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call; without one, return a snapshot."""
@@ -222,11 +218,6 @@ class CallReader:
             return self._read_snapshot(tx, request)
         values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
         return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
-
-    def list_unread_posts(self, agent: str, limit: int) -> UnreadPosts:
-        """Return the oldest posts that an agent has not read; their number is limited to save memory."""
-        with self.store.view() as tx:
-            return tx.chat.list_unread(agent, limit)
 
     def _read_snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self.book.read_roster_in(tx)

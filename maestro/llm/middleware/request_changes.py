@@ -241,7 +241,10 @@ class ChatFeed:
             provider = account.provider if account is not None else ""
             tokens = free_tokens(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self.reader.list_unread_posts, request.agent, max_posts(tokens))
+                limit = max_posts(tokens)
+                unread = await asyncio.to_thread(
+                    self.reader.store.read, lambda tx: tx.chat.list_unread(request.agent, limit)
+                )
             feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
