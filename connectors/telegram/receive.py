@@ -5,28 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from telegram import (
-    Audio,
-    Chat,
-    Document,
-    Message,
-    MessageEntity,
-    PhotoSize,
-    Sticker,
-    Update,
-    Video,
-    VideoNote,
-    Voice,
-)
+from telegram import Chat, Message, MessageEntity, Update
 
 from connectors.account import ButtonPress
 from connectors.telegram.platform import PLATFORM
 from maestro.domain.messages import PAIR, Address, Addressing, Attachment, IncomingMessage, control_word, pairing_code
 from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, normalize_code
-
-File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
-
-JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4", "audio/mpeg"
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
 """The kinds of updates to receive; reactions, member changes and payments are not requested."""
@@ -58,30 +42,24 @@ def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
 
 def message_files(message: Message) -> Iterator[Attachment]:
     """Yield the files of a message by id: a link would contain the bot's token, and expire."""
-    number = message.message_id
-    if message.photo:
-        yield build_attachment(message.photo[-1], f"photo-{number}.jpg", JPEG)  # The last size is the largest.
-    if message.voice:
-        yield build_attachment(message.voice, f"voice-{number}.ogg", OGG)
-    if message.audio:
-        yield build_attachment(message.audio, f"audio-{number}.mp3", MP3)
-    if message.video:
-        yield build_attachment(message.video, f"video-{number}.mp4", MP4)
-    if message.video_note:
-        yield build_attachment(message.video_note, f"video-note-{number}.mp4", MP4)
-    if message.document:  # Telegram sends an animation as a document too
-        yield build_attachment(message.document, f"file-{number}", "")
-    if message.sticker and not message.sticker.is_animated and not message.sticker.is_video:
-        yield build_attachment(message.sticker, f"sticker-{number}.webp", WEBP)
-
-
-def build_attachment(file: File, name: str, kind: str) -> Attachment:
-    return Attachment(
-        id=file.file_id,
-        filename=getattr(file, "file_name", None) or name,
-        content_type=getattr(file, "mime_type", None) or kind,
-        size=max(0, file.file_size or 0),
-    )
+    number, sticker = message.message_id, message.sticker
+    is_picture = sticker is not None and not sticker.is_animated and not sticker.is_video
+    for file, name, content_type in (
+        (message.photo[-1] if message.photo else None, f"photo-{number}.jpg", "image/jpeg"),  # The largest size.
+        (message.voice, f"voice-{number}.ogg", "audio/ogg"),
+        (message.audio, f"audio-{number}.mp3", "audio/mpeg"),
+        (message.video, f"video-{number}.mp4", "video/mp4"),
+        (message.video_note, f"video-note-{number}.mp4", "video/mp4"),
+        (message.document, f"file-{number}", ""),  # Telegram sends an animation as a document too.
+        (sticker if is_picture else None, f"sticker-{number}.webp", "image/webp"),
+    ):
+        if file is not None:
+            yield Attachment(
+                id=file.file_id,
+                filename=getattr(file, "file_name", None) or name,
+                content_type=getattr(file, "mime_type", None) or content_type,
+                size=max(0, file.file_size or 0),
+            )
 
 
 def summarize_message(message: Message) -> str:

@@ -7,6 +7,7 @@ before the next block, so Telegram can parse any output."""
 import html
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -59,6 +60,8 @@ PICTURES = frozenset({"image/jpeg", "image/png"})
 Sent = TypeVar("Sent")
 Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""Disables link previews, which would request an address that a prompt injection may have added."""
 
 log = structlog.get_logger(__name__)
 
@@ -163,30 +166,21 @@ def build_destination(message: OutgoingMessage, chat: str, *, quoting: bool) -> 
 
 async def post_message(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> Receipt:
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
-
-    async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(
-            text=text, parse_mode=parse_mode, link_preview_options=disabled_preview(), **destination
-        )
-
+    send = partial(client.send_message, link_preview_options=NO_PREVIEW, **destination)
     return _receipt_of(await _send_html(message.content, send))
 
 
 async def edit_message(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> None:
     """Edit a sent message; an edit without a change succeeds. Raises a ``SendFailure``."""
-    at = {
-        "chat_id": destination["chat_id"],
-        "message_id": message_number(message.edits),
-        "reply_markup": destination["reply_markup"],
-    }
-
-    async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(
-            text, parse_mode=parse_mode, link_preview_options=disabled_preview(), **at
-        )
-
+    edit = partial(
+        client.edit_message_text,
+        chat_id=destination["chat_id"],
+        message_id=message_number(message.edits),
+        reply_markup=destination["reply_markup"],
+        link_preview_options=NO_PREVIEW,
+    )
     try:
-        await _send_html(message.content, rewrite)
+        await _send_html(message.content, edit)
     except PermanentSend as refused:
         if not has_refusal_words(refused, UNCHANGED):
             raise
@@ -206,14 +200,11 @@ async def upload_file(client: TelegramClient, message: OutgoingMessage, destinat
         raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     caption = message.content if message.path is not None else ""
     fits = html_length(caption) <= MAX_CAPTION
-    patient = {
-        **destination,
-        "read_timeout": FILE_SECONDS,
-    }  # Telegram answers an upload only after it has stored the file
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        arguments = {**patient, "caption": text or None, "parse_mode": parse_mode}
-        return await _send_file(client, message, content, arguments)
+        return await _send_file(
+            client, message, content, {**destination, "caption": text or None, "parse_mode": parse_mode}
+        )
 
     sent = await _send_html(caption if fits else "", send)
     if not fits:
@@ -223,27 +214,24 @@ async def upload_file(client: TelegramClient, message: OutgoingMessage, destinat
 
 async def _send_file(client: TelegramClient, message: OutgoingMessage, content: bytes, arguments: Arguments) -> Message:
     """Send the file as a photo if Telegram accepts it as a photo, else as a document."""
+    file = InputFile(content, filename=message.filename)
+    # Telegram answers an upload only after it has stored the file.
+    arguments = {**arguments, "read_timeout": FILE_SECONDS}
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
             with telegram_errors():
-                return await client.send_photo(photo=InputFile(content, filename=message.filename), **arguments)
+                return await client.send_photo(photo=file, **arguments)
         except PermanentSend as refused:
             if not has_refusal_words(refused, *NO_PICTURE):
                 raise
     with telegram_errors():
-        document = InputFile(content, filename=message.filename)
-        return await client.send_document(document=document, disable_content_type_detection=True, **arguments)
+        return await client.send_document(document=file, disable_content_type_detection=True, **arguments)
 
 
 async def _send_long_caption(client: TelegramClient, text: str, destination: Arguments) -> None:
     """Send the text that was too long for a caption; a failure is only logged, so that the file is not sent again."""
     after = {**destination, "reply_parameters": None, "reply_markup": None}
-
-    async def send(part: str, parse_mode: str | None) -> Message:
-        return await client.send_message(
-            text=part, parse_mode=parse_mode, link_preview_options=disabled_preview(), **after
-        )
-
+    send = partial(client.send_message, link_preview_options=NO_PREVIEW, **after)
     try:
         for part in split_markdown(text, MAX_LENGTH, html_length):
             await _send_html(part, send)
@@ -251,23 +239,18 @@ async def _send_long_caption(client: TelegramClient, text: str, destination: Arg
         log.warning("telegram.words_below_a_file_lost", reason=str(failure))
 
 
-async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
+async def _send_html(content: str, send: Callable[..., Awaitable[Sent]]) -> Sent:
     """Send a text as HTML, or as plain text if Telegram refused the HTML."""
-    html = render_html(content)
-    if html.strip():
+    rendered = render_html(content)
+    if rendered.strip():
         try:
             with telegram_errors():
-                return await send(html, ParseMode.HTML)
+                return await send(text=rendered, parse_mode=ParseMode.HTML)
         except PermanentSend as refused:
             if not has_refusal_words(refused, UNREADABLE, *EMPTY_TEXT):
                 raise
     with telegram_errors():
-        return await send(disable_mentions(content), None)
-
-
-def disabled_preview() -> LinkPreviewOptions:
-    """Return options without link previews, which would request an address that a prompt injection may have added."""
-    return LinkPreviewOptions(is_disabled=True)
+        return await send(text=disable_mentions(content), parse_mode=None)
 
 
 def _button_keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
