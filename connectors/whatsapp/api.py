@@ -94,6 +94,7 @@ MAX_ANSWER = 1024 * 1024
 """The longest answer that is read, in bytes; Meta's answers have a few hundred bytes."""
 UPLOAD_SECONDS = 180.0
 """The timeout of an upload in seconds, in which WhatsApp also checks the file."""
+NUMBER_FIELDS = "display_phone_number,verified_name,quality_rating"
 PRODUCT = {"messaging_product": "whatsapp"}
 BAD_PROXY = (
     "the proxy in the environment (HTTPS_PROXY or ALL_PROXY) cannot be used to reach WhatsApp: set "
@@ -102,13 +103,7 @@ BAD_PROXY = (
 
 Fields = Mapping[str, Any]
 
-_UNSENT = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 class PairRateLimit(RetryableSend):
@@ -188,9 +183,9 @@ class GraphClient:
         except (ImportError, ValueError, httpx.InvalidURL):
             raise ConfigurationError(BAD_PROXY) from None
 
-    async def read_number(self, fields: str) -> Fields:
-        """Return Meta's data about the connected number; raises a ``SendFailure``."""
-        return await self._send_request(self._http.build_request("GET", self._number, params={"fields": fields}))
+    async def read_number(self) -> Fields:
+        """Return Meta's data about the number; the call also shows whether the token is valid. Raises a ``SendFailure``."""
+        return await self._send_request(self._http.build_request("GET", self._number, params={"fields": NUMBER_FIELDS}))
 
     async def read_media(self, media_id: str) -> Fields:
         """Return the download link and the type of a file; raises a ``SendFailure``."""

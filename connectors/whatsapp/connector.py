@@ -65,7 +65,6 @@ TYPING_SECONDS = 20.0
 """Seconds between two typing signals; WhatsApp shows one for 25 seconds."""
 LOOK_SECONDS = 300.0
 """Seconds between two checks of the token."""
-FIELDS = "display_phone_number,verified_name,quality_rating"
 
 
 class WhatsAppInbound:
@@ -170,13 +169,13 @@ class WhatsAppConnector(AccountConnector):
         self._look_seconds = look_seconds
 
     async def _receive(self) -> None:
-        number = await self.repeat_until_success(self._read_number)
+        number = await self.repeat_until_success(self._graph.read_number)
         self._statuses.start_waiting()
         self._endpoint.take = self._inbound.accept_events
         while True:
             await self.report_running(self._describe_number(number))
             await asyncio.sleep(self._look_seconds)
-            number = await self.repeat_until_success(self._read_number)
+            number = await self.repeat_until_success(self._graph.read_number)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         with self.end_on_refusal():
@@ -219,10 +218,6 @@ class WhatsAppConnector(AccountConnector):
             if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
                 return path
         raise PermanentFetch("the download is damaged: it never matched WhatsApp's checksum")
-
-    async def _read_number(self) -> Fields:
-        """Return Meta's data about the number; the call also shows whether the token is valid."""
-        return await self._graph.read_number(FIELDS)
 
     def _describe_number(self, number: Fields) -> str:
         who = f"{number.get('verified_name') or 'a number'} ({number.get('display_phone_number') or 'unnamed'})"

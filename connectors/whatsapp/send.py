@@ -94,17 +94,12 @@ class MediaShape(StrEnum):
     DOCUMENT = "document"
 
 
-SHAPES: Mapping[str, MediaShape] = {
-    "image/jpeg": MediaShape.IMAGE,
-    "image/png": MediaShape.IMAGE,
-    "audio/aac": MediaShape.AUDIO,
-    "audio/amr": MediaShape.AUDIO,
-    "audio/mp4": MediaShape.AUDIO,
-    "audio/mpeg": MediaShape.AUDIO,
-    "audio/ogg": MediaShape.AUDIO,
-    "video/3gpp": MediaShape.VIDEO,
-    "video/mp4": MediaShape.VIDEO,
-}
+SHOWN_TYPES = frozenset(
+    {
+        *("image/jpeg", "image/png", "video/3gpp", "video/mp4"),
+        *("audio/aac", "audio/amr", "audio/mp4", "audio/mpeg", "audio/ogg"),
+    }
+)
 """The content types that WhatsApp shows or plays itself; every other file is a document."""
 MAX_BYTES: Mapping[MediaShape, int] = {
     MediaShape.IMAGE: 5 * 1024**2,
@@ -116,9 +111,9 @@ MAX_BYTES: Mapping[MediaShape, int] = {
 
 def choose_media_shape(message: OutgoingMessage, size: int) -> MediaShape:
     """Return the form of a file; a file that is too large for its form, or audio with a caption, is a document."""
-    shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
-    has_caption = bool(message.content.strip())
-    loses_caption = shape is MediaShape.AUDIO and has_caption
+    kind = message.content_type
+    shape = MediaShape(kind.partition("/")[0]) if kind in SHOWN_TYPES else MediaShape.DOCUMENT
+    loses_caption = shape is MediaShape.AUDIO and bool(message.content.strip())
     return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
 
 
