@@ -16,13 +16,7 @@ from pydantic import SecretStr
 from starlette.routing import BaseRoute
 
 from connectors.base import Capabilities, ConnectorContext, ConnectorState
-from connectors.failures import (
-    AccountRefused,
-    FailureScope,
-    PermanentFetch,
-    PermanentSend,
-    RetryableFetch,
-)
+from connectors.failures import AccountRefused, FailureScope, PermanentFetch, PermanentSend, RetryableFetch
 from connectors.options import Instance, Options
 from connectors.webhooks import WebhookEndpoint
 from maestro.domain.errors import InvalidMessage, MaestroError

@@ -12,18 +12,8 @@ from typing import TypeVar
 
 import structlog
 
-from connectors.base import (
-    AcknowledgesMessages,
-    Connector,
-    EditsMessages,
-    FailureScope,
-    Idempotency,
-    NotDispatched,
-    OnAmbiguous,
-    PermanentSend,
-    Reconciles,
-)
-from connectors.failures import SendFailure
+from connectors.base import AcknowledgesMessages, Connector, EditsMessages, Idempotency, OnAmbiguous, Reconciles
+from connectors.failures import FailureScope, NotDispatched, PermanentSend, SendFailure
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 

@@ -7,20 +7,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
-from connectors.base import (
-    AcknowledgesMessages,
-    AmbiguousSend,
-    Connector,
-    ConnectorState,
-    EditsMessages,
-    FailureScope,
-    Idempotency,
-    PermanentSend,
-    RetryableSend,
-    SendFailure,
-    Unsettled,
-)
+from connectors.base import AcknowledgesMessages, Connector, ConnectorState, EditsMessages, Idempotency
 from connectors.contract.context import MemoryContext
+from connectors.failures import AmbiguousSend, FailureScope, PermanentSend, RetryableSend, SendFailure, Unsettled
 from connectors.hub import SendAction, attempt, choose_action, choose_action_in_doubt, perform_send_action
 from connectors.markdown import text_length
 from maestro.domain.errors import MaestroError, StoreBusy

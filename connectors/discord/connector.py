@@ -15,22 +15,21 @@ import discord
 import structlog
 
 from connectors.account import AccountConnector, MediaDownloads, read_content
-from connectors.base import (
-    AmbiguousSend,
-    Capabilities,
-    ConnectorContext,
-    FailureScope,
-    Idempotency,
-    LengthUnit,
-    Markup,
-    PermanentSend,
-)
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup
 from connectors.discord import receive
 from connectors.discord.errors import TROUBLE, discord_errors, refusal_error, send_failure
 from connectors.discord.gateway import DiscordSession, set_endpoints
 from connectors.discord.platform import PLATFORM, TOKEN, DiscordOptions
 from connectors.discord.receive import button_view, message_files
-from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
+from connectors.failures import (
+    AmbiguousSend,
+    FailureScope,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    fetch_failure,
+)
 from connectors.markdown import render_blocks
 from connectors.options import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt

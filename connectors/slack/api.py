@@ -28,7 +28,7 @@ from connectors.markdown import (
     split_markdown,
 )
 from connectors.slack.platform import BOT_TOKEN
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.domain.network import LOCAL_NAMES
 
 NO_THREAD = "thread_not_found"
@@ -245,24 +245,6 @@ async def edit_message(web: AsyncWebClient, message: OutgoingMessage) -> None:
             blocks=button_blocks(message),
             metadata=key_metadata(message),
             link_names=False,
-        )
-    )
-
-
-async def add_reaction(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
-    """Add a reaction to a message, which may have it already; raises a ``SendFailure``."""
-    try:
-        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), optional=True)
-    except PermanentSend as refused:
-        if refused.code != "already_reacted":
-            raise
-
-
-async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
-    """Post a text that is visible to one user only; raises a ``SendFailure``."""
-    await call_slack(
-        web.chat_postEphemeral(
-            channel=address.channel, user=user_id, text=escape_text(text), thread_ts=address.thread or None
         )
     )
 

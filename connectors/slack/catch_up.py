@@ -5,7 +5,6 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -38,41 +37,33 @@ RETRY_SECONDS = 60.0
 """Seconds until channels that could not be read are read again."""
 
 
-@dataclass(frozen=True)
-class CatchUpLimits:
-    """The limits of catch-up: the most messages, and the id ``oldest`` of the first message that may be read."""
-
-    messages: int
-    oldest: str
-
-
 class SlackHistory:
     """A reader of channel histories that makes one call at a time."""
 
-    def __init__(self, web: AsyncWebClient, pause: float) -> None:
-        """``pause`` is the minimum number of seconds between two calls."""
+    def __init__(self, web: AsyncWebClient, options: SlackOptions) -> None:
         self._web = web
-        self._pause = pause
+        self._options = options
         self._next = 0.0
 
     async def read_after(
-        self, channel: str, after_id: str, threads: Sequence[str], limits: CatchUpLimits
+        self, channel: str, after_id: str, threads: Sequence[str], oldest: str
     ) -> tuple[Sequence[SlackMessage], bool]:
         """Return the messages after ``after_id``, oldest first, and whether some may not have been read.
 
-        The messages are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
+        The messages are those of the channel, of its recent threads, and of ``threads``; ``oldest`` is the id of the
+        first message that may be read. Raises a ``SendFailure``.
         """
-        recent, more = await self._read_newest(channel, after_id, limits)
+        recent, more = await self._read_newest(channel, after_id, oldest)
         active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > after_id]
         seen = {message["ts"] for message in recent}
         older_threads = [thread for thread in threads if thread not in seen][:MOST_THREADS]
         unread = [message for message in recent if message["ts"] > after_id]
         for thread in (*active_threads, *older_threads):
-            unread += await self._read_replies(channel, thread, max(after_id, limits.oldest))
+            unread += await self._read_replies(channel, thread, max(after_id, oldest))
         by_id = {str(message["ts"]): message for message in unread}
         return [by_id[ts] for ts in sorted(by_id)], more
 
-    async def _read_newest(self, channel: str, after_id: str, limits: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
+    async def _read_newest(self, channel: str, after_id: str, oldest: str) -> tuple[list[SlackMessage], bool]:
         """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
         Messages before the mark are needed too: they show which threads have new replies.
@@ -85,7 +76,8 @@ class SlackHistory:
             messages += page
             if cursor is None or messages[-1]["ts"] <= after_id:
                 return messages, False
-            if messages[-1]["ts"] < limits.oldest or sum(row["ts"] > after_id for row in messages) >= limits.messages:
+            unread = sum(row["ts"] > after_id for row in messages)
+            if messages[-1]["ts"] < oldest or unread >= self._options.catch_up_messages:
                 return messages, True
 
     async def _read_replies(self, channel: str, thread: str, after_id: str) -> list[SlackMessage]:
@@ -109,7 +101,7 @@ class SlackHistory:
         pauses = iter(PAUSES)
         while True:
             await asyncio.sleep(self._next - time.monotonic())
-            self._next = time.monotonic() + self._pause
+            self._next = time.monotonic() + self._options.history_seconds
             try:
                 return await call_slack(call())
             except RetryableSend as busy:
@@ -239,12 +231,12 @@ class SlackCatchUp:
 
     async def _accept_missed(self, channel: str, after_id: str, threads: Sequence[str], taker: MessageTaker) -> str:
         """Accept the newest messages after the mark; return the id up to which the channel was read."""
-        oldest = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
-        limits = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
-        unread, more = await self._history.read_after(channel, after_id, threads, limits)
+        since = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
+        oldest, most = f"{since.timestamp():.6f}", self._options.catch_up_messages
+        unread, more = await self._history.read_after(channel, after_id, threads, oldest)
         wanted = [message for message in unread if taker.is_acceptable(channel, message)]
-        young = [message for message in wanted if message["ts"] >= limits.oldest]
-        selected = young[-limits.messages :] if limits.messages else []
+        young = [message for message in wanted if message["ts"] >= oldest]
+        selected = young[-most:] if most else []
         skipped = len(wanted) - len(selected)
         if skipped or more:
             limit = "catchUpMessages" if len(selected) < len(young) else "catchUpHours"

@@ -77,7 +77,7 @@ class SlackConnector(AccountConnector):
         self._options = options
         self._app_token = instance.secret(APP_TOKEN)
         self._web = make_client(token, options.base_url)
-        self._catch_up = SlackCatchUp(context, SlackHistory(self._web, options.history_seconds), options)
+        self._catch_up = SlackCatchUp(context, SlackHistory(self._web, options), options)
         self._media = MediaDownloads("Slack", options, HOSTS, bearer=token)
         self._rate = SendRateLimiter(lambda _: options.pace_seconds)
         self._inbound: SlackInbound | None = None
@@ -113,13 +113,15 @@ class SlackConnector(AccountConnector):
         emoji = self._options.ack_reaction.strip(":")
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return
+        call = self._web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji)
         try:
-            await api.add_reaction(self._web, address, message_id, emoji)
+            await call_slack(call, optional=True)
         except PermanentSend as refused:
-            if refused.code != MISSING_SCOPE:
+            if refused.code == MISSING_SCOPE:
+                self._reacts = False
+                log.warning("slack.cannot_react", account=self.account, reason=str(refused))
+            elif refused.code != "already_reacted":
                 raise
-            self._reacts = False
-            log.warning("slack.cannot_react", account=self.account, reason=str(refused))
 
     async def typing(self, address: Address) -> None:
         """Show for two minutes in a thread that an answer is being written; elsewhere Slack has no typing indicator."""

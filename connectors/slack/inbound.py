@@ -26,7 +26,7 @@ from connectors.account import (
 )
 from connectors.base import ConnectorContext
 from connectors.failures import AccountRefused, SendFailure
-from connectors.slack.api import call_slack, post_to_user, silent_logger
+from connectors.slack.api import call_slack, escape_text, silent_logger
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.platform import APP_TOKEN, PLATFORM
 from connectors.slack.receive import (
@@ -342,7 +342,12 @@ class SlackInbound:
 
         async def reply() -> None:
             try:
-                await post_to_user(self._web, message.address, message.user_id, text)
+                channel, thread = message.address.channel, message.address.thread or None
+                await call_slack(
+                    self._web.chat_postEphemeral(
+                        channel=channel, user=message.user_id, text=escape_text(text), thread_ts=thread
+                    )
+                )
             except SendFailure as failure:
                 log.warning("slack.press_not_answered", reason=str(failure))
 

@@ -14,7 +14,8 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
+from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit
+from connectors.failures import PermanentFetch
 from connectors.web.config import MAX_BUTTONS, MAX_CHUNK, MAX_FILE_BYTES, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
 from connectors.web.frames import SocketHub

@@ -184,7 +184,7 @@ class GraphClient:
             raise ConfigurationError(BAD_PROXY) from None
 
     async def read_number(self) -> Fields:
-        """Return Meta's data about the number; the call also shows whether the token is valid. Raises a ``SendFailure``."""
+        """Return Meta's data about the number, which also shows that the token is valid; raises a ``SendFailure``."""
         return await self._send_request(self._http.build_request("GET", self._number, params={"fields": NUMBER_FIELDS}))
 
     async def read_media(self, media_id: str) -> Fields:

@@ -9,7 +9,8 @@ from datetime import datetime
 import structlog
 from pydantic import SecretStr
 
-from connectors.base import AccountRefused, Connector, ConnectorContext, ConnectorState, HasRoutes
+from connectors.base import Connector, ConnectorContext, ConnectorState, HasRoutes
+from connectors.failures import AccountRefused
 from connectors.options import Instance
 from connectors.platforms import platform
 from connectors.webhooks import PlatformWebhooks

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from ulid import ULID
 
-from connectors.base import AccountRefused, Connector, ConnectorState, Identity, IdentityRole, KnownChannel, Upload
+from connectors.base import Connector, ConnectorState, Identity, IdentityRole, KnownChannel, Upload
+from connectors.failures import AccountRefused
 from connectors.hub import ConnectorHub
 from connectors.web import WebConnector
 from maestro.domain.errors import ConfigurationError, InvalidMessage, NotFound
