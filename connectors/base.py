@@ -104,42 +104,22 @@ class OnAmbiguous(StrEnum):
     HOLD = "hold"
 
 
-class Markup(StrEnum):
-    """The markup of a platform's messages: Markdown, a markup of its own, or plain text."""
-
-    MARKDOWN = "markdown"
-    OWN = "own"
-    PLAIN = "plain"
-
-
-class PlatformTransport(StrEnum):
-    """The way messages reach the connector; only webhooks need a public address."""
-
-    SOCKET = "socket"
-    POLLING = "polling"
-    WEBHOOK = "webhook"
-
-
 @dataclass(frozen=True)
 class Capabilities:
     """The abilities of a platform; lengths in ``unit``, intervals in seconds.
 
     ``native_window`` is how long the platform remembers the key of a message, None without limit. ``max_file_bytes`` is
-    the size of the largest file to send, 0 if the platform accepts none. ``catches_up`` tells whether messages missed
-    in an outage can be read later. ``on_ambiguous`` applies when neither a key nor a search settles an ambiguous send.
-    ``max_buttons`` is the most buttons of a message, 0 for none. ``edit_interval`` is the least time between two edits
-    while an answer streams, 0 without streaming.
+    the size of the largest file to send, 0 if the platform accepts none. ``on_ambiguous`` applies when neither a key
+    nor a search settles an ambiguous send. ``max_buttons`` is the most buttons of a message, 0 for none.
+    ``edit_interval`` is the least time between two edits while an answer streams, 0 without streaming.
     """
 
     max_length: int
     unit: LengthUnit
     typing_interval: float
     idempotency: Idempotency
-    markup: Markup = Markup.MARKDOWN
-    transport: PlatformTransport = PlatformTransport.SOCKET
     native_window: timedelta | None = None
     max_file_bytes: int = 0
-    catches_up: bool = False
     on_ambiguous: OnAmbiguous = OnAmbiguous.HOLD
     max_buttons: int = 0
     edit_interval: float = 0
@@ -321,18 +301,6 @@ class AcknowledgesMessages(Protocol):
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction, if any, to an incoming message; a repeat is harmless."""
-        ...
-
-
-@runtime_checkable
-class CatchesUp(Protocol):
-    """A connector that can accept the messages missed in an outage."""
-
-    async def catch_up(self) -> None:
-        """Accept the messages of every known channel after its cursor, oldest first, within the limits of the settings.
-
-        The connector catches up after each connection; ``ConnectorContext.skipped`` counts the messages over a limit.
-        """
         ...
 
 

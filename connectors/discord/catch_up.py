@@ -149,11 +149,11 @@ class ChannelQueues:
             queue.request_history()
         self._start_worker(queue)
 
-    def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
-        """Read the channel's history before its next event; the task ends when the queue is empty."""
+    def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> None:
+        """Read the channel's history before its next event."""
         queue = self._find_or_add_queue(channel)
         queue.request_history(newest)
-        return self._start_worker(queue)
+        self._start_worker(queue)
 
     async def close_queues(self) -> None:
         """Stop; the next connection reads the events that are still queued from the history."""
@@ -165,10 +165,9 @@ class ChannelQueues:
     def _find_or_add_queue(self, channel: DiscordChannel) -> ChannelQueue:
         return self._queues.setdefault(channel.id, ChannelQueue(channel))
 
-    def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
+    def _start_worker(self, queue: ChannelQueue) -> None:
         if queue.worker is None:
             queue.worker = asyncio.create_task(self._run_worker(queue))
-        return queue.worker
 
     async def _run_worker(self, queue: ChannelQueue) -> None:
         try:

@@ -15,7 +15,7 @@ import discord
 import structlog
 
 from connectors.account import AccountConnector, MediaDownloads, read_content
-from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
 from connectors.discord import receive
 from connectors.discord.errors import TROUBLE, discord_errors, refusal_error, send_failure
 from connectors.discord.gateway import DiscordSession, set_endpoints
@@ -52,10 +52,8 @@ CAPABILITIES = Capabilities(
     unit=LengthUnit.UTF16,  # Discord does not document its unit; UTF-16 units give the larger number
     typing_interval=8.0,
     idempotency=Idempotency.NATIVE,
-    markup=Markup.OWN,
     native_window=timedelta(minutes=2),
     max_file_bytes=10 * 1000**2,
-    catches_up=True,
     max_buttons=receive.MAX_BUTTONS,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
@@ -225,9 +223,6 @@ class DiscordConnector(AccountConnector):
             if status not in EXPIRED:
                 raise RetryableFetch(f"Discord's file server answered {status}")
         raise PermanentFetch(f"Discord's file server answered {status}, even to a fresh link")
-
-    async def catch_up(self) -> None:
-        await self._require_session().catch_up()
 
     def _reply_reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
         """Return a reference to the message that a chunk replies to; None for no reply and for a slash command."""

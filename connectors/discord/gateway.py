@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import discord
@@ -122,12 +122,6 @@ class DiscordSession(discord.Client):
             await asyncio.gather(receiving, return_exceptions=True)
         receiving.result()
 
-    async def catch_up(self) -> None:
-        """Read every known channel after its cursor, even if the gateway reports no newer message."""
-        known = [channel for guild in self.guilds for channel, _ in list_channels(guild) if self._is_wanted(channel)]
-        reading = [self._queues.catch_up(channel) for channel in known]
-        await asyncio.gather(*reading, *await self._read_direct_channels())
-
     async def setup_hook(self) -> None:
         """Register the slash commands."""
         if self._options.slash_commands:
@@ -215,10 +209,11 @@ class DiscordSession(discord.Client):
         if message is not None:
             await self._intake.accept(message)
 
-    async def _read_direct_channels(self) -> "Sequence[asyncio.Task[None]]":
+    async def _read_direct_channels(self) -> None:
         """Start to read direct messages; the store lists the channels, because Discord announces none to bots."""
-        known = await self._context.known_channels()
-        return [self._queues.catch_up(DiscordChannel(int(channel.channel))) for channel in known if channel.direct]
+        for channel in await self._context.known_channels():
+            if channel.direct:
+                self._queues.catch_up(DiscordChannel(int(channel.channel)))
 
     async def _accept_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a slash command within three seconds, as Discord requires, then store the command."""

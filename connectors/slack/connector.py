@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from connectors.account import AccountConnector, MediaDownloads, SendRateLimiter, run_until_one_fails
-from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup, PlatformTransport
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
 from connectors.failures import (
     AccountRefused,
     FailureScope,
@@ -66,10 +66,7 @@ class SlackConnector(AccountConnector):
             unit=LengthUnit.CODE_POINTS,
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.RECONCILE,
-            markup=Markup.OWN,
-            transport=PlatformTransport.SOCKET if self._endpoint is None else PlatformTransport.WEBHOOK,
             max_file_bytes=MAX_FILE_BYTES,
-            catches_up=True,
             max_buttons=api.MAX_BUTTONS,
             edit_interval=options.edit_interval,
         )
@@ -80,15 +77,14 @@ class SlackConnector(AccountConnector):
         self._catch_up = SlackCatchUp(context, SlackHistory(self._web, options), options)
         self._media = MediaDownloads("Slack", options, HOSTS, bearer=token)
         self._rate = SendRateLimiter(lambda _: options.pace_seconds)
-        self._inbound: SlackInbound | None = None
         self._missing = ""
         self._shows_typing = self._reacts = True
 
     async def _receive(self) -> None:
         bot = await self.repeat_until_success(self._identify_bot)
-        self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
-        self._inbound.channels = frozenset(self._options.channels)
-        await run_until_one_fails(self._receive_events(self._inbound), self._catch_up.read_on_request(self._inbound))
+        inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
+        inbound.channels = frozenset(self._options.channels)
+        await run_until_one_fails(self._receive_events(inbound), self._catch_up.read_on_request(inbound))
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         await self._rate.wait_for_channel(message.address.channel)
@@ -150,11 +146,6 @@ class SlackConnector(AccountConnector):
         if head.content_type.startswith(HTML) and not str(file.get("mimetype") or "").startswith(HTML):
             raise PermanentFetch("Slack requires a login for the file: does the app have the scope files:read?")
         return folder / "file"
-
-    async def catch_up(self) -> None:
-        if self._inbound is not None:
-            self._catch_up.request_history_read()
-            await self._catch_up.read_all_channels(self._inbound)
 
     async def _receive_events(self, inbound: SlackInbound) -> None:
         if self._endpoint is None:

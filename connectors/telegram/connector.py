@@ -10,15 +10,7 @@ from telegram import ReactionTypeEmoji
 from telegram.constants import ChatAction
 
 from connectors.account import CONTROL_WORDS, AccountConnector, MediaDownloads, SendRateLimiter
-from connectors.base import (
-    Capabilities,
-    ConnectorContext,
-    Idempotency,
-    LengthUnit,
-    Markup,
-    OnAmbiguous,
-    PlatformTransport,
-)
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, OnAmbiguous
 from connectors.failures import (
     AccountRefused,
     FailureScope,
@@ -83,8 +75,6 @@ class TelegramConnector(AccountConnector):
             unit=LengthUnit.UTF16,
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.NONE,
-            markup=Markup.OWN,
-            transport=PlatformTransport.POLLING if self._endpoint is None else PlatformTransport.WEBHOOK,
             max_file_bytes=send.MAX_FILE_BYTES,
             on_ambiguous=OnAmbiguous(options.on_ambiguous),
             max_buttons=MAX_BUTTONS,
@@ -200,7 +190,7 @@ class TelegramConnector(AccountConnector):
             me = await self._client.get_me()
         every_line = not self._options.require_mention
         hint = PRIVACY_HINT if every_line and not me.can_read_all_group_messages else ""
-        self._detail = f"@{me.username}, {self.capabilities.transport}{hint}"
+        self._detail = f"@{me.username}, {self._options.mode}{hint}"
         return TelegramBot(self.account, me.id, me.username or "", every_line)
 
     async def _register_commands(self) -> None:

@@ -14,15 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from connectors.account import AccountConnector, MediaDownloads, MessageIntake
-from connectors.base import (
-    Capabilities,
-    ConnectorContext,
-    Idempotency,
-    LengthUnit,
-    Markup,
-    OnAmbiguous,
-    PlatformTransport,
-)
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, OnAmbiguous
 from connectors.failures import PermanentFetch, SendFailure, fetch_failure
 from connectors.options import Instance
 from connectors.webhooks import WebhookEndpoint, is_same_secret, is_signed
@@ -152,8 +144,6 @@ class WhatsAppConnector(AccountConnector):
             unit=LengthUnit.CODE_POINTS,
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.RECONCILE,
-            markup=Markup.OWN,
-            transport=PlatformTransport.WEBHOOK,
             max_file_bytes=MAX_BYTES[MediaShape.DOCUMENT],
             on_ambiguous=OnAmbiguous(options.on_ambiguous),
             max_buttons=MAX_ROWS,

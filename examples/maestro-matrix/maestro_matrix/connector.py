@@ -6,15 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from connectors.base import (
-    Capabilities,
-    Connector,
-    ConnectorContext,
-    ConnectorState,
-    Idempotency,
-    LengthUnit,
-    PlatformTransport,
-)
+from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
 from connectors.failures import AccountRefused, NotDispatched
 from connectors.options import Instance
 from maestro.domain.errors import ConfigurationError
@@ -60,9 +52,7 @@ class MatrixConnector:
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.NATIVE,
             native_window=REMEMBERED,
-            transport=PlatformTransport.POLLING,
             max_file_bytes=MAX_FILE_BYTES,
-            catches_up=True,
             edit_interval=options.streaming_seconds if options.streaming else 0,
         )
         token = instance.secret(ACCESS_TOKEN)

@@ -61,7 +61,8 @@ async def test_nothing_old_is_answered_at_first_sight() -> None:
     async with slack_and_app() as app:
         app.slack.write("C1", "U1", "before we came")
         app.context.marks["C1", "1.1"] = ""
-        await app.connector.catch_up()
+        app.connector._catch_up.request_history_read()
+        await until(lambda: not app.connector._catch_up._behind.is_set())
         await app.slack.say("C1", "U1", "hello")
         await app.heard(1)
         assert app.said("C1") == ["hello"]

@@ -246,17 +246,6 @@ async def test_a_connection_that_was_cut_is_resumed(
     assert len(discord.identified) == 1
 
 
-async def test_channels_can_be_read_anew(
-    discord: DiscordServer, context: MemoryContext, ann: User, square: Channel
-) -> None:
-    async with connected(discord, context) as connector:
-        discord.say(ann, square, "told")
-        await has_heard(context, "told")
-        discord.write(ann, square, "not told")
-        await connector.catch_up()
-        assert heard(context) == ["told", "not told"]
-
-
 async def test_no_more_is_read_than_the_caps_allow(
     discord: DiscordServer, context: MemoryContext, ann: User, square: Channel
 ) -> None:
