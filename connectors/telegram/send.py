@@ -1,8 +1,9 @@
 """Sends to Telegram: Markdown as HTML in which no user is notified, or as plain text if Telegram refuses the HTML.
 
 A model's text is not trusted: everything except the rendered markup is escaped, an invisible character breaks up names
-of users and bots, and only web and mail links become links. Each inline tag is closed on its line and each block tag
-before the next block, so Telegram can parse any output."""
+of users and bots, only web and mail links become links, and no link has a preview, for which Telegram would request an
+address of a prompt injection. Each inline tag is closed on its line and each block tag before the next block, so
+Telegram can parse any output."""
 
 import html
 import re
@@ -12,7 +13,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 import structlog
-from telegram import InlineKeyboardButton, InlineKeyboardMarkup, InputFile, LinkPreviewOptions, Message, ReplyParameters
+from telegram import InlineKeyboardButton, InlineKeyboardMarkup, InputFile, Message, ReplyParameters
 from telegram.constants import ParseMode
 
 from connectors.account import read_content
@@ -60,8 +61,6 @@ PICTURES = frozenset({"image/jpeg", "image/png"})
 Sent = TypeVar("Sent")
 Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
-NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""Disables link previews, which would request an address that a prompt injection may have added."""
 
 log = structlog.get_logger(__name__)
 
@@ -166,7 +165,7 @@ def build_destination(message: OutgoingMessage, chat: str, *, quoting: bool) -> 
 
 async def post_message(client: TelegramClient, message: OutgoingMessage, destination: Arguments) -> Receipt:
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
-    send = partial(client.send_message, link_preview_options=NO_PREVIEW, **destination)
+    send = partial(client.send_message, disable_web_page_preview=True, **destination)
     return _receipt_of(await _send_html(message.content, send))
 
 
@@ -177,7 +176,7 @@ async def edit_message(client: TelegramClient, message: OutgoingMessage, destina
         chat_id=destination["chat_id"],
         message_id=message_number(message.edits),
         reply_markup=destination["reply_markup"],
-        link_preview_options=NO_PREVIEW,
+        disable_web_page_preview=True,
     )
     try:
         await _send_html(message.content, edit)
@@ -231,7 +230,7 @@ async def _send_file(client: TelegramClient, message: OutgoingMessage, content: 
 async def _send_long_caption(client: TelegramClient, text: str, destination: Arguments) -> None:
     """Send the text that was too long for a caption; a failure is only logged, so that the file is not sent again."""
     after = {**destination, "reply_parameters": None, "reply_markup": None}
-    send = partial(client.send_message, link_preview_options=NO_PREVIEW, **after)
+    send = partial(client.send_message, disable_web_page_preview=True, **after)
     try:
         for part in split_markdown(text, MAX_LENGTH, html_length):
             await _send_html(part, send)
