@@ -46,7 +46,7 @@ def can_stop(tx: Transaction, received: ReceivedMessage) -> bool:
 def compose_status_text(tx: Transaction, received: ReceivedMessage) -> str:
     lane = received.inbound_lane
     working = "I am working on an answer" if tx.jobs.find_running_in(lane) else "Nothing is running here"
-    waiting = tx.jobs.list_waiting_in(lane)
+    waiting = tx.jobs.count_pending_in(lane)
     # A continuing delegator's job has a lane, and counts as waiting there: only jobs without a lane are tasks.
     tasks = sum(task.lane is None for task in list_delegated_tasks(tx, received))
     delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
@@ -61,7 +61,7 @@ def list_stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[
     """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
     head, tasks = tx.jobs.find_lane_head(received.inbound_lane), list_delegated_tasks(tx, received)
     if head is None or head.stop_requested:
-        head = next(iter(tx.jobs.count_waiting_in(received.inbound_lane)), head)
+        head = next(iter(tx.jobs.list_waiting_in(received.inbound_lane)), head)
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
@@ -21,7 +21,7 @@ from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, is_one_of, write_json_list
+from maestro.store.engine.statements import PreparedStatement, is_in_list, is_one_of, write_json_list
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 Key = TypeVar("Key")
@@ -130,9 +130,8 @@ class StoreStates(Repository):
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
     # SQLite uses the partial index of waiting jobs only if the status is a literal in the SQL, not a parameter.
     _WAITING = (text("queue.status = 'waiting'"),)
-    _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
-        col(Job.id).in_(columns(_WATCHED.c.value)),
+        is_in_list(col(Job.id), "watched"),
         or_(col(Job.stop_requested), ~is_one_of(col(Job.status), OPEN)),
     )
     _STATE = PreparedStatement(
@@ -299,11 +298,6 @@ class ChangeWatcher:
             if called:
                 await asyncio.sleep(interval)
                 continue
-            await self._wait_for_call(interval)
-
-    async def _wait_for_call(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._called.wait()
-        except TimeoutError:
-            return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._called.wait()

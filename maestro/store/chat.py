@@ -88,7 +88,7 @@ class ChatReminders(Repository):
 
     def is_due(self, slug: str, job_id: str) -> bool:
         """Return whether a reminder is due in the next model call of this job."""
-        return self._read_row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
+        return self._has_row(self._IS_DUE, of_agent=slug, for_job=job_id)
 
     def clear_reminder(self, slug: str, job_id: str) -> None:
         """Delete the reminder of a job after a model answered the call that showed the reminder."""
@@ -154,9 +154,13 @@ class Chat(ChatSessions):
         values = {"session_id": self.join_current_session(), "ts": moment, "author": author, "text": text}
         return self._insert_row(row_insert(ChatMessage), id=None, **values)
 
-    def list_unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
-        """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest."""
-        return self._read_unread(slug, limit)
+    def list_unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
+        """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest.
+
+        With ``with_offered``, posts of the last offer count as read.
+        """
+        at_most = NO_LIMIT if limit is None else limit
+        return _unread(self._read_rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
     def list_news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
         """Return an agent's oldest unread posts, and whether a reminder is due in the next model call of this job."""
@@ -171,7 +175,7 @@ class Chat(ChatSessions):
 
     def mark_offered(self, slug: str) -> UnreadPosts:
         """Return an external agent's unread posts; those that its previous request returned now count as read."""
-        unread = self._read_unread(slug, with_offered=True)
+        unread = self.list_unread(slug, with_offered=True)
         self._run_change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
@@ -190,11 +194,6 @@ class Chat(ChatSessions):
 
     def count_posts(self) -> int:
         return int(self._read_value(self._COUNT))
-
-    def _read_unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
-        """Return the posts after an agent's cursor; with ``with_offered``, posts of the last offer count as read."""
-        at_most = NO_LIMIT if limit is None else limit
-        return _unread(self._read_rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
 
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:

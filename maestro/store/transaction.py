@@ -30,7 +30,7 @@ from maestro.store.jobs.questions import Actions, Questions, ToolRuns
 from maestro.store.jobs.related import DependentRows, JobDependents, ModelCallers
 from maestro.store.jobs.steps import StepRecords
 from maestro.store.llm.accounts import Accounts
-from maestro.store.llm.budgets import UsageLog, UsedBudgets
+from maestro.store.llm.budgets import Budgets, UsageLog
 from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import ModelRequests, Prompts
 from maestro.store.memory.edits import MemoryEdits
@@ -147,7 +147,7 @@ class ModelTables(Repository):
     calls = LazyRepository(Calls)
     requests = LazyRepository(ModelRequests)
     usage = LazyRepository(UsageLog)
-    budgets = LazyRepository(UsedBudgets)
+    budgets = LazyRepository(Budgets)
 
 
 class BackgroundTables(Repository):

@@ -254,7 +254,7 @@ async def test_cancel_stops_a_job_and_says_where_it_stands(rows: JobRows, http: 
     assert (await http.post(f"/api/jobs/{waiting}/cancel")).json() == {"id": waiting, "status": "cancelled"}
     assert (await http.post(f"/api/jobs/{running}/cancel")).json() == {"id": running, "status": "running"}
     with rows.store.view() as tx:
-        assert tx.jobs.filter_stopping([running]) == [running]
+        assert tx.jobs.get(running).stop_requested
 
 
 async def test_the_audit_log_says_who_did_it(rows: JobRows, http: httpx.AsyncClient) -> None:

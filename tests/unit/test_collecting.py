@@ -144,7 +144,7 @@ def test_the_host_answers_for_what_waits_behind_it(room: Room) -> None:
     assert [(room.job(one).status, room.job(one).merged_into) for one in others] == [(JobStatus.MERGED, host)] * 2
     assert room.history(room.record(host)) == ["one", "two", "three"]
     with room.store.view() as tx:
-        assert tx.jobs.list_waiting_in(LaneKey("web/default/team//")) == 0
+        assert tx.jobs.count_pending_in(LaneKey("web/default/team//")) == 0
 
 
 def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room: Room) -> None:

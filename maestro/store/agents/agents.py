@@ -28,10 +28,6 @@ MOST_KNOWN = 10_000
 class Agents(Repository):
     """Queries for agents, and for the bindings that connect channels to agents."""
 
-    _OF_CHANNEL = select(AgentChannel).where(equals_parameters(AgentChannel, *CHANNEL_KEY))
-    _BINDING = PreparedStatement(_OF_CHANNEL)
-    _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
-
     def list_agents(self) -> Sequence[Agent]:
         """Return all agents by slug."""
         return self._find_all(select(Agent).order_by(Agent.slug))
@@ -51,9 +47,7 @@ class Agents(Repository):
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
         """Return the agent with this id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return require_found(
-            self._read_model(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist"
-        )
+        return require_found(self._read_model_by(Agent, id=agent_id), f"agent {agent_id} does not exist")
 
     def find_agent_by_slug(self, slug: str) -> Agent | None:
         """Return the agent with this slug, or None if no agent has it."""
@@ -66,7 +60,8 @@ class Agents(Repository):
 
     def find_binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel, or None if the channel has none."""
-        return self._session.exec(self._OF_CHANNEL, params=address.model_dump()).first()
+        of_channel = select(AgentChannel).where(equals_parameters(AgentChannel, *CHANNEL_KEY))
+        return self._session.exec(of_channel, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel as a read-only value, cheaper than ``find_binding``; None without one."""
@@ -74,7 +69,7 @@ class Agents(Repository):
 
     @cached_by_version("agent_channels")
     def _read_binding_values(self, platform: str, account: str, channel: str) -> AgentChannel | None:
-        return self._read_model(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
+        return self._read_model_by(AgentChannel, platform=platform, account=account, channel=channel)
 
     def list_bindings(self) -> Sequence[AgentChannel]:
         """Return the bindings of all channels."""

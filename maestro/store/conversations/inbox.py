@@ -42,9 +42,6 @@ class QuotedMessages(Repository):
         .order_by(col(Delivery.id).desc())
         .limit(1)
     )
-    _THEIRS = PreparedStatement(
-        select(InboxRow).where(equals_parameters(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
-    )
 
     def find_quoted(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
         """Return the message to which another one replies, as this agent sees it; None if unknown.
@@ -53,24 +50,17 @@ class QuotedMessages(Repository):
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None
-        place = {name: getattr(row, name) for name in CHANNEL_KEY}
-        return self._find_sent(agent_id, place | {"known_as": row.reply_to}) or self._find_received(place, row.reply_to)
-
-    def _find_sent(self, agent_id: int | None, conditions: dict[str, object]) -> RepliedMessage | None:
-        rows = self._read_rows(self._OURS, **conditions)
-        if not rows:
+        channel = {name: getattr(row, name) for name in CHANNEL_KEY}
+        sent = self._read_row(self._OURS, **channel, known_as=row.reply_to)
+        if sent is not None and sent[0]:
+            content, sender_id, answer_id, slug = sent
+            author = "" if sender_id == agent_id else f"@{slug}" if slug else MAESTRO
+            return RepliedMessage(content, author, message_id=answer_id)
+        quoted = self._read_model_by(InboxRow, **channel, message_id=row.reply_to)
+        if quoted is None:
             return None
-        words, said_by, answer_id, slug = rows[0]
-        author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
-        return RepliedMessage(words, author, message_id=answer_id) if words else None
-
-    def _find_received(self, conditions: dict[str, object], message_id: str) -> RepliedMessage | None:
-        rows = self._read_models(self._THEIRS, InboxRow, **conditions, known_as=message_id)
-        if not rows:
-            return None
-        row = rows[0]
-        words = row.content.strip() or ", ".join(file.filename for file in row.files() if file.filename)
-        return RepliedMessage(words, row.user_name or SOMEBODY, inbox_id=row.id) if words else None
+        content = quoted.content.strip() or ", ".join(file.filename for file in quoted.files() if file.filename)
+        return RepliedMessage(content, quoted.user_name or SOMEBODY, inbox_id=quoted.id) if content else None
 
 
 class MediaFiles(Repository):
@@ -301,12 +291,12 @@ class Inbox(Repository):
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
         values = {**self._period_parameters(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
-        return self._read_row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
+        return self._has_row(self._LATELY_HERE if bot else self._LATELY, **values)
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
         """Return whether the sender of a message was warned about the rate limit in the last period ``within``."""
         values = self._period_parameters(message, within)
-        return self._read_row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
+        return self._has_row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0)
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return the inbox row with this id; raises ``NotFound``."""

@@ -1,6 +1,5 @@
 """Queries for replay batches, their items, and the jobs that a new batch may replay."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,13 +16,16 @@ from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.messages import InboxRow
 from maestro.store.engine.repository import LazyRepository, Repository, require_found
-from maestro.store.engine.statements import PreparedStatement, is_one_of
+from maestro.store.engine.statements import (
+    PreparedStatement,
+    is_in_list,
+    is_one_of,
+    split_into_batches,
+    write_json_list,
+)
 from maestro.store.jobs.claims import HOLDS_LANE
 from maestro.store.jobs.delegations import Delegations
 from maestro.store.jobs.filters import filter_conditions
-
-JOBS_AT_ONCE = 1000
-"""The number of jobs that are read at once."""
 
 PRICED_CALLS = 1000
 """The number of newest model calls whose average cost is the price in a preview."""
@@ -152,21 +154,24 @@ def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
 
 
 class BatchCandidates(Repository):
-    """Queries for the jobs that a batch may replay, read a thousand at a time."""
+    """Queries for the jobs that a batch may replay, read in batches."""
 
     _delegations = LazyRepository(Delegations)
-    _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-    _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
+    _JOBS = PreparedStatement(select(Job).where(is_in_list(col(Job.id), "ids")))
     _ANSWERED_BY = PreparedStatement(
         select(Job.id, InboxRow.job_id)
         .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
-        .where(col(Job.id).in_(_GIVEN), col(Job.parent_id).is_(None))
+        .where(is_in_list(col(Job.id), "ids"), col(Job.parent_id).is_(None))
     )
-    _RESTARTED = PreparedStatement(select(Job.restarted_from).where(col(Job.restarted_from).in_(_GIVEN)).distinct())
-    _PARENTS = PreparedStatement(select(Job.parent_id).where(col(Job.parent_id).in_(_GIVEN)).distinct())
+    _RESTARTED, _PARENTS = (
+        PreparedStatement(select(column).where(is_in_list(col(column), "ids")).distinct())
+        for column in (Job.restarted_from, Job.parent_id)
+    )
     _LAST_STEPS = (
         select(func.max(col(JobStep.id)))
-        .where(col(JobStep.job_id).in_(_GIVEN), *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH))
+        .where(
+            is_in_list(col(JobStep.job_id), "ids"), *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH)
+        )
         .group_by(col(JobStep.job_id))
     )
     _STEPS = PreparedStatement(
@@ -174,13 +179,13 @@ class BatchCandidates(Repository):
     )
     _DONE = PreparedStatement(
         select(JobStep.job_id, JobStep.step, JobStep.result).where(
-            col(JobStep.job_id).in_(_GIVEN), JobStep.state == StepState.DONE
+            is_in_list(col(JobStep.job_id), "ids"), JobStep.state == StepState.DONE
         )
     )
     _CALLS = PreparedStatement(
         select(LLMCall.job_id, LLMCall.purpose, LLMCall.number, LLMCall.state)
         .add_columns(col(LLMCall.tool_calls) != "", col(LLMCall.cost_usd))
-        .where(col(LLMCall.job_id).in_(_GIVEN))
+        .where(is_in_list(col(LLMCall.job_id), "ids"))
         .order_by(col(LLMCall.id))
     )
 
@@ -191,10 +196,9 @@ class BatchCandidates(Repository):
 
     def read_jobs(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
         """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
-        for begin in range(0, len(ids), JOBS_AT_ONCE):
-            chunk = ids[begin : begin + JOBS_AT_ONCE]
-            candidates = self._read_candidates(chunk)
-            yield from ((job_id, candidates.get(job_id)) for job_id in chunk)
+        for batch in split_into_batches(ids):
+            candidates = self._read_candidates(batch)
+            yield from ((job_id, candidates.get(job_id)) for job_id in batch)
 
     def read_average_costs(self) -> Prices:
         """Return the average cost of recent model calls, which previews use as the price of a call."""
@@ -216,9 +220,10 @@ class BatchCandidates(Repository):
         newest = self._find_newest_jobs(jobs)
         parents = self._read_matching_ids(self._PARENTS, [job.id for job in newest.values()])
         steps = {job_id: (step, state) for job_id, step, state in self._read_rows_of_jobs(self._STEPS, ids)}
-        done = self._read_finished_steps(
-            [job_id for job_id, last in steps.items() if not continues_at_last_step(*last)]
-        )
+        done: dict[str, dict[str, str]] = defaultdict(dict)
+        resumed_earlier = [job_id for job_id, last in steps.items() if not continues_at_last_step(*last)]
+        for job_id, step, result in self._read_rows_of_jobs(self._DONE, resumed_earlier):
+            done[job_id][step] = result
         calls: dict[str, list[CallAttempt]] = defaultdict(list)
         for job_id, purpose, number, state, asks_tools, cost in self._read_rows_of_jobs(self._CALLS, ids):
             calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))
@@ -252,17 +257,11 @@ class BatchCandidates(Repository):
                 newest[job_id] = self._delegations.find_newest_job(job) if passed_on else job
         return newest
 
-    def _read_finished_steps(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
-        results: dict[str, dict[str, str]] = defaultdict(dict)
-        for job_id, step, result in self._read_rows_of_jobs(self._DONE, ids):
-            results[job_id][step] = result
-        return results
-
     def _read_job_rows(self, ids: Sequence[str]) -> list[Job]:
-        return self._read_models(self._JOBS, Job, ids=json.dumps(ids))
+        return self._read_models(self._JOBS, Job, ids=write_json_list(ids))
 
     def _read_rows_of_jobs(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-        return self._read_rows(prepared, ids=json.dumps(ids))
+        return self._read_rows(prepared, ids=write_json_list(ids))
 
     def _read_matching_ids(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
         return frozenset(value for (value,) in self._read_rows_of_jobs(prepared, ids))

@@ -31,7 +31,7 @@ from maestro.domain.precedence import (
     is_background_priority,
 )
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_one_of
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_one_of, row_select
 
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
@@ -162,7 +162,6 @@ class Claims(Repository):
     _CLAIM = PreparedStatement(
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
-    _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )
@@ -212,10 +211,13 @@ class Claims(Repository):
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._list_candidates(self._CROWD, abandoned_before, **bounds)
-        return [
-            ClaimedJob(self._claim_job(candidate.id), candidate.precedence)
-            for candidate in order.choose_jobs(found, limit, room)
-        ]
+        claimed = []
+        for candidate in order.choose_jobs(found, limit, room):
+            self._run_change(self._CLAIM, job_id=candidate.id, now=self._now)
+            job = self._read_model_by(Job, id=candidate.id)
+            assert job is not None
+            claimed.append(ClaimedJob(job, candidate.precedence))
+        return claimed
 
     def add_job(self, **columns: object) -> Job:
         """Add a job with these columns at the end of its lane; return it as a value without its position.
@@ -254,19 +256,12 @@ class Claims(Repository):
     def _count_background(self, abandoned_before: datetime) -> int:
         return int(self._read_value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
 
-    def _claim_job(self, job_id: str) -> Job:
-        self._run_change(self._CLAIM, job_id=job_id, now=self._now)
-        job = self._read_model(self._BY_ID, Job, job_id=job_id)
-        assert job is not None
-        return job
-
 
 class MergedJobs(Repository):
     """Queries for merged jobs, whose messages another job answers (``queue.merged_into``)."""
 
     _also_changes = ("Jobs",)
 
-    _OWN = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
     _ANSWERED = PreparedStatement(
         select(InboxRow)
         .where(
@@ -301,7 +296,7 @@ class MergedJobs(Repository):
     @read_once
     def _read_answered_messages(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
         if host is None:
-            return self._read_models(self._OWN, InboxRow, own=inbox_id)
+            return self._read_models(row_select(InboxRow, "id"), InboxRow, id=inbox_id)
         return self._read_models(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
     def list_pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:

@@ -53,8 +53,13 @@ class Delegations(Repository):
         elif gave:
             withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
             self._run_statement(update(Job).where(*children).values(**withheld, completed_at=self._now))
-        if parent_id is not None:
-            self._report_to_delegator(self._reload_job(job_id))
+        delegator = self.find_delegator(self._reload_job(job_id)) if parent_id is not None else None
+        # A delegator continues once all its results are complete; a continuation that has not begun reads them as well.
+        if delegator is not None and not any(
+            _is_unbegun_continuation(child) or (child.hears and self._is_open(child))
+            for child in self.list_children(delegator.id)
+        ):
+            self._add_continuation(delegator)
 
     def restore_withheld(self, job_id: str) -> None:
         """Make withheld tasks pending again, because the failed or stopped job that delegated them is resumed."""
@@ -134,15 +139,6 @@ class Delegations(Repository):
             open_jobs = open_jobs.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
         return self._find_all(open_jobs.order_by(col(Job.turn)))
 
-    def _report_to_delegator(self, job: Job) -> None:
-        """Let the delegator of a job continue if all its results are complete and it has no pending continuation."""
-        delegator = self.find_delegator(job)
-        if delegator is None:
-            return
-        children = self.list_children(delegator.id)
-        if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
-            self._add_continuation(delegator)
-
     def _add_continuation(self, delegator: Job) -> None:
         """Add the job in which a delegator continues, at its old position, so that it is next in its lane.
 
@@ -175,7 +171,7 @@ class Delegations(Repository):
 
     def _is_open(self, job: Job) -> bool:
         return job.status in OPEN or any(
-            self._is_open(child) for child in self.list_children(job.id) if _is_in_chain(child)
+            self._is_open(child) for child in self.list_children(job.id) if child.hears or not child.task
         )
 
     def _find_result_job(self, job: Job) -> Job:
@@ -195,10 +191,6 @@ class Delegations(Repository):
 
 _AFRESH = {"populate_existing": True}
 """Options that reload rows which statements may have changed since the session loaded them."""
-
-
-def _is_in_chain(job: Job) -> bool:
-    return job.hears or not job.task
 
 
 def _is_unbegun_continuation(job: Job) -> bool:

@@ -1,6 +1,6 @@
 """Queries for jobs: their positions in lanes, their waits and their ends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -122,7 +122,7 @@ class Jobs(Claims):
     @read_once
     def read(self, job_id: str) -> Job:
         """Return a job by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
-        return require_found(self._read_model(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
+        return require_found(self._read_model_by(Job, id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
         """Update columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
@@ -229,7 +229,7 @@ class Jobs(Claims):
         """Make all waiting jobs that are due pending again, at their old positions."""
         self._run_change(self._GO_ON, present=self._now)
 
-    def count_waiting_in(self, lane: LaneKey) -> Sequence[Job]:
+    def list_waiting_in(self, lane: LaneKey) -> Sequence[Job]:
         """Return the waiting jobs of a lane, newest first."""
         waiting = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
         return self._find_all(waiting.order_by(col(Job.turn).desc()))
@@ -242,11 +242,6 @@ class Jobs(Claims):
         """Ask an open job to stop; return false if it had already ended."""
         open_job = update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
         return self._run_statement(open_job.values(stop_requested=True)).rowcount > 0
-
-    def filter_stopping(self, ids: Iterable[str]) -> Sequence[str]:
-        """Return those of these jobs that were asked to stop or have ended."""
-        unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
-        return self._find_all(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted))
 
     def list_stopped_without_step(self) -> Sequence[str]:
         """Return the ids of running jobs with a stop request but no running step, which could notice the request."""
@@ -266,7 +261,7 @@ class Jobs(Claims):
         """Return the ids of the jobs that hold this lane now, at most one."""
         return self._find_all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
 
-    def list_waiting_in(self, lane: LaneKey) -> int:
+    def count_pending_in(self, lane: LaneKey) -> int:
         """Count the pending jobs of this lane."""
         return int(self._read_value(self._WAITING, its_lane=lane))
 

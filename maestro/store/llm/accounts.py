@@ -199,7 +199,7 @@ class Accounts(Repository):
 
         Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
         """
-        account = self._set_error(name, RateLimited.__name__)
+        account = self.record_error(name, RateLimited.__name__)
         if account is None:
             return None
         limit = self._read_cooldown(account, model)
@@ -210,7 +210,7 @@ class Accounts(Repository):
 
     def begin_quota_wait(self, name: str, requested_wait: timedelta | None) -> datetime | None:
         """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
-        account = self._set_error(name, QuotaExhausted.__name__)
+        account = self.record_error(name, QuotaExhausted.__name__)
         if account is None:
             return None
         return self._extend_cooldown(account, self._read_cooldown(account, WHOLE_ACCOUNT), requested_wait or QUOTA_WAIT)
@@ -220,14 +220,18 @@ class Accounts(Repository):
         row = self.find_account_by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
-        self._set_error(account.name, AuthenticationFailed.__name__)
+        self.record_error(account.name, AuthenticationFailed.__name__)
         row.status = AccountStatus.DISABLED
         self._save_objects(row)
         return True
 
-    def record_error(self, name: str, error: str) -> None:
-        """Store the name of an error as the last error of an account."""
-        self._set_error(name, error)
+    def record_error(self, name: str, error: str) -> ModelAccount | None:
+        """Store the name of an account's last error; return the account, or None if it was removed."""
+        account = self.find_account_by_name(name)
+        if account is not None:
+            account.last_error, account.last_error_at = error, self._now
+            self._save_objects(account)
+        return account
 
     def _set_configured(self, account: ModelAccount) -> None:
         row = self.find_account_by_name(account.name)
@@ -279,14 +283,6 @@ class Accounts(Repository):
         account.rate_limited_until = max(seen, limit.limited_until) if seen else limit.limited_until
         self._save_objects(account, limit)
         return limit.limited_until
-
-    def _set_error(self, name: str, error: str) -> ModelAccount | None:
-        """Store an error of an account; return the account, or None if it was removed."""
-        account = self.find_account_by_name(name)
-        if account is not None:
-            account.last_error, account.last_error_at = error, self._now
-            self._save_objects(account)
-        return account
 
     def _wake_waiting_jobs(self) -> None:
         Jobs(self._link, self._now).wake_for_models()

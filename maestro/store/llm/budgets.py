@@ -258,6 +258,31 @@ class Budgets(Repository):
         """Return a client as an API view, with the amounts spent and reserved for it today."""
         return client_view(client, self.read_level((BudgetScope.CLIENT, str(client.id))))
 
+    def list_used(self, budgets: BudgetSettings) -> BudgetPage:
+        """Return every budget that has a limit, with the amounts spent and reserved today."""
+        today = select(*self.LEVEL).where(col(Spending.day) == self.today)
+        levels = _levels_by_scope(self._session.execute(today))
+        agents = (
+            select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
+            .where(col(Agent.status) != AgentStatus.ARCHIVED)
+            .order_by(col(Agent.slug))
+        )
+        clients = select(col(Client.id), col(Client.name), col(Client.daily_budget_usd)).order_by(col(Client.name))
+        conversations = [
+            (level.spent_usd + level.reserved_usd, subject)
+            for (scope, subject), level in levels.items()
+            if scope is BudgetScope.CONVERSATION
+        ]
+        spenders = [
+            *(Spender(BudgetScope.AGENT, str(number), *row) for number, *row in self._session.execute(agents)),
+            *(Spender(BudgetScope.CLIENT, str(number), *row) for number, *row in self._session.execute(clients)),
+            *(
+                Spender(BudgetScope.CONVERSATION, subject, subject)
+                for _, subject in sorted(conversations, reverse=True)[:CONVERSATIONS]
+            ),
+        ]
+        return budget_page(budgets, spenders, levels, self.today)
+
     def _read_payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).read_payer(key.job_id)
 
@@ -338,32 +363,3 @@ def _reserved_amount(row: tuple[Any, ...]) -> ReservedAmount:
 def key_values(key: CallKey) -> dict[str, object]:
     """Return the parameters that identify a model call in statements."""
     return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}
-
-
-class UsedBudgets(Budgets):
-    """Budgets, with a view of how much of each is used."""
-
-    def list_used(self, budgets: BudgetSettings) -> BudgetPage:
-        """Return every budget that has a limit, with the amounts spent and reserved today."""
-        today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
-        levels = _levels_by_scope(self._session.execute(today))
-        agents = (
-            select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
-            .where(col(Agent.status) != AgentStatus.ARCHIVED)
-            .order_by(col(Agent.slug))
-        )
-        clients = select(col(Client.id), col(Client.name), col(Client.daily_budget_usd)).order_by(col(Client.name))
-        conversations = [
-            (level.spent_usd + level.reserved_usd, subject)
-            for (scope, subject), level in levels.items()
-            if scope is BudgetScope.CONVERSATION
-        ]
-        spenders = [
-            *(Spender(BudgetScope.AGENT, str(number), *row) for number, *row in self._session.execute(agents)),
-            *(Spender(BudgetScope.CLIENT, str(number), *row) for number, *row in self._session.execute(clients)),
-            *(
-                Spender(BudgetScope.CONVERSATION, subject, subject)
-                for _, subject in sorted(conversations, reverse=True)[:CONVERSATIONS]
-            ),
-        ]
-        return budget_page(budgets, spenders, levels, self.today)

@@ -46,7 +46,6 @@ class Prompts(Repository):
     _ADD = PreparedStatement(insert(Prompt))
     _ARE_KEPT = PreparedStatement(select(PromptPart.digest).where(is_in_list(col(PromptPart.digest), "digests")))
     _TEXT = PreparedStatement(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
-    _OF_JOB = PreparedStatement(select(Prompt).where(col(Prompt.job_id) == bindparam("of_job")))
     _TEXTS = PreparedStatement(
         union_all(
             select(Message.id, col(Message.content), null(), null()).where(is_in_list(col(Message.id), "ids")),
@@ -108,7 +107,7 @@ class Prompts(Repository):
 
     def get_prompt_of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job as a value; raises ``NotFound``."""
-        return require_found(self._read_model(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
+        return require_found(self._read_model_by(Prompt, job_id=job_id), f"job {job_id} has no prompt yet")
 
     def read_layer_sizes(self, job_id: str) -> tuple[LayerSize, ...]:
         """Return the sizes of the layers in a job's prompt; empty without a prompt."""

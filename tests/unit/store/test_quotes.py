@@ -10,6 +10,7 @@ from maestro.domain.context.history import RepliedMessage
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessage, Receipt
 from maestro.store.conversations.inbox import QuotedMessages
+from maestro.store.engine.statements import CHANNEL_KEY, row_select
 from tests.support.job_rows import JobRows
 
 HERE = Address(platform="discord", channel="square", thread="t-1")
@@ -94,8 +95,8 @@ def test_a_reply_to_nothing_that_is_here_quotes_nothing(rows: JobRows) -> None:
 def test_it_costs_one_look_into_an_index(rows: JobRows, tmp_path: Path) -> None:
     plans = []
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        for prepared in (QuotedMessages._OURS, QuotedMessages._THEIRS):
-            values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m"}
+        for prepared in (QuotedMessages._OURS, row_select(InboxRow, *CHANNEL_KEY, "message_id")):
+            values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m", "message_id": "m"}
             ready = prepared._compiled
             arguments = list(ready.fixed)
             for place, name, _ in ready.open:
